@@ -1,0 +1,40 @@
+"""Dragoman trains, opens up and runs your own translator: the encoder-decoder Transformer of "Attention Is All You Need".
+
+The public names are imported when they are first used, so that `import dragoman` itself costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from dragoman.config import Recipe as Recipe
+    from dragoman.errors import DragomanError as DragomanError
+    from dragoman.models import Transformer as Transformer
+    from dragoman.nn import Packed as Packed
+    from dragoman.nn import Padded as Padded
+
+_HOME = {
+    "DragomanError": "dragoman.errors",
+    "Packed": "dragoman.nn",
+    "Padded": "dragoman.nn",
+    "Recipe": "dragoman.config",
+    "Transformer": "dragoman.models",
+}
+
+__all__ = ["DragomanError", "Packed", "Padded", "Recipe", "Transformer", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}; it has {', '.join(sorted(_HOME))}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__doc__", "__name__"])

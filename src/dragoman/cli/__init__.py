@@ -1,0 +1,65 @@
+"""The command line: one thin file per verb, loaded when the verb is used, so that no verb pays for another's imports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from dragoman import __version__
+from dragoman.config import suggest
+from dragoman.errors import DragomanError
+
+# verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
+VERBS = {
+    "recipe": "Show a recipe in full, with the model's size.",
+}
+
+
+class Verbs(click.Group):
+    """The verbs by name, each imported only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order a person meets them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The click command of one verb."""
+        if cmd_name not in VERBS:
+            raise click.UsageError(f"there is no command {cmd_name!r}{suggest(cmd_name, VERBS)}")
+        command: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in `--help`, from VERBS alone, so that help imports nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dragoman")
+def group() -> None:
+    """Train, open up and run your own translator."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the command line; a refusal is a message and exit code 2, never a traceback."""
+    try:
+        group.main(args, prog_name="dragoman", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        sys.exit(leave.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except DragomanError as error:
+        click.echo(f"dragoman: {error}", err=True)
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("dragoman: stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader went away (as `| head` does): nothing more to say, and nothing to flush at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,234 @@
+"""The recipe: every choice of a run, as frozen dataclasses read from TOML.
+
+    recipe = Recipe.load("base", ["model.dropout=0.3", "model.norm_order=pre"])
+
+A recipe is a name from `PRESETS`, or a TOML file with one table per section; `[model] preset = "base"` starts the model
+from a preset and the keys beside it change what they name. An unknown key gets a suggestion, and a combination
+that cannot be says what would be possible.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from dragoman.errors import RecipeError
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class ModelRecipe:
+    """The model of section 3, with the paper's base model as the defaults.
+
+    `d_k` and `d_v` are `d_model / n_heads` where they are not given, as in section 3.2.2.
+    """
+
+    architecture: Literal["transformer"] = "transformer"
+    d_model: int = 512
+    n_heads: int = 8
+    d_k: int | None = None
+    d_v: int | None = None
+    d_ff: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    feed_forward_dropout: float = 0.0
+    activation: Literal["relu", "gelu", "silu", "tanh"] = "relu"
+    attention: Literal["scaled_dot_product", "additive"] = "scaled_dot_product"
+    attention_bias: bool = False
+    positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    max_positions: int = 1024
+    norm: Literal["layer", "batch"] = "layer"
+    norm_order: Literal["post", "pre"] = "post"
+    tie: Literal["all", "target", "none"] = "all"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built, and say what could."""
+        for name in ("d_model", "n_heads", "d_ff", "max_positions"):
+            at_least(1, f"model.{name}", getattr(self, name))
+        for name in ("encoder_layers", "decoder_layers"):
+            at_least(1, f"model.{name}", getattr(self, name))
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
+            fraction(f"model.{name}", getattr(self, name))
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.n_heads:
+            raise RecipeError(
+                f"model.d_model={self.d_model} does not split into model.n_heads={self.n_heads}; use n_heads from "
+                f"{divisors(self.d_model)}, or give both model.d_k and model.d_v yourself"
+            )
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) is not None:
+                at_least(1, f"model.{name}", getattr(self, name))
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise RecipeError(
+                f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
+                f"use d_model={self.d_model + 1}, or model.positions='learned'"
+            )
+
+    @property
+    def key_size(self) -> int:
+        """d_k, with the paper's rule where it was not given."""
+        return self.d_k if self.d_k is not None else self.d_model // self.n_heads
+
+    @property
+    def value_size(self) -> int:
+        """d_v, with the paper's rule where it was not given."""
+        return self.d_v if self.d_v is not None else self.d_model // self.n_heads
+
+
+PRESETS: Mapping[str, ModelRecipe] = {
+    "base": ModelRecipe(),
+    "big": ModelRecipe(d_model=1024, n_heads=16, d_ff=4096, dropout=0.3),
+    "small": ModelRecipe(
+        d_model=256, n_heads=4, d_ff=1024, encoder_layers=3, decoder_layers=3, dropout=0.2, norm_order="pre"
+    ),
+    "tiny": ModelRecipe(
+        d_model=128, n_heads=4, d_ff=256, encoder_layers=4, decoder_layers=4, dropout=0.3, norm_order="pre"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All the choices of one run, a section each."""
+
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+
+    @classmethod
+    def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
+        """A preset's name or a TOML file, then `changes` such as "model.dropout=0.3", the last word winning."""
+        if isinstance(source, str) and source in PRESETS:
+            table: dict[str, Any] = {"model": {"preset": source}}
+        else:
+            table = read_toml(Path(source))
+        for change in changes:
+            apply_change(table, change)
+        return cls.from_table(table)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Recipe:
+        """A recipe from nested dictionaries, as `tomllib` gives them."""
+        sections = {f.name: f for f in fields(cls)}
+        hints = get_type_hints(cls)
+        made: dict[str, Any] = {}
+        for name, values in table.items():
+            if name not in sections:
+                raise RecipeError(f"there is no section [{name}] in a recipe{suggest(name, sections)}")
+            if not isinstance(values, Mapping):
+                raise RecipeError(f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}")
+            made[name] = section(hints[name], name, dict(values))
+        return cls(**made)
+
+    def to_toml(self) -> str:
+        """The whole recipe as TOML, every value written out, so that later defaults cannot change an old model."""
+        parts = []
+        for name, values in asdict(self).items():
+            lines = [f"{key} = {toml_value(value)}" for key, value in values.items() if value is not None]
+            parts.append("\n".join([f"[{name}]", *lines]))
+        return "\n\n".join(parts) + "\n"
+
+
+def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
+    """One dataclass of the recipe from its table, each value checked against its type."""
+    hints = get_type_hints(kind)
+    preset = values.pop("preset", None) if kind is ModelRecipe else None
+    if preset is not None and preset not in PRESETS:
+        raise RecipeError(f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}")
+    checked = {}
+    for key, value in values.items():
+        if key not in hints:
+            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(key, hints)}")
+        checked[key] = conform(value, hints[key], f"{name}.{key}")
+    if preset is not None:
+        return replace(PRESETS[preset], **checked)  # type: ignore[return-value]  # kind is ModelRecipe here
+    return kind(**checked)
+
+
+def conform(value: Any, kind: Any, where: str) -> Any:
+    """The value as its declared type, or a RecipeError that names the type in words."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return conform(value, next(k for k in get_args(kind) if k is not type(None)), where)
+    if origin is Literal:
+        if value not in get_args(kind):
+            raise RecipeError(f"{where}={value!r} is not one of the choices{suggest(str(value), get_args(kind))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}")
+        return tuple(conform(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
+        raise RecipeError(f"{where} must be {words.get(kind, kind)}; got {value!r}")
+    return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(
+            f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}"
+        ) from None
+    except IsADirectoryError:
+        raise RecipeError(f"{path} is a directory; expected a recipe, which is a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML: {error}") from None
+
+
+def apply_change(table: dict[str, Any], change: str) -> None:
+    """One `section.key=value` into the tables; the value is read as TOML, and as plain text where it is no TOML."""
+    key, equals, text = change.partition("=")
+    name, dot, entry = key.strip().partition(".")
+    if not (equals and dot and name and entry):
+        raise RecipeError(f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3")
+    try:
+        value: Any = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    if not isinstance(table.setdefault(name, {}), dict):
+        raise RecipeError(f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}")
+    table[name][entry] = value
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
+    names = [str(name) for name in known]
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
+
+
+def at_least(least: float, where: str, value: float) -> None:
+    """Refuse numbers under `least`."""
+    if not value >= least:
+        raise RecipeError(f"{where} must be at least {least}; got {value}")
+
+
+def fraction(where: str, value: float) -> None:
+    """Refuse what is not a probability that leaves something over."""
+    if not 0 <= value < 1:
+        raise RecipeError(f"{where} must be at least 0 and under 1; got {value}")
+
+
+def divisors(number: int) -> list[int]:
+    """Every whole number that divides `number`."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def toml_value(value: object) -> str:
+    """One value as TOML; JSON's form of texts, numbers and lists is TOML's too."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""From files of sentence pairs to batches (section 5.1)."""

@@ -1,0 +1,35 @@
+"""The exceptions that Dragoman raises on purpose.
+
+Every message answers three questions: what came, what was expected, and what to do. The command line prints the message
+without a traceback and leaves with exit code 2; from Python each error is also the built-in that fits it, so that
+`except ValueError` works as people expect.
+"""
+
+from __future__ import annotations
+
+
+class DragomanError(Exception):
+    """Anything that Dragoman refuses to do, with the reason in words for the person who asked."""
+
+
+class RecipeError(DragomanError, ValueError):
+    """A recipe that cannot be: an unknown key, a value of the wrong kind, a combination that does not fit together."""
+
+
+class ShapeError(DragomanError, ValueError):
+    """Tensors that do not fit the model or each other."""
+
+
+class TextError(DragomanError, ValueError):
+    """Text that cannot be encoded, or a tokeniser that cannot be learnt or loaded."""
+
+
+class DataError(DragomanError, ValueError):
+    """Files of sentence pairs that cannot be used as they are."""
+
+
+class MissingExtraError(DragomanError, ImportError):
+    """A part that needs an optional package; the message holds the pip line that installs it."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'dragoman[{extra}]'")

@@ -1,0 +1,1 @@
+"""Text to ids and back (section 5.1)."""
