@@ -122,7 +122,9 @@ class Recipe:
             if name not in sections:
                 raise RecipeError(f"there is no section [{name}] in a recipe{suggest(name, sections)}")
             if not isinstance(values, Mapping):
-                raise RecipeError(f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}")
+                raise RecipeError(
+                    f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}"
+                )
             made[name] = section(hints[name], name, dict(values))
         return cls(**made)
 
@@ -177,9 +179,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RecipeError(
-            f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}"
-        ) from None
+        raise RecipeError(f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}") from None
     except IsADirectoryError:
         raise RecipeError(f"{path} is a directory; expected a recipe, which is a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -191,7 +191,9 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
-        raise RecipeError(f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3")
+        raise RecipeError(
+            f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3"
+        )
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
