@@ -23,6 +23,30 @@ from dragoman.errors import RecipeError
 S = TypeVar("S")
 
 
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
+    names = [str(name) for name in known]
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
+
+
+def at_least(least: float, where: str, value: float) -> None:
+    """Refuse numbers under `least`."""
+    if not value >= least:
+        raise RecipeError(f"{where} must be at least {least}; got {value}")
+
+
+def fraction(where: str, value: float) -> None:
+    """Refuse what is not a probability that leaves something over."""
+    if not 0 <= value < 1:
+        raise RecipeError(f"{where} must be at least 0 and under 1; got {value}")
+
+
+def divisors(number: int) -> list[int]:
+    """Every whole number that divides `number`."""
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
 @dataclass(frozen=True)
 class ModelRecipe:
     """The model of section 3, with the paper's base model as the defaults.
@@ -201,30 +225,6 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     if not isinstance(table.setdefault(name, {}), dict):
         raise RecipeError(f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}")
     table[name][entry] = value
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
-    names = [str(name) for name in known]
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
-
-
-def at_least(least: float, where: str, value: float) -> None:
-    """Refuse numbers under `least`."""
-    if not value >= least:
-        raise RecipeError(f"{where} must be at least {least}; got {value}")
-
-
-def fraction(where: str, value: float) -> None:
-    """Refuse what is not a probability that leaves something over."""
-    if not 0 <= value < 1:
-        raise RecipeError(f"{where} must be at least 0 and under 1; got {value}")
-
-
-def divisors(number: int) -> list[int]:
-    """Every whole number that divides `number`."""
-    return [d for d in range(1, number + 1) if number % d == 0]
 
 
 def toml_value(value: object) -> str:

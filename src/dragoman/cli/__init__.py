@@ -1,4 +1,4 @@
-"""The command line: one thin file per verb, loaded when the verb is used, so that no verb pays for another's imports."""
+"""The command line: one thin file per verb, loaded when the verb is used, so that none pays for another's imports."""
 
 from __future__ import annotations
 

@@ -1,0 +1,42 @@
+"""`dragoman recipe`: a recipe in full, every default written out, with the size of the model it makes."""
+
+from __future__ import annotations
+
+import click
+
+from dragoman.config import PRESETS, Recipe
+
+
+@click.command()
+@click.argument("source", default="base")
+@click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one value; may be repeated.")
+@click.option("--vocabulary", default=37000, show_default=True, help="Vocabulary size for the parameter count.")
+def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
+    """Show a recipe in full.
+
+    SOURCE is a preset or a TOML file. What is printed is itself a recipe: save it, change it, use it.
+    """
+    recipe = Recipe.load(source, changes)
+    click.echo(recipe.to_toml(), nl=False)
+    click.echo(f"\n# {parameter_line(recipe, vocabulary)}")
+
+
+command.epilog = f"Presets: {', '.join(PRESETS)}."
+
+
+def parameter_line(recipe: Recipe, vocabulary: int) -> str:
+    """How many weights, and where they are; counted without allocating any."""
+    import torch
+
+    from dragoman.models import Transformer
+
+    sizes = vocabulary if recipe.model.tie == "all" else (vocabulary, vocabulary)
+    with torch.device("meta"):
+        model = Transformer(recipe.model, sizes)
+    counts = {
+        "embeddings": model.embeddings,
+        "encoder": model.encoder,
+        "decoder": model.decoder,
+    }
+    inside = ", ".join(f"{name} {sum(p.numel() for p in part.parameters()):,}" for name, part in counts.items())
+    return f"{model.parameter_count():,} parameters with a vocabulary of {vocabulary:,} ({inside})"

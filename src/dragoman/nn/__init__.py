@@ -1,0 +1,70 @@
+"""The parts of section 3: tensors in, tensors out. Nothing here knows of recipes, files or ranks.
+
+Dimension letters, as suffixes where a tensor's shape is not obvious:
+
+    B  sentences in the batch      D  d_model                H  heads
+    S  source positions            K  d_k, size of a key     W  beams
+    T  target positions            C  any number of features
+    N  tokens, laid end to end     F  d_ff
+    L  the longest sentence        V  vocabulary (or d_v, beside a K)
+"""
+
+from dragoman.nn.attention import (
+    Additive,
+    Attended,
+    AttentionFunction,
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+    ScaledDotProduct,
+    Sees,
+    both,
+    causal,
+    either,
+    everything,
+    look,
+    scaled_dot_product,
+    window,
+)
+from dragoman.nn.cache import GrowingCache, KeyValues
+from dragoman.nn.embedding import Embeddings
+from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
+from dragoman.nn.layout import Layout, Packed, Padded
+from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
+from dragoman.nn.position import LearnedPositions, NoPositions, PositionCode, SinusoidalPositions, sinusoid
+from dragoman.nn.residual import PostNorm, PreNorm, Residual
+
+__all__ = [
+    "ACTIVATIONS",
+    "Additive",
+    "Attended",
+    "AttentionFunction",
+    "BatchNorm",
+    "Embeddings",
+    "FeedForward",
+    "GrowingCache",
+    "KeyValues",
+    "LayerNorm",
+    "Layout",
+    "LearnedPositions",
+    "MultiHeadCrossAttention",
+    "MultiHeadSelfAttention",
+    "NoPositions",
+    "Norm",
+    "Packed",
+    "Padded",
+    "PositionCode",
+    "PostNorm",
+    "PreNorm",
+    "Residual",
+    "ScaledDotProduct",
+    "Sees",
+    "SinusoidalPositions",
+    "both",
+    "causal",
+    "either",
+    "everything",
+    "look",
+    "scaled_dot_product",
+    "sinusoid",
+    "window",
+]

@@ -1,0 +1,28 @@
+"""Attention: what may be seen, the functions that look, and the heads around them (section 3.2)."""
+
+from dragoman.nn.attention.additive import Additive
+from dragoman.nn.attention.function import Attended, AttentionFunction, weigh
+from dragoman.nn.attention.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention, start_projection
+from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct, fused_scaled_dot_product, scaled_dot_product
+from dragoman.nn.attention.sees import Rule, Sees, both, causal, either, everything, look, window
+
+__all__ = [
+    "Additive",
+    "Attended",
+    "AttentionFunction",
+    "MultiHeadCrossAttention",
+    "MultiHeadSelfAttention",
+    "Rule",
+    "ScaledDotProduct",
+    "Sees",
+    "both",
+    "causal",
+    "either",
+    "everything",
+    "fused_scaled_dot_product",
+    "look",
+    "scaled_dot_product",
+    "start_projection",
+    "weigh",
+    "window",
+]

@@ -1,0 +1,40 @@
+"""Additive attention (Bahdanau et al., 2015), which section 3.2.1 compares the dot product with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.nn.attention.function import Attended, weigh
+from dragoman.nn.attention.sees import Sees
+
+
+class Additive(nn.Module):
+    """A feed-forward network with one hidden layer scores each pair: w . tanh(A q + B k).
+
+    It multiplies queries and keys by matrices of their own, so that the two may differ in size. Each head has its own
+    network. Scores take `[B, H, T, S, hidden]` values at once: the price the paper names, in space as well as time.
+    """
+
+    def __init__(self, d_query: int, d_key: int | None = None, d_hidden: int | None = None, n_heads: int = 1) -> None:
+        super().__init__()
+        d_key = d_key if d_key is not None else d_query
+        d_hidden = d_hidden if d_hidden is not None else d_query
+        self.query = nn.Parameter(torch.empty(n_heads, d_query, d_hidden))
+        self.key = nn.Parameter(torch.empty(n_heads, d_key, d_hidden))
+        self.vector = nn.Parameter(torch.empty(n_heads, d_hidden, 1))
+        for parameter in (self.query, self.key, self.vector):
+            for head in parameter.data:
+                nn.init.xavier_uniform_(head)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        """`[B, H, T, S]` from `q [B, H, T, d_query]` and `k [B, H, S, d_key]`."""
+        hidden = torch.tanh((q @ self.query).unsqueeze(-2) + (k @ self.key).unsqueeze(-3))
+        return (hidden @ self.vector.unsqueeze(-3)).squeeze(-1)
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        """Attend by the additive score; its weights exist anyway, and are given only where they were asked for."""
+        attended = weigh(self.scores(q, k), v, sees, dropout)
+        return attended if weights else Attended(attended.output)

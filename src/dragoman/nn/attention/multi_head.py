@@ -1,0 +1,135 @@
+"""Multi-head attention, section 3.2.2: within one sequence, and from one sequence to another."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dragoman.errors import ShapeError
+from dragoman.nn.attention.function import AttentionFunction
+from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
+from dragoman.nn.attention.sees import Sees
+from dragoman.nn.cache import GrowingCache, KeyValues
+from dragoman.nn.layout import Layout
+
+
+class _MultiHead(nn.Module):
+    """What both uses share: h heads of free sizes, the function inside them, and the projection W^O after them."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+        function: AttentionFunction | None = None,
+    ) -> None:
+        super().__init__()
+        if (d_k is None or d_v is None) and d_model % n_heads:
+            raise ShapeError(f"d_model={d_model} does not split into n_heads={n_heads}; give both d_k and d_v")
+        self.n_heads = n_heads
+        self.d_k = d_k if d_k is not None else d_model // n_heads
+        self.d_v = d_v if d_v is not None else d_model // n_heads
+        self.dropout = dropout
+        self.function: AttentionFunction = function if function is not None else ScaledDotProduct()
+        self.output = nn.Linear(n_heads * self.d_v, d_model, bias=bias)
+        start_projection(self.output)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """`[B, T, H*C]` to `[B, H, T, C]`."""
+        return x.reshape(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+
+    def _attend(self, q: Tensor, past: KeyValues, sees: Sees, weights: list[Tensor] | None) -> Tensor:
+        """`[B, T, H*V]` from heads that look; the weights go into the caller's list, if one was given."""
+        dropout = self.dropout if self.training else 0.0
+        attended = self.function(q, past.keys, past.values, sees, dropout=dropout, weights=weights is not None)
+        if weights is not None and attended.weights is not None:
+            weights.append(attended.weights)
+        return attended.output.transpose(1, 2).flatten(2)
+
+
+class MultiHeadSelfAttention(_MultiHead):
+    """Queries, keys and values from the same place, so one matrix product makes all three."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+        function: AttentionFunction | None = None,
+    ) -> None:
+        super().__init__(d_model, n_heads, d_k=d_k, d_v=d_v, bias=bias, dropout=dropout, function=function)
+        self.widths = [n_heads * self.d_k, n_heads * self.d_k, n_heads * self.d_v]
+        self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        start_projection(self.qkv, self.widths)
+
+    def forward(
+        self, x: Tensor, sees: Sees, *, cache: GrowingCache | None = None, weights: list[Tensor] | None = None
+    ) -> Tensor:
+        """Attend within `x`, laid out as `sees.queries`; with a cache, also to what came before."""
+        q, k, v = sees.queries.to_grid(self.qkv(x)).split_with_sizes(self.widths, dim=-1)
+        past = KeyValues(self._heads(k), self._heads(v))
+        if cache is not None:
+            past = cache.extend(past)
+        y: Tensor = self.output(sees.queries.from_grid(self._attend(self._heads(q), past, sees, weights)))
+        return y
+
+
+class MultiHeadCrossAttention(_MultiHead):
+    """Queries from one sequence, keys and values from another: from the decoder into the encoder's memory."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        d_memory: int | None = None,
+        d_k: int | None = None,
+        d_v: int | None = None,
+        bias: bool = False,
+        dropout: float = 0.0,
+        function: AttentionFunction | None = None,
+    ) -> None:
+        super().__init__(d_model, n_heads, d_k=d_k, d_v=d_v, bias=bias, dropout=dropout, function=function)
+        self.widths = [n_heads * self.d_k, n_heads * self.d_v]
+        self.query = nn.Linear(d_model, n_heads * self.d_k, bias=bias)
+        self.key_value = nn.Linear(d_memory if d_memory is not None else d_model, sum(self.widths), bias=bias)
+        start_projection(self.query)
+        start_projection(self.key_value, self.widths)
+
+    def remember(self, memory: Tensor, layout: Layout) -> KeyValues:
+        """The memory's keys and values, made once for all the queries that will ask."""
+        k, v = layout.to_grid(self.key_value(memory)).split_with_sizes(self.widths, dim=-1)
+        return KeyValues(self._heads(k), self._heads(v))
+
+    def forward(self, x: Tensor, past: KeyValues, sees: Sees, *, weights: list[Tensor] | None = None) -> Tensor:
+        """Attend from `x` to the remembered keys.
+
+        Where `x` has W rows for each remembered sentence (beams), the rows of a sentence stand side by side as so many
+        queries of it, and nothing of the memory is copied.
+        """
+        q = sees.queries.to_grid(self.query(x))
+        rows, width = len(q), q.shape[1]
+        sentences = len(past.keys)
+        folded = self._heads(q.reshape(sentences, -1, q.shape[-1]))
+        seen: list[Tensor] | None = None if weights is None else []
+        mixed = self._attend(folded, past, sees, seen)
+        if weights is not None and seen:
+            beams = seen[0].reshape(sentences, self.n_heads, -1, width, seen[0].shape[-1])  # [B, H, W, T, S]
+            weights.append(beams.transpose(1, 2).flatten(0, 1))
+        y: Tensor = self.output(sees.queries.from_grid(mixed.reshape(rows, width, -1)))
+        return y
+
+
+def start_projection(linear: nn.Linear, widths: list[int] | None = None) -> None:
+    """Xavier's uniform start, for each of the matrices that a fused one holds as if it stood alone; biases at zero."""
+    for matrix in linear.weight.data.split_with_sizes(widths if widths is not None else [linear.out_features]):
+        nn.init.xavier_uniform_(matrix)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

@@ -1,0 +1,38 @@
+"""Position-wise feed-forward networks, section 3.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.nn.attention import start_projection
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+
+
+class FeedForward(nn.Module):
+    """max(0, x W1 + b1) W2 + b2, at each position by itself; other activations in place of the ReLU."""
+
+    def __init__(
+        self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor] = F.relu, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.inner = nn.Linear(d_model, d_ff)
+        self.outer = nn.Linear(d_ff, d_model)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+        start_projection(self.inner)
+        start_projection(self.outer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[..., D]` to `[..., D]`."""
+        y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        return y

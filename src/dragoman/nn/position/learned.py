@@ -1,0 +1,28 @@
+"""Learned positional embeddings (Gehring et al., 2017), row (E) of the paper's Table 3."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.errors import ShapeError
+from dragoman.nn.layout import Layout
+
+
+class LearnedPositions(nn.Module):
+    """A vector learnt for each position up to a limit; beyond it there is none."""
+
+    def __init__(self, max_positions: int, d_model: int) -> None:
+        super().__init__()
+        # Small beside the unit variance of the scaled embeddings, so that at first the words speak.
+        self.table = nn.Parameter(torch.randn(max_positions, d_model) * d_model**-0.5)
+
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+        """`x` with the vector of each token's place in its sentence added."""
+        if layout.longest > len(self.table):
+            raise ShapeError(
+                f"a sentence of {layout.longest} tokens came, but positions were learnt for {len(self.table)}; use "
+                f"shorter sentences, or train with a larger model.max_positions or model.positions='sinusoidal'"
+            )
+        columns = layout.grid.positions(x.device)
+        return x + layout.by_column(self.table[columns].to(x.dtype))

@@ -1,0 +1,47 @@
+"""The residual connection around each sub-layer, sections 3.1 and 5.4."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from dragoman.nn.norm import Norm
+
+
+class Residual(Protocol):
+    """What a layer needs of the connection around its sub-layers."""
+
+    def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        """`x` and what the sub-layer makes of it, as one; `real` is True at tokens and False at padding."""
+
+
+class PostNorm(nn.Module):
+    """The paper's: LayerNorm(x + Dropout(Sublayer(x)))."""
+
+    def __init__(self, norm: Norm, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        """Add, then normalise."""
+        return self.norm(x + self.dropout(sublayer(x)), real)
+
+
+class PreNorm(nn.Module):
+    """A departure that trains deep stacks without warm-up: x + Dropout(Sublayer(LayerNorm(x))).
+
+    Nothing normalises the sum on its way up, so that a stack of these ends with a norm of its own.
+    """
+
+    def __init__(self, norm: Norm, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
+        """Normalise, then add."""
+        y: Tensor = x + self.dropout(sublayer(self.norm(x, real)))
+        return y
