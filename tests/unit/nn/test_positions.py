@@ -1,0 +1,68 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.errors import ShapeError
+from dragoman.nn import LearnedPositions, NoPositions, Packed, Padded, SinusoidalPositions, sinusoid
+
+
+def test_the_sinusoid_is_the_equation() -> None:
+    table = sinusoid(torch.arange(60), 14)
+    for pos in (0, 1, 7, 59):
+        for i in range(7):
+            angle = pos / 10000 ** (2 * i / 14)
+            assert math.isclose(float(table[pos, 2 * i]), math.sin(angle), abs_tol=1e-6)
+            assert math.isclose(float(table[pos, 2 * i + 1]), math.cos(angle), abs_tol=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1_000_000), st.sampled_from([2, 6, 64, 512]))
+def test_bounded_at_any_length(position: int, d_model: int) -> None:
+    code = sinusoid(torch.tensor([position]), d_model)
+    assert (code.abs() <= 1).all()
+    # sine and cosine of one angle lie on the circle, so that every position has the same length
+    assert math.isclose(float(code.square().sum()), d_model / 2, rel_tol=1e-5)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 100_000))
+def test_unique(start: int) -> None:
+    table = sinusoid(torch.arange(start, start + 300), 64).double()
+    distance = torch.cdist(table, table) + 10 * torch.eye(300)
+    assert distance.min() > 0.1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 5000), st.integers(-200, 200))
+def test_a_shift_is_a_fixed_linear_map(position: int, k: int) -> None:
+    """PE(pos + k) = M_k PE(pos) with M_k made of rotations that do not depend on pos."""
+    d_model = 16
+    m = torch.zeros(d_model, d_model, dtype=torch.float64)
+    for i in range(d_model // 2):
+        angle = k / 10000 ** (2 * i / d_model)
+        m[2 * i, 2 * i] = m[2 * i + 1, 2 * i + 1] = math.cos(angle)
+        m[2 * i, 2 * i + 1] = math.sin(angle)
+        m[2 * i + 1, 2 * i] = -math.sin(angle)
+    here = sinusoid(torch.tensor(position), d_model).double()
+    there = sinusoid(torch.tensor(position + k), d_model).double()
+    torch.testing.assert_close(m @ here, there, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("code", [SinusoidalPositions(6), LearnedPositions(20, 6), NoPositions()])
+def test_a_token_gets_the_code_of_its_place_in_its_sentence(code: torch.nn.Module) -> None:
+    lengths = torch.tensor([3, 0, 2])
+    rows = code(torch.zeros(3, 4, 6), Padded(4, lengths))
+    rows = rows.expand(3, 4, 6)
+    packed = code(torch.zeros(7, 6), Packed.of(lengths, size=7, longest=4))
+    assert torch.equal(packed[:3], rows[0, :3])
+    assert torch.equal(packed[3:5], rows[2, :2])
+    later = code(torch.zeros(3, 2, 6), Padded(2, offset=2))
+    assert torch.equal(later.expand(3, 2, 6), rows[:, 2:])
+
+
+def test_learned_positions_end_somewhere_and_say_so() -> None:
+    with pytest.raises(ShapeError, match=r"sentence of 9 tokens came, but positions were learnt for 8"):
+        LearnedPositions(8, 6)(torch.zeros(1, 9, 6), Padded(9))
