@@ -120,10 +120,55 @@ PRESETS: Mapping[str, ModelRecipe] = {
 
 
 @dataclass(frozen=True)
+class DataRecipe:
+    """From files of sentence pairs to batches (section 5.1): what is cleaned away, and how a batch is made up.
+
+    `batch_tokens` holds for the source and for the target, end marks included: the paper's batches have about 25,000 of each.
+    `weights` say how often an epoch goes through each corpus; without them, the weights given when preparing hold.
+    """
+
+    max_tokens: int = 256
+    max_characters: int = 2000
+    max_ratio: float = 4.0
+    min_script: float = 0.2
+    source_script: str = "auto"
+    target_script: str = "auto"
+    drop_duplicates: bool = True
+    drop_copies: bool = True
+    valid_pairs: int = 2000
+    layout: Literal["padded", "packed"] = "padded"
+    batch_tokens: int = 25_000
+    batch_sentences: int = 0
+    weights: tuple[float, ...] = ()
+    sampling: float = 0.0
+    seed: int = 1
+    workers: int = 1
+    ahead: int = 8
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, and say what could."""
+        for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens", "workers", "ahead"):
+            at_least(1, f"data.{name}", getattr(self, name))
+        for name in ("valid_pairs", "batch_sentences", "seed"):
+            at_least(0, f"data.{name}", getattr(self, name))
+        for name in ("min_script", "sampling"):
+            fraction(f"data.{name}", getattr(self, name))
+        for weight in self.weights:
+            if not 0 < weight < float("inf"):
+                raise RecipeError(f"data.weights={list(self.weights)} must all be over 0; leave a corpus out instead")
+        if self.batch_tokens <= self.max_tokens:
+            raise RecipeError(
+                f"data.batch_tokens={self.batch_tokens} does not hold the longest sentence that data.max_tokens="
+                f"{self.max_tokens} allows, with its end mark; use batch_tokens of at least {self.max_tokens + 1}"
+            )
+
+
+@dataclass(frozen=True)
 class Recipe:
     """All the choices of one run, a section each."""
 
     model: ModelRecipe = field(default_factory=ModelRecipe)
+    data: DataRecipe = field(default_factory=DataRecipe)
 
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
@@ -233,4 +278,4 @@ def toml_value(value: object) -> str:
         return repr(value)
     if isinstance(value, tuple | list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the one character that JSON allows bare

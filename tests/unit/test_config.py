@@ -1,0 +1,123 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.config import PRESETS, ModelRecipe, Recipe, conform
+from dragoman.errors import RecipeError
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_presets_are_the_papers() -> None:
+    base, big = Recipe.load("base").model, Recipe.load("big").model
+    assert (base.encoder_layers, base.d_model, base.d_ff, base.n_heads, base.dropout) == (6, 512, 2048, 8, 0.1)
+    assert (big.encoder_layers, big.d_model, big.d_ff, big.n_heads, big.dropout) == (6, 1024, 4096, 16, 0.3)
+    assert (base.key_size, base.value_size, big.key_size) == (64, 64, 64)
+
+
+def test_a_file_starts_from_a_preset_and_changes_what_it_names(tmp_path: Path) -> None:
+    path = write(tmp_path, '[model]\npreset = "big"\ndropout = 0.2\nd_k = 32\n')
+    model = Recipe.load(path, ["model.dropout=0", "model.norm_order=pre"]).model
+    assert (model.d_model, model.dropout, model.key_size, model.value_size, model.norm_order) == (
+        1024,
+        0.0,
+        32,
+        64,
+        "pre",
+    )
+
+
+def test_the_last_change_wins() -> None:
+    assert Recipe.load("base", ["model.d_ff=1", "model.d_ff=2"]).model.d_ff == 2
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_written_out_reads_back_the_same(name: str, tmp_path: Path) -> None:
+    recipe = Recipe.load(name, ["model.d_k=24"])
+    assert Recipe.load(write(tmp_path, recipe.to_toml())) == recipe
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_any_text_survives_toml(text: str) -> None:
+    import tomllib
+
+    from dragoman.config import toml_value
+
+    assert tomllib.loads(f"value = {toml_value(text)}")["value"] == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["model.d_modle=3"], r"no key model\.d_modle in a recipe; did you mean 'd_model'\?"),
+        (["modle.d_model=3"], r"no section \[modle\] in a recipe; did you mean 'model'\?"),
+        (["model.zzz=3"], r"no key model\.zzz in a recipe; there are: architecture, d_model, "),
+        (["model.n_heads=7"], r"d_model=512 does not split into model\.n_heads=7; use n_heads from \[1, 2, 4, 8"),
+        (
+            ["model.positions=sinusodial"],
+            r"positions='sinusodial' is not one of the choices; did you mean 'sinusoidal'",
+        ),
+        (["model.d_model=0.5"], r"model\.d_model must be a whole number; got 0\.5"),
+        (["model.d_model=true"], r"model\.d_model must be a whole number; got True"),
+        (["model.d_model=many"], r"model\.d_model must be a whole number; got 'many'"),
+        (["model.attention_bias=1"], r"model\.attention_bias must be true or false; got 1"),
+        (["model.dropout=1"], r"model\.dropout must be at least 0 and under 1; got 1\.0"),
+        (["model.dropout=nan"], r"model\.dropout must be at least 0 and under 1; got nan"),
+        (["model.encoder_layers=0"], r"model\.encoder_layers must be at least 1; got 0"),
+        (["model.d_k=0"], r"model\.d_k must be at least 1; got 0"),
+        (["model.d_model=9", "model.n_heads=3"], r"d_model=9 is odd, .* use d_model=10, or model\.positions='learned'"),
+        (["model.preset=bsae"], r"model\.preset='bsae' is not a preset; did you mean 'base'\?"),
+        (["d_model=3"], r"cannot read the change 'd_model=3'; write it as section\.key=value"),
+        (["model.d_model"], r"cannot read the change 'model\.d_model'"),
+    ],
+)
+def test_an_impossible_recipe_says_what_would_be_possible(changes: list[str], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Recipe.load("base", changes)
+
+
+def test_files_that_are_no_recipes(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="bse is neither a file nor the name of a preset; did you mean 'base'"):
+        Recipe.load("bse")
+    with pytest.raises(RecipeError, match="is a directory; expected a recipe"):
+        Recipe.load(tmp_path)
+    with pytest.raises(RecipeError, match="is not TOML: "):
+        Recipe.load(write(tmp_path, "[model\n"))
+    (tmp_path / "latin").write_bytes(b"# \xe4")
+    with pytest.raises(RecipeError, match="is not TOML: "):
+        Recipe.load(tmp_path / "latin")
+    with pytest.raises(RecipeError, match=r"model is a section of the recipe; write \[model\]"):
+        Recipe.load(write(tmp_path, "model = 3\n"))
+
+
+def test_lists_are_checked_one_by_one() -> None:
+    assert conform([1, 2], tuple[int, ...], "a.b") == (1, 2)
+    with pytest.raises(RecipeError, match=r"a\.b\[1\] must be a whole number; got 'x'"):
+        conform([1, "x"], tuple[int, ...], "a.b")
+    with pytest.raises(RecipeError, match=r"a\.b must be a list"):
+        conform(3, tuple[int, ...], "a.b")
+
+
+def test_every_choice_of_the_model_can_be_built() -> None:
+    """No word that a recipe accepts is without an object behind it."""
+    from dataclasses import replace
+    from typing import Literal, get_args, get_origin, get_type_hints
+
+    from dragoman import Transformer
+
+    small = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1)
+    built = 0
+    for name, kind in get_type_hints(ModelRecipe).items():
+        if get_origin(kind) is Literal:
+            for choice in get_args(kind):
+                recipe = replace(small, **{name: choice})
+                Transformer(recipe, 9 if recipe.tie == "all" else (9, 9))
+                built += 1
+    assert built >= len([f for f in fields(ModelRecipe) if "Literal" in str(f.type)])
