@@ -1,1 +1,11 @@
-"""Text to ids and back (section 5.1)."""
+"""Text to ids and back (section 5.1): one normaliser, three ways to learn pieces, one protocol."""
+
+from __future__ import annotations
+
+from dragoman.text.learn import learn
+from dragoman.text.normalise import normalise
+from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
+from dragoman.text.store import load_tokeniser
+from dragoman.text.tokeniser import Tokeniser
+
+__all__ = ["BOS", "EOS", "N_SPECIAL", "PAD", "UNK", "Tokeniser", "learn", "load_tokeniser", "normalise"]

@@ -1,0 +1,70 @@
+"""What each id writes: decoding is the same joining, whichever way the pieces were found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from dragoman.errors import TextError
+from dragoman.text.special import N_SPECIAL, UNK
+from dragoman.text.words import MARK
+
+SPECIAL_PIECES: Final = ("<pad>", "<s>", "</s>", "<unk>")
+BYTE_PIECES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
+FIRST_LEARNT: Final = N_SPECIAL + len(BYTE_PIECES)
+"""Every vocabulary starts with the special ids and the 256 bytes; what was learnt comes after them."""
+
+
+def byte_ids(text: str) -> list[int]:
+    """Text spelt with byte pieces, for characters that have no piece."""
+    return [N_SPECIAL + byte for byte in text.encode("utf-8")]
+
+
+MARK_IDS: Final = byte_ids(MARK)
+
+
+class PieceTable:
+    """The pieces of a vocabulary by id, as people see them and as the bytes that they write."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        if tuple(pieces[:FIRST_LEARNT]) != SPECIAL_PIECES + BYTE_PIECES:
+            raise TextError(
+                "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte pieces; "
+                "only tokenisers learnt by Dragoman can be used: learn one with `dragoman prepare`"
+            )
+        self.names = list(pieces)
+        self.ids = {piece: number for number, piece in enumerate(self.names)}
+        learnt = [piece.replace(MARK, " ").encode("utf-8") for piece in pieces[FIRST_LEARNT:]]
+        special = [b""] * N_SPECIAL
+        special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
+        self.written = special + [bytes([byte]) for byte in range(256)] + learnt
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that the ids write; bytes that are no UTF-8, as a model may produce, become U+FFFD."""
+        text = b"".join([self.written[number] for number in self.checked(ids)]).decode("utf-8", errors="replace")
+        return text.removeprefix(" ")
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The pieces by name."""
+        return [self.names[number] for number in self.checked(ids)]
+
+    def to_ids(self, pieces: Iterable[str]) -> list[int]:
+        """The ids of pieces by name, the inverse of `pieces`."""
+        try:
+            return [self.ids[piece] for piece in pieces]
+        except KeyError as error:
+            raise TextError(
+                f"there is no piece {error.args[0]!r} in this vocabulary of {len(self)}; "
+                "pieces are what `dragoman tokenize` prints with the same tokeniser, separated by spaces"
+            ) from None
+
+    def checked(self, ids: Iterable[int]) -> list[int]:
+        """The ids as a list, refused where one is outside of the vocabulary: a negative one would index from the end."""
+        numbers = [int(number) for number in ids]
+        if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
+            wrong = next(number for number in numbers if not 0 <= number < len(self.names))
+            raise TextError(f"id {wrong} is outside of this vocabulary; its ids are 0 to {len(self.names) - 1}")
+        return numbers

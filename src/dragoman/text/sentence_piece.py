@@ -1,0 +1,105 @@
+"""BPE and unigram by the sentencepiece library, told to leave the text as our normaliser made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from random import Random
+from typing import Any
+
+from dragoman.errors import TextError
+from dragoman.text.normalise import normalise
+from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, PieceTable, byte_ids
+from dragoman.text.sampling import Lattice, bpe_dropout, draw, unigram_lattice
+from dragoman.text.tokeniser import PieceTokeniser, collector_paused
+from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
+
+BLOCK = 512  # texts per call: enough to make a call cheap, few enough to share among threads
+
+
+class SentencePieceTokeniser(PieceTokeniser):
+    """A sentencepiece model; its space mark ▁, where the text itself has one, is spelt in bytes around the library."""
+
+    def __init__(self, kind: str, model: bytes) -> None:
+        self.processor = open_model(model)
+        names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
+        super().__init__(kind, model, PieceTable(names))
+        learnt = [name.replace(MARK, " ") for name in names[FIRST_LEARNT:]]
+        self.ids = {piece: FIRST_LEARNT + i for i, piece in enumerate(learnt)}
+        self.longest = max(map(len, learnt), default=1)
+        self.scores = {piece: self.processor.get_score(number) for piece, number in self.ids.items()}
+        self.lattices: dict[tuple[str, float], Lattice] = {}
+
+    def encode_marked(self, marked: str) -> list[int]:
+        """By the library; each ▁ of the text itself as its three bytes."""
+        first, *rest = marked.split(MARK)
+        ids: list[int] = self.processor.encode(first)
+        for part in rest:
+            ids += MARK_IDS
+            ids += self.processor.encode(part)
+        return ids
+
+    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """BPE of text with words by the cache; unigram, and text without spaces, by the library in parallel blocks."""
+        self.check_threads(threads)
+        blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
+        with collector_paused():
+            if threads == 1 or len(blocks) == 1:
+                return [*chain.from_iterable(map(self.encode_block, blocks))]
+            with ThreadPoolExecutor(threads) as pool:
+                return [*chain.from_iterable(pool.map(self.encode_block, blocks))]
+
+    def encode_block(self, block: Sequence[str]) -> list[list[int]]:
+        """One block; the library lets other threads run while it works."""
+        texts = [normalise(text) for text in block]
+        if self.kind == "bpe" and has_words(texts):
+            return [self.encode_by_words(text) for text in texts]
+        rows: list[list[int]] = self.processor.encode([mark(text) for text in texts], num_threads=1)
+        for number, text in enumerate(texts):
+            if MARK in text:
+                rows[number] = self.encode_marked(mark(text))
+        return rows
+
+    def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:
+        """BPE-dropout, or a draw from the lattice of all segmentations."""
+        if self.kind == "bpe":
+            pieces = bpe_dropout(word, self.ids, alpha, random)
+        else:
+            pieces = draw(word, self.lattice(word, alpha), random)
+        ids: list[int] = []
+        for piece in pieces:
+            known = self.ids.get(piece)
+            ids += byte_ids(piece) if known is None else (known,)
+        return ids
+
+    def lattice(self, word: str, alpha: float) -> Lattice:
+        """The word's segmentations, remembered, because drawing is cheap and weighing them is not."""
+        lattice = self.lattices.get((word, alpha))
+        if lattice is None:
+            lattice = unigram_lattice(word, self.scores, self.longest, alpha)
+            if len(self.lattices) < CACHED_WORDS // 4:
+                self.lattices[word, alpha] = lattice
+        return lattice
+
+    def check_alpha(self, alpha: float) -> None:
+        """BPE drops merges with a probability; unigram raises probabilities to a power."""
+        if self.kind == "bpe":
+            super().check_alpha(alpha)
+        elif not 0 <= alpha < float("inf"):
+            raise TextError(
+                f"alpha={alpha} cannot be sampled with; for unigram it is the power of the segmentations' "
+                "probabilities, above 0, the smaller the more varied (0 itself is plain encoding); 0.2 is usual"
+            )
+
+
+def open_model(model: bytes) -> Any:
+    """The library's processor, or a TextError where the bytes are no model."""
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except Exception as error:  # the library's own class differs from release to release
+        raise TextError(f"these {len(model)} bytes are no sentencepiece model: {error}") from None
+    return processor

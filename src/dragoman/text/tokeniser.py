@@ -1,0 +1,159 @@
+"""What every tokeniser can do, and the parts that all of them share."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from dragoman.errors import TextError
+from dragoman.text.normalise import VERSION, normalise
+from dragoman.text.pieces import PieceTable
+from dragoman.text.words import SPACELESS, WordCache, mark
+
+
+class Tokeniser(Protocol):
+    """Text to ids and back: decode(encode(text)) == normalise(text) for any text, and nothing is ever unknown."""
+
+    @property
+    def kind(self) -> str:
+        """Which family: "bpe", "unigram" or "wordpiece"."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Ids are 0 to this, less one; the special ids are among them."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of everything that decides what comes out."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without BOS and EOS."""
+
+    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`encode` for each text, by the quickest way there is."""
+
+    def sample(self, text: str, alpha: float, seed: int) -> list[int]:
+        """Another segmentation of the same text, a function of (text, alpha, seed); alpha 0 is `encode`."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text that the ids write; PAD, BOS and EOS write nothing."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as a person reads them, ▁ for a space."""
+
+    def to_ids(self, pieces: Sequence[str]) -> list[int]:
+        """The inverse of `pieces`."""
+
+    def save(self, directory: Path, name: str) -> list[Path]:
+        """Write the files that `load_tokeniser` reads."""
+
+
+class PieceTokeniser(ABC):
+    """The shared part: normalising, words, decoding; the ways to find and to sample pieces are the subclasses'."""
+
+    def __init__(self, kind: str, model: bytes, table: PieceTable) -> None:
+        self.kind = kind
+        self.model = model
+        self.table = table
+        self.words = WordCache(lambda word: self.encode_marked(" " + word))
+
+    def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes]]:
+        """Processes are handed the model's bytes, and start with an empty cache."""
+        return type(self), (self.kind, self.model)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Ids are 0 to this, less one."""
+        return len(self.table)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the kind, the normaliser's version and the model's bytes."""
+        return hashlib.sha256(f"{self.kind} {VERSION}\n".encode() + self.model).hexdigest()
+
+    @abstractmethod
+    def encode_marked(self, marked: str) -> list[int]:
+        """The ids of normalised text that has the space of its first word."""
+
+    @abstractmethod
+    def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:
+        """One random segmentation of a word with its space; `alpha` is above 0."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without BOS and EOS."""
+        return self.encode_marked(mark(normalise(text)))
+
+    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`encode` for each text; by words, which one thread does quicker than the libraries do with several."""
+        self.check_threads(threads)
+        with collector_paused():
+            return [self.encode_by_words(normalise(text)) for text in texts]
+
+    def encode_by_words(self, text: str) -> list[int]:
+        """The same ids as `encode_marked(mark(text))`, from the cache: no piece reaches across a space."""
+        if not text:
+            return []
+        ids = [*chain.from_iterable(map(self.words.__getitem__, text.split(" ")))]
+        return ids[1:] if SPACELESS.match(text) else ids  # the space in front of such a word is a piece of its own
+
+    def sample(self, text: str, alpha: float, seed: int) -> list[int]:
+        """Another segmentation of the same text; alpha 0 is `encode`."""
+        self.check_alpha(alpha)
+        if alpha == 0:
+            return self.encode(text)
+        random = Random(seed)
+        first, *rest = mark(normalise(text)).split(" ")
+        words = [first] if first else []
+        return [i for word in words + [" " + r for r in rest] for i in self.sample_word(word, alpha, random)]
+
+    def check_alpha(self, alpha: float) -> None:
+        """Dropout needs a probability."""
+        if not 0 <= alpha <= 1:
+            raise TextError(
+                f"alpha={alpha} cannot be sampled with; for {self.kind} it is the probability to leave a piece out, "
+                "from 0 (none, plain encoding) to 1 (all: single characters); 0.1 is usual"
+            )
+
+    @staticmethod
+    def check_threads(threads: int) -> None:
+        """Refuse what no machine has."""
+        if threads < 1:
+            raise TextError(f"threads={threads}: encoding needs at least 1 thread")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text that the ids write."""
+        return self.table.decode(ids)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as a person reads them."""
+        return self.table.pieces(ids)
+
+    def to_ids(self, pieces: Sequence[str]) -> list[int]:
+        """The inverse of `pieces`."""
+        return self.table.to_ids(pieces)
+
+    def save(self, directory: Path, name: str) -> list[Path]:
+        """Write the files that `load_tokeniser` reads."""
+        from dragoman.text.store import save
+
+        return save(self.kind, self.model, self.vocabulary_size, directory, name)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Many lists of numbers are made and none is garbage; looking through them again and again doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

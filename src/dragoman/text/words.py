@@ -1,0 +1,89 @@
+"""Where words begin, for languages that write spaces and for those that do not.
+
+A word carries the space before it, so that "▁cat" is one piece and decoding is plain joining. The first word of a text
+carries one too, so that a word is the same piece everywhere. Scripts that write no spaces (Chinese, Japanese, Thai, ...)
+are left without: a space that is really there in front of them is a piece of its own, and none is ever invented.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Final
+
+MARK: Final = "▁"
+"""How a space is shown inside a piece; a U+2581 of the text itself is spelt with its three byte pieces."""
+
+SPACELESS: Final = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
+    "\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"  # Han, kana, their punctuation and wide forms
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"  # rarer kana and Han
+)
+CACHED_WORDS: Final = 1 << 17
+CACHED_LENGTH: Final = 40
+
+
+def mark(text: str) -> str:
+    """A normalised text with the space that its first word carries."""
+    return text if not text or SPACELESS.match(text) else " " + text
+
+
+def chunks(word: str, alphabet: frozenset[str]) -> Iterator[str]:
+    """What there is to learn from one word: itself with its space, cut where a character is left to byte pieces."""
+    marked = mark(word)
+    if alphabet.issuperset(marked):
+        yield marked
+        return
+    for known, run in groupby(marked, alphabet.__contains__):
+        if known:
+            yield "".join(run)
+
+
+@lru_cache(maxsize=1 << 16)
+def character_class(character: str) -> str:
+    """Letters, spaceless letters, digits and the rest: no piece of WordPiece crosses from one to another."""
+    category = unicodedata.category(character)
+    if category[0] in "LM":
+        return "spaceless" if SPACELESS.match(character) else "letter"
+    return "digit" if category == "Nd" else "other"
+
+
+def segments(chunk: str) -> Iterator[str]:
+    """A chunk cut where its class changes, the space staying with what follows; digits, and their space, stand alone."""
+    space = chunk[:1] if chunk[:1] == " " else ""
+    for kind, run in groupby(chunk[len(space) :], character_class):
+        if kind == "digit":
+            yield from ([space] if space else [])
+            yield from run
+        else:
+            yield space + "".join(run)
+        space = ""
+    if space:
+        yield space
+
+
+class WordCache(dict[str, tuple[int, ...]]):
+    """The ids of words already met: words repeat, and looking one up is quicker than any library finding its pieces.
+
+    It stops growing rather than forget; what comes first in a text is mostly what is frequent.
+    """
+
+    def __init__(self, encode_word: Callable[[str], Iterable[int]]) -> None:
+        super().__init__()
+        self.encode_word = encode_word
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        """The ids of a new word, remembered while there is room."""
+        ids = tuple(self.encode_word(word))
+        if len(self) < CACHED_WORDS and len(word) <= CACHED_LENGTH:
+            self[word] = ids
+        return ids
+
+
+def has_words(texts: Sequence[str]) -> bool:
+    """Whether these texts have enough spaces for a cache of words to help; a guess from a few, which decides speed alone."""
+    few = texts[:: len(texts) // 64 + 1]
+    return sum(map(len, few)) < 24 * (sum(text.count(" ") for text in few) + len(few))
