@@ -1,0 +1,81 @@
+"""The command line's frame: help, errors without tracebacks, exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dragoman import __version__
+from dragoman.cli import VERBS, group, main
+from dragoman.config import Recipe
+
+
+def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one command."""
+    try:
+        main(list(args))
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_lists_every_verb_without_importing_torch() -> None:
+    code = "import sys, dragoman.cli as c\ntry: c.main(['--help'])\nfinally: assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for verb, words in VERBS.items():
+        assert verb in done.stdout
+        assert words.split()[0] in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_loads_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = leave(capsys, verb, "--help")
+    assert code == 0
+    assert "Usage: dragoman" in out
+    assert group.get_command(None, verb) is not None
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert leave(capsys, "--version")[1] == f"dragoman, version {__version__}\n"
+
+
+def test_a_recipe_is_printed_whole_and_reads_back(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    code, out, _ = leave(capsys, "recipe", "big", "--set", "model.dropout=0.2")
+    assert code == 0
+    assert "214,171,648 parameters with a vocabulary of 37,000" in out
+    saved = tmp_path / "saved.toml"
+    saved.write_text(out, encoding="utf-8")
+    assert Recipe.load(saved) == Recipe.load("big", ["model.dropout=0.2"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["recpe"], "there is no command 'recpe'; did you mean 'recipe'?"),
+        (["recipe", "bgi"], "bgi is neither a file nor the name of a preset; did you mean 'big'?"),
+        (["recipe", "--set", "model.n_head=4"], "there is no key model.n_head in a recipe; did you mean 'n_heads'?"),
+        (["recipe", "--vocabulary", "many"], "'many' is not a valid integer"),
+        (["recipe", "--sett", "a.b=c"], "No such option"),
+    ],
+)
+def test_a_mistake_is_a_message_and_exit_code_2(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = leave(capsys, *args)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_a_reader_that_goes_away_is_no_crash() -> None:
+    command = f"{sys.executable} -m dragoman recipe base | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout == "[model]\n"
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

@@ -1,0 +1,82 @@
+"""The walls of the house: which part may import which. Imports inside functions count as well."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import dragoman
+
+ROOT = Path(dragoman.__file__).parent
+
+BASE = {"errors", "config"}
+MAY_IMPORT = {
+    "errors": set(),
+    "config": {"errors"},
+    "text": BASE,
+    "data": BASE | {"text"},
+    "nn": {"errors"},  # sees no recipe, no file, no rank
+    "models": BASE | {"nn"},
+    "train": BASE | {"text", "data", "nn", "models"},  # is handed a function that evaluates, and so needs no decode
+    "decode": BASE | {"text", "nn", "models"},
+    "evaluate": BASE | {"text", "data", "nn", "models", "decode"},
+    "inspect": BASE | {"text", "nn", "models", "decode"},
+    "export": BASE | {"text", "nn", "models"},
+    "serve": BASE | {"text", "models", "decode"},
+    "cli": None,  # everything
+    "__init__": None,  # the public names
+    "__main__": {"cli"},
+}
+
+
+def part(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def imported_parts(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where things come from"
+            modules = [node.module or ""]
+            if node.module == "dragoman":
+                modules = [f"dragoman.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        else:
+            continue
+        for module in modules:
+            names = module.split(".")
+            if names[0] == "dragoman" and len(names) > 1 and names[1] != "__version__":
+                found.add(names[1])
+    return found
+
+
+def test_every_part_has_a_rule() -> None:
+    assert {part(path) for path in ROOT.rglob("*.py")} <= set(MAY_IMPORT)
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path in ROOT.rglob("*.py"):
+        allowed = MAY_IMPORT[part(path)]
+        if allowed is not None:
+            extra = imported_parts(path) - allowed - {part(path)}
+            wrong += [f"{path.relative_to(ROOT)} imports dragoman.{name}" for name in sorted(extra)]
+    assert not wrong
+
+
+def test_the_rules_themselves_have_no_circle() -> None:
+    order: list[str] = []
+    waiting = {name: set(allowed) for name, allowed in MAY_IMPORT.items() if allowed is not None and name != "__main__"}
+    while waiting:
+        free = [name for name, needs in waiting.items() if needs <= set(order)]
+        assert free, f"a circle among {sorted(waiting)}"
+        order += free
+        waiting = {name: needs for name, needs in waiting.items() if name not in free}
+
+
+def test_the_walk_sees_an_import_inside_a_function(tmp_path: Path) -> None:
+    sly = tmp_path / "sly.py"
+    sly.write_text("def f():\n    from dragoman.models import Transformer\n    import dragoman.cli\n")
+    assert imported_parts(sly) == {"models", "cli"}
