@@ -120,6 +120,22 @@ PRESETS: Mapping[str, ModelRecipe] = {
 
 
 @dataclass(frozen=True)
+class TextRecipe:
+    """The pieces that text is cut into (section 5.1): the paper has byte-pair encoding with one vocabulary for both sides.
+
+    `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs.
+    """
+
+    kind: Literal["bpe", "unigram", "wordpiece"] = "bpe"
+    vocabulary_size: int = 8000
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a vocabulary without room for pieces."""
+        at_least(300, "text.vocabulary_size", self.vocabulary_size)
+
+
+@dataclass(frozen=True)
 class DataRecipe:
     """From files of sentence pairs to batches (section 5.1): what is cleaned away, and how a batch is made up.
 
@@ -168,6 +184,7 @@ class Recipe:
     """All the choices of one run, a section each."""
 
     model: ModelRecipe = field(default_factory=ModelRecipe)
+    text: TextRecipe = field(default_factory=TextRecipe)
     data: DataRecipe = field(default_factory=DataRecipe)
 
     @classmethod

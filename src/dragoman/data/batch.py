@@ -1,0 +1,119 @@
+"""One batch as tensors, padded or packed; `nn`'s layouts are made from its lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.data.batching import Shape
+from dragoman.data.shards import Ints, spread
+from dragoman.text.special import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs as ids. `source` and `target_out` end in EOS, `target_in` begins with BOS.
+
+    Padded: ids are `[B, S]` and `[B, T]`, filled with PAD on the right. Packed: ids are `[N]`, sentences end to end in
+    order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have one fixed size, with 0 and -1 after
+    the last sentence. Lengths count the mark. A rank that has no pairs left in an epoch gets a batch with
+    `n_sentences == 0`. `state` is the loader's state after this batch.
+    """
+
+    layout: Literal["padded", "packed"]
+    source: Tensor
+    source_lengths: Tensor
+    target_in: Tensor
+    target_out: Tensor
+    target_lengths: Tensor
+    pairs: Tensor
+    n_sentences: int
+    source_tokens: int
+    target_tokens: int
+    longest: int
+    state: int
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device; from pinned memory the copy does not make the host wait."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> Batch:
+        """The same batch in memory that a GPU can read by itself."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Any) -> Batch:
+        import torch
+
+        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: change(t) for name, t in tensors.items() if isinstance(t, torch.Tensor)})
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Sentences end to end and their lengths, without marks."""
+
+    ids: npt.NDArray[Any]
+    lengths: Ints
+
+
+def make_batch(pairs: Ints, source: Flat, target: Flat, shape: Shape | None, state: int) -> Batch:
+    """The tensors of these sentences: packed into `shape`, or padded where there is none."""
+    import torch
+
+    def tensor(array: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array)
+
+    n = len(pairs)
+    rows = n if shape is None else shape.sentences
+    source_grid = places(source.lengths + 1, None if shape is None else shape.source)
+    target_grid = places(target.lengths + 1, None if shape is None else shape.target)
+    longest = [int(side.lengths.max(initial=0)) + 1 for side in (source, target)]
+    return Batch(
+        layout="padded" if shape is None else "packed",
+        source=tensor(lay(source, source_grid, last=EOS)),
+        source_lengths=tensor(filled(source.lengths + 1, rows, 0)),
+        target_in=tensor(lay(target, target_grid, first=BOS)),
+        target_out=tensor(lay(target, target_grid, last=EOS)),
+        target_lengths=tensor(filled(target.lengths + 1, rows, 0)),
+        pairs=tensor(filled(pairs, rows, -1)),
+        n_sentences=n,
+        source_tokens=len(source.ids) + n,
+        target_tokens=len(target.ids) + n,
+        longest=max(longest) if shape is None else shape.longest,
+        state=state,
+    )
+
+
+def places(lengths: Ints, size: int | None) -> tuple[tuple[int, ...], Ints]:
+    """The shape of a tensor for sentences of these lengths, and where in it, read flat, each begins."""
+    if size is not None:
+        return (size,), np.cumsum(lengths) - lengths
+    width = int(lengths.max(initial=1))
+    return (len(lengths), width), np.arange(len(lengths)) * width
+
+
+def lay(sentences: Flat, grid: tuple[tuple[int, ...], Ints], first: int | None = None, last: int | None = None) -> Ints:
+    """The sentences at their places, with a mark before each or after each."""
+    shape, starts = grid
+    laid = np.full(shape, PAD, np.int64)
+    flat = laid.reshape(-1)
+    flat[spread(starts + (first is not None), sentences.lengths)] = sentences.ids
+    if first is not None:
+        flat[starts] = first
+    if last is not None:
+        flat[starts + sentences.lengths] = last
+    return laid
+
+
+def filled(values: Ints, size: int, filler: int) -> Ints:
+    """The values, then filler up to `size`."""
+    whole = np.full(size, filler, np.int64)
+    whole[: len(values)] = values
+    return whole

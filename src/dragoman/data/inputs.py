@@ -1,0 +1,101 @@
+"""What goes into a preparation, as facts that can be compared later: files with their hashes, and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dragoman.data.prepared import read_manifest, sha256
+from dragoman.data.reading import Corpus
+from dragoman.data.unpacking import check_file
+from dragoman.errors import DataError
+
+
+def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
+    """Each corpus with the size and SHA-256 of its files; refuses a file that is given twice, under whatever name."""
+    seen: dict[tuple[int, int], Path] = {}
+    described: list[dict[str, Any]] = []
+    for corpus in corpora:
+        for path in corpus.files:
+            check_file(path)
+            status = path.stat()
+            if not status.st_size:
+                raise DataError(f"{path} is empty; expected a sentence per line")
+            first = seen.setdefault((status.st_dev, status.st_ino), path)
+            if first is not path:
+                other = "" if first == path else f", the other time as {first}"
+                raise DataError(
+                    f"{path} is given twice{other}; each side of each corpus is a file of its own, and to see a corpus "
+                    "more often, give it a weight"
+                )
+        files = [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256(p)} for p in corpus.files]
+        described.append(
+            {"form": corpus.form, "source_key": corpus.source_key, "target_key": corpus.target_key, "files": files}
+        )
+    contents: dict[str, str] = {}
+    for entry in described:
+        for file in entry["files"]:
+            name = contents.setdefault(file["sha256"], file["name"])
+            if name is not file["name"]:
+                raise DataError(
+                    f"{file['name']} and {name} hold the same {file['bytes']:,} bytes; a corpus needs two languages, "
+                    "and to see a corpus more often, give it a weight"
+                )
+    return described
+
+
+def states(corpora: Sequence[Corpus]) -> list[tuple[Path, int, int]]:
+    """Size and time of change of every file, by which a change while reading is noticed."""
+    return [(path, path.stat().st_size, path.stat().st_mtime_ns) for corpus in corpora for path in corpus.files]
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between the inputs of two preparations, both values named."""
+    found = []
+    for kind in ("corpora", "valid"):
+        before, now = flatten(old[kind]), flatten(new[kind])
+        if len(before) != len(now):
+            found.append(f"{kind}: {len(before)} files before, {len(now)} now")
+            continue
+        for was, is_now in zip(before, now, strict=True):
+            for what in is_now:
+                if was[what] != is_now[what] and what != "name":  # a file may be renamed
+                    found.append(f"{is_now['name']}: {what} was {short(was[what])}, is {short(is_now[what])}")
+    for key in sorted({*old["settings"], *new["settings"]}):
+        was, is_now = old["settings"].get(key), new["settings"].get(key)
+        if was != is_now:
+            found.append(f"{key} was {was!r}, is {is_now!r}")
+    return found
+
+
+def flatten(corpora: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each file, with how it is read."""
+    return [{**{k: v for k, v in c.items() if k != "files"}, **file} for c in corpora for file in c["files"]]
+
+
+def short(value: object) -> str:
+    """A hash as people compare it: by its first figures."""
+    text = str(value)
+    return f"{text[:12]}..." if len(text) == 64 else repr(value)
+
+
+def standing(out: Path, inputs: Mapping[str, Any], replace: bool) -> bool:
+    """Whether `out` already holds these inputs prepared; raises where it holds something that may not be replaced."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    if not out.is_dir() or not (out / "manifest.json").exists():
+        raise DataError(f"{out} exists and is no prepared data; it is left alone, so choose another place")
+    try:
+        old = read_manifest(out)
+    except DataError:
+        if replace:
+            return False
+        raise
+    found = differences(old["inputs"], inputs)
+    if found and not replace:
+        listed = "\n  ".join(found)
+        raise DataError(
+            f"{out} was prepared from other inputs:\n  {listed}\nChoose another place, or prepare it anew with --anew"
+        )
+    return not found

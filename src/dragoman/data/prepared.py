@@ -1,0 +1,130 @@
+"""Prepared data: a directory with the ids of each split, the tokenisers, and a manifest of where it all came from.
+
+prepared = Prepared.open(Path("prepared"))
+for batch in prepared.loader(recipe.data): ...
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.config import DataRecipe
+from dragoman.data.shards import Part, Sentences, Split, dtype_for
+from dragoman.errors import DataError
+
+if TYPE_CHECKING:
+    from dragoman.data.loading import Loader
+    from dragoman.text import Tokeniser
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TOKENISERS = "tokenisers"
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A directory that `prepare` wrote, checked against its manifest."""
+
+    directory: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, directory: Path, verify: bool = False) -> Prepared:
+        """Open and check that every file is there in its size, or with `verify` in every byte."""
+        manifest = read_manifest(directory)
+        for name, expected in manifest["files"].items():
+            path = directory / name
+            size = path.stat().st_size if path.is_file() else None
+            if size != expected["bytes"]:
+                found = "is missing" if size is None else f"has {size:,} bytes"
+                raise DataError(
+                    f"{path} {found}, but the manifest says {expected['bytes']:,} bytes; prepare the data again"
+                )
+            if verify and (digest := sha256(path)) != expected["sha256"]:
+                raise DataError(
+                    f"{path} has SHA-256 {digest}, but the manifest says {expected['sha256']}; prepare the data again"
+                )
+        return cls(directory, manifest)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of inputs, settings and tokenisers: equal where the prepared ids are equal."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What `prepare` reported: what each rule dropped, with examples, and counts."""
+        return dict(self.manifest["report"])
+
+    @cached_property
+    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
+        """The tokenisers of source and target; one and the same where the vocabulary is shared."""
+        from dragoman.text import load_tokeniser
+
+        names = [self.manifest["tokenisers"][side]["name"] for side in SIDES]
+        loaded = {name: load_tokeniser(self.directory / TOKENISERS, name) for name in set(names)}
+        return loaded[names[0]], loaded[names[1]]
+
+    def split(self, name: str = "train") -> Split:
+        """The encoded pairs of "train" or "valid"."""
+        known = self.manifest["splits"]
+        if name not in known:
+            raise DataError(f"{self.directory} has no split {name!r}; there are: {', '.join(known)}")
+        sides = [
+            Sentences.open(
+                self.directory, f"{name}.{side}", dtype_for(self.manifest["tokenisers"][side]["vocabulary_size"])
+            )
+            for side in SIDES
+        ]
+        return Split(sides[0], sides[1], tuple(Part(**part) for part in known[name]["parts"]))
+
+    def loader(
+        self,
+        recipe: DataRecipe,
+        split: str = "train",
+        *,
+        rank: int = 0,
+        world: int = 1,
+        state: int = 0,
+        epochs: int | None = None,
+        pin: bool | None = None,
+    ) -> Loader:
+        """Batches of a split; pieces are sampled in training alone."""
+        from dataclasses import replace
+
+        from dragoman.data.loading import Loader
+        from dragoman.data.sampling import Sampler
+
+        pairs, sampler = self.split(split), None
+        if split != "train":
+            recipe = replace(recipe, sampling=0.0, weights=())
+        if recipe.sampling:
+            sampler = Sampler(*self.tokenisers, pairs, recipe.sampling, recipe.seed)
+        return Loader(pairs, recipe, rank=rank, world=world, state=state, epochs=epochs, sampler=sampler, pin=pin)
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of a prepared directory, or why it is none."""
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}; prepare the data again") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
+        raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again")
+    return manifest
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,226 @@
+"""From files of sentence pairs to prepared data: clean, hold out, learn the tokenisers, encode, write.
+
+Text is streamed in chunks through all cores and lies on the disk between the steps, so memory does not grow with the
+corpus (but for a few bytes a pair, to know duplicates by). All is written beside its place and renamed at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman import __version__
+from dragoman.config import DataRecipe, Recipe
+from dragoman.data import inputs as given
+from dragoman.data.cleaning import RULES, Cleaner, Hashes, Seen, examine
+from dragoman.data.encoding import append_texts, encode_splits
+from dragoman.data.job import CHUNK, Cleaned, Job, Names, Silence, Watch
+from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared, sha256
+from dragoman.data.reading import Corpus, read
+from dragoman.data.scripts import detect, named
+from dragoman.data.shards import Part, Writer
+from dragoman.data.staging import staged
+from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
+from dragoman.data.working import Workers, cores
+from dragoman.errors import DataError
+
+INLINE = 1 << 22  # bytes of input below which starting processes costs more than it gives
+# The settings that decide what is written; the others decide how batches are made of it.
+SETTINGS = (
+    *("max_tokens", "max_characters", "max_ratio", "min_script", "source_script", "target_script"),
+    *("drop_duplicates", "drop_copies", "valid_pairs"),
+)
+
+
+def prepare(
+    corpora: Sequence[Corpus],
+    recipe: Recipe,
+    out: Path,
+    *,
+    valid: Corpus | None = None,
+    tokenisers: Path | None = None,
+    anew: bool = False,
+    processes: int | None = None,
+    watch: Watch | None = None,
+) -> Prepared:
+    """Prepare the corpora into the directory `out`; nothing is done where it already holds just that.
+
+    Without `valid`, `data.valid_pairs` pairs are held out, chosen by their hashes (at most one in twenty).
+    `tokenisers` is a directory with tokenisers to use instead of learning new ones. What `out` holds of other
+    inputs is replaced only with `anew`.
+    """
+    if not corpora:
+        raise DataError("there is no corpus to prepare; give at least one")
+    everything = [*corpora, *([] if valid is None else [valid])]
+    described = given.describe(everything)
+    inputs = {
+        "corpora": described[: len(corpora)],
+        "valid": described[len(corpora) :],
+        "settings": {key: getattr(recipe.data, key) for key in SETTINGS} | vocabulary_settings(recipe, tokenisers),
+    }
+    if given.standing(out, inputs, anew):
+        return reweighted(Prepared.open(out), [corpus.weight for corpus in corpora])
+    before = given.states(everything)
+    size = sum(size for _, size, _ in before)
+    processes = processes or (cores() if size > INLINE else 1)
+    with staged(out) as staging, Workers(processes) as workers:
+        job = Job(staging, recipe, workers, watch or Silence())
+        job.watch.stage("clean", size, "B")
+        checked = None if valid is None else clean_valid(job, valid)
+        train = clean_train(job, corpora, checked)
+        held = held_out(train.hashes, recipe.data.valid_pairs if valid is None else 0)
+        names = settle_tokenisers(job, train.name, held, tokenisers)
+        job.watch.stage("encode", len(train) + len(checked or ()), "pairs")
+        encoded = encode_splits(job, train, held, checked, names)
+        for now, then in zip(given.states(everything), before, strict=True):
+            if now != then:
+                raise DataError(f"{now[0]} changed while it was being read; prepare again when it is complete")
+        write_manifest(job, inputs, names, encoded, report(train, checked, encoded))
+    return Prepared.open(out)
+
+
+def clean_train(job: Job, corpora: Sequence[Corpus], checked: Cleaned | None) -> Cleaned:
+    """The training text, without what the rules drop and without what is in the validation set."""
+    known = Seen()
+    if checked is not None:
+        known.add(checked.hashes)
+    train = clean(job, "train-text", corpora, Cleaner(job.recipe.data, known))
+    for part in train.parts:
+        if part.start == part.stop:
+            counts = ", ".join(
+                f"{rule} {tally.count:,}" for rule, tally in train.cleaner.tallies.items() if tally.count
+            )
+            raise DataError(f"cleaning leaves no pair of {part.name}; dropped so far, by rule: {counts or 'none'}")
+    return train
+
+
+def clean_valid(job: Job, valid: Corpus) -> Cleaned:
+    """The validation set, from which nothing but empty pairs may go: scores are measured on it."""
+    lenient = replace(
+        job.recipe.data,
+        max_characters=1 << 62,
+        max_ratio=math.inf,
+        min_script=0.0,
+        drop_copies=False,
+        drop_duplicates=False,
+    )
+    checked = clean(job, "valid-text", [valid], Cleaner(lenient))
+    if not len(checked):
+        raise DataError(f"the validation set {valid.name} holds nothing but empty lines")
+    return checked
+
+
+def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> Cleaned:
+    """Read corpora once, and write the text that stays, normalised, with a hash of each pair."""
+    scripts = expected_scripts(job.recipe.data, corpora[0])
+    parts, hashes = [], [np.zeros(0, np.uint64)]
+    with ExitStack() as open_files:
+        writers = [open_files.enter_context(Writer(job.staging, f"{name}.{side}", "uint8")) for side in SIDES]
+        for corpus in corpora:
+            start = writers[0].count
+            chunks = ((s, t, cleaner.recipe, scripts) for s, t in read(corpus, CHUNK, job.watch.advance))
+            for chunk in job.workers.map(examine, chunks):
+                stay = np.flatnonzero(cleaner.keep(chunk))
+                for writer, texts in zip(writers, (chunk.sources, chunk.targets), strict=True):
+                    append_texts(writer, [texts[i] for i in stay])
+                hashes.append(chunk.hashes[stay])
+            parts.append(Part(corpus.name, start, writers[0].count, corpus.weight))
+    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner)
+
+
+def expected_scripts(recipe: DataRecipe, corpus: Corpus) -> tuple[frozenset[str], frozenset[str]]:
+    """The scripts of both sides: as the recipe names them, or as the first pairs are written."""
+    first: tuple[list[str], list[str]] = next(read(corpus, CHUNK), ([], []))
+    wanted = []
+    for asked, texts in zip((recipe.source_script, recipe.target_script), first, strict=True):
+        wanted.append(frozenset() if asked == "off" else detect(texts) if asked == "auto" else named(asked))
+    return wanted[0], wanted[1]
+
+
+def held_out(hashes: Hashes, wanted: int) -> npt.NDArray[np.bool_]:
+    """Which pairs are held out: those with the smallest hashes, so that the same pair is never on both sides."""
+    wanted = min(wanted, len(hashes) // 20)
+    if not wanted:
+        return np.zeros(len(hashes), bool)
+    held: npt.NDArray[np.bool_] = hashes <= np.partition(hashes, wanted - 1)[wanted - 1]
+    return held
+
+
+def report(train: Cleaned, checked: Cleaned | None, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What was read and what each rule dropped, with examples: every pair read is kept or counted here."""
+    told: dict[str, Any] = {"read": train.cleaner.read, "rules": tallies(train.cleaner)}
+    if checked is not None:
+        told |= {"valid_read": checked.cleaner.read, "valid_rules": tallies(checked.cleaner)}
+    kept = sum(split["pairs"] for split in splits.values())
+    read_in_all = train.cleaner.read + (checked.cleaner.read if checked else 0)
+    dropped = train.cleaner.dropped + (checked.cleaner.dropped if checked else 0)
+    assert kept + dropped == read_in_all, (kept, dropped, read_in_all)  # nothing is dropped silently
+    return told
+
+
+def tallies(cleaner: Cleaner) -> dict[str, Any]:
+    """What each rule dropped, as JSON has it."""
+    return {
+        rule: {"why": RULES[rule], "dropped": t.count, "examples": t.examples} for rule, t in cleaner.tallies.items()
+    }
+
+
+def write_manifest(
+    job: Job,
+    inputs: dict[str, Any],
+    names: Names,
+    splits: dict[str, dict[str, Any]],
+    told: dict[str, Any],
+) -> None:
+    """The last file: what the directory holds and where it came from; the text that was only on its way is removed."""
+    for path in job.staging.glob("*-text.*"):
+        path.unlink()
+    tokenisers = {
+        side: dict(zip(("name", "vocabulary_size", "fingerprint"), names[side], strict=True)) for side in SIDES
+    }
+    files = sorted(path for path in job.staging.rglob("*") if path.is_file())
+    identity = json.dumps([inputs, tokenisers], sort_keys=True).encode()
+    manifest = {
+        "format": FORMAT,
+        "dragoman": __version__,
+        "fingerprint": hashlib.sha256(identity).hexdigest(),
+        "inputs": inputs,
+        "tokenisers": tokenisers,
+        "splits": splits,
+        "files": {
+            path.relative_to(job.staging).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+            for path in files
+        },
+        "report": told,
+    }
+    save_manifest(job.staging, manifest)
+
+
+def save_manifest(directory: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest whole or not at all."""
+    new = directory / f".{MANIFEST}.new"
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, ensure_ascii=False, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(directory / MANIFEST)
+
+
+def reweighted(prepared: Prepared, weights: Sequence[float]) -> Prepared:
+    """The same data with these weights, which are all that may change without preparing again."""
+    parts = prepared.manifest["splits"]["train"]["parts"]
+    if [part["weight"] for part in parts] != list(weights):
+        for part, weight in zip(parts, weights, strict=True):
+            part["weight"] = weight
+        save_manifest(prepared.directory, prepared.manifest)
+    return prepared

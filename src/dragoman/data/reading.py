@@ -1,0 +1,215 @@
+"""Sentence pairs out of files: plain parallel files, TSV and JSON lines, each also packed as .gz, .xz or .zst.
+
+A line ends at `\\n` and nowhere else, so U+2028 and its friends stay inside their sentence; a `\\r` before it is
+dropped. Whatever cannot be read is a DataError that names the file and the line, because a corpus that is off by one
+line trains a model that is wrong everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from dragoman.data.unpacking import Tick, blocks
+from dragoman.errors import DataError
+
+T = TypeVar("T")
+
+LONGEST_LINE = 1 << 26
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One set of sentence pairs on disk, and how often an epoch goes through it.
+
+    Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. The keys are
+    the languages' names in JSON lines, and column numbers from 1 in TSV (without them, a line has exactly two columns).
+    """
+
+    source: Path
+    target: Path | None = None
+    form: Literal["plain", "tsv", "jsonl"] = "plain"
+    source_key: str = ""
+    target_key: str = ""
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot name a set of pairs."""
+        if (self.target is None) == (self.form == "plain"):
+            raise DataError(
+                f"{self.source}: plain files come in twos, source and target, while TSV and JSON lines hold both sides "
+                f"in one; got form={self.form!r} with target={self.target}"
+            )
+        if self.form == "jsonl" and not (self.source_key and self.target_key):
+            raise DataError(f"{self.source}: JSON lines need --source-key and --target-key, such as en and de")
+        if self.form != "plain" and self.source_key == self.target_key != "":
+            raise DataError(
+                f"{self.source}: {self.source_key!r} is given as source and as target; a pair has two sides"
+            )
+        if self.form == "tsv":
+            for key in (self.source_key, self.target_key):
+                if bool(self.source_key) != bool(self.target_key) or (key and not (key.isdecimal() and int(key) > 0)):
+                    raise DataError(
+                        f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
+                        f"got {self.source_key!r} and {self.target_key!r}"
+                    )
+        if not 0 < self.weight < float("inf"):
+            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight}")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold this corpus."""
+        return (self.source,) if self.target is None else (self.source, self.target)
+
+    @property
+    def name(self) -> str:
+        """How reports call this corpus."""
+        return " + ".join(path.name for path in self.files)
+
+
+def read(corpus: Corpus, size: int, tick: Tick = lambda _: None) -> Iterator[tuple[list[str], list[str]]]:
+    """The pairs in order, as two lists of at most `size` sentences each."""
+    if corpus.target is not None:
+        yield from read_parallel(corpus.source, corpus.target, size, tick)
+        return
+    split = tsv_pair if corpus.form == "tsv" else json_pair
+    number = 0
+    for chunk in chunks(lines(corpus.source, tick), size):
+        pairs = [split(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
+        number += len(chunk)
+        yield [s for s, _ in pairs], [t for _, t in pairs]
+
+
+def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator[tuple[list[str], list[str]]]:
+    """Line i of one file with line i of the other; both must end together."""
+    counts = [0, 0]
+    both: Iterator[tuple[list[str], list[str]]] = zip_longest(
+        chunks(lines(source, tick), size), chunks(lines(target, tick), size), fillvalue=[]
+    )
+    for sources, targets in both:
+        counts = [counts[0] + len(sources), counts[1] + len(targets)]
+        if len(sources) == len(targets):
+            yield sources, targets
+            continue
+        for more_sources, more_targets in both:  # to the end, so that the message holds both counts
+            counts = [counts[0] + len(more_sources), counts[1] + len(more_targets)]
+        raise DataError(
+            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line i of one must be the translation "
+            f"of line i of the other, so the counts must be equal"
+        )
+
+
+def tsv_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
+    """The two sentences of one TSV line; a blank line is a pair of empty sentences, which cleaning counts."""
+    if not line.strip():
+        return "", ""
+    cells = line.split("\t")
+    if not corpus.source_key:
+        if len(cells) != 2:
+            raise DataError(
+                f"{corpus.source}, line {number}: {len(cells)} columns, but a pair is source, tab, target; where there "
+                f"are more columns, say which two with --source-key and --target-key"
+            )
+        return cells[0], cells[1]
+    first, second = int(corpus.source_key), int(corpus.target_key)
+    if len(cells) < max(first, second):
+        raise DataError(
+            f"{corpus.source}, line {number}: {len(cells)} columns, but columns {first} and {second} were asked for"
+        )
+    return cells[first - 1], cells[second - 1]
+
+
+def json_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
+    """The two sentences of one JSON line, inside "translation" or beside each other."""
+    if not line.strip():
+        return "", ""
+    where = f"{corpus.source}, line {number}"
+    try:
+        entry = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
+    if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
+        entry = entry["translation"]
+    if not isinstance(entry, dict):
+        raise DataError(f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}')
+    found = []
+    for key in (corpus.source_key, corpus.target_key):
+        if key not in entry:
+            keys = ", ".join(map(repr, list(entry)[:8])) or "none"
+            raise DataError(f"{where}: there is no key {key!r}; the keys there are {keys}")
+        text = entry[key]
+        if not isinstance(text, str):
+            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text")
+        if "\0" in text:
+            raise DataError(f"{where}: {key!r} has a NUL character, which is no part of a sentence")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(text[error.start]):04X}"
+            raise DataError(f"{where}: {key!r} has half of a surrogate pair ({half}), which is no character") from None
+        found.append(text)
+    return found[0], found[1]
+
+
+def lines(path: Path, tick: Tick = lambda _: None) -> Iterator[list[str]]:
+    """The lines of a file, unpacked and decoded, a block of them at a time."""
+    number, rest = 0, b""
+    for block in blocks(path, tick):
+        cut = block.rfind(b"\n") + 1
+        if not cut:
+            rest += block
+            if len(rest) > LONGEST_LINE:
+                raise DataError(
+                    f"{path}, line {number + 1}: more than {LONGEST_LINE >> 20} MiB without an end of line; expected "
+                    "text with a sentence per line"
+                )
+            continue
+        found = decode(path, rest + block[: cut - 1], number)
+        number += len(found)
+        rest = block[cut:]
+        yield found
+    if rest:
+        yield decode(path, rest, number)
+    elif not number:
+        raise DataError(f"{path} is empty; expected a sentence per line")
+
+
+def decode(path: Path, block: bytes, before: int) -> list[str]:
+    """Whole lines of UTF-8 as text; `before` is how many lines of the file came before them."""
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = before + block.count(b"\n", 0, error.start) + 1
+        column = error.start - block.rfind(b"\n", 0, error.start)
+        bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
+        raise DataError(
+            f"{path}, line {line}, byte {column}: not UTF-8 ({bad}: {error.reason}); convert the file, for example "
+            "with: iconv -f LATIN1 -t UTF-8"
+        ) from None
+    if "\0" in text:
+        line = before + text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(
+            f"{path}, line {line}: a NUL byte; expected UTF-8 text, and this may be UTF-16 or no text at all"
+        )
+    if not before and text.startswith("\ufeff"):
+        text = text[1:]
+    found = text.split("\n")
+    return [line.removesuffix("\r") for line in found] if "\r" in text else found
+
+
+def chunks(parts: Iterable[list[T]], size: int) -> Iterator[list[T]]:
+    """The same items in lists of exactly `size`, the last one excepted."""
+    held: list[T] = []
+    for part in parts:
+        held += part
+        start = 0
+        while len(held) - start >= size:
+            yield held[start : start + size]
+            start += size
+        held = held[start:]
+    if held:
+        yield held

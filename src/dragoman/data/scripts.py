@@ -1,0 +1,99 @@
+"""Which script a sentence is written in, letter by letter, from the names that Unicode gives its characters."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.config import suggest
+from dragoman.errors import DataError
+
+# Languages written in more than one script, and names that people use for one; the rest are Unicode's own.
+KNOWN_AS = {
+    "HAN": frozenset({"CJK"}),
+    "CHINESE": frozenset({"CJK"}),
+    "JAPANESE": frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"}),
+    "KOREAN": frozenset({"HANGUL", "CJK"}),
+}
+
+
+@cache
+def letters() -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
+    """The names of all scripts, and for each code point its script's place in them; 0 is no letter."""
+    names = {"": 0}
+    table = np.zeros(sys.maxunicode + 1, np.uint16)
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        if character.isalpha():
+            # "LATIN SMALL LETTER A", "CJK UNIFIED IDEOGRAPH-4E00": the first word is the script
+            script = unicodedata.name(character, "UNNAMED").split()[0]
+            table[code] = names.setdefault(script, len(names))
+    return tuple(names), table
+
+
+def counts(texts: Sequence[str]) -> dict[str, int]:
+    """How many letters of each script the texts hold."""
+    names, table = letters()
+    found = np.bincount(table[code_points(texts)], minlength=len(names))
+    return {names[i]: int(found[i]) for i in np.flatnonzero(found) if i}
+
+
+def detect(texts: Sequence[str]) -> frozenset[str]:
+    """The script of most letters, with those that are written together with it; empty where there are no letters."""
+    found = counts(texts)
+    if not found:
+        return frozenset()
+    kana = found.get("HIRAGANA", 0) + found.get("KATAKANA", 0)
+    if kana > 0.1 * sum(found.values()):
+        return KNOWN_AS["JAPANESE"]
+    script = max(found, key=lambda name: found[name])
+    return KNOWN_AS["KOREAN"] if script == "HANGUL" else frozenset({script})
+
+
+def named(script: str) -> frozenset[str]:
+    """The scripts that a person means by "latin" or "japanese"."""
+    wanted = script.upper()
+    if wanted in KNOWN_AS:
+        return KNOWN_AS[wanted]
+    names = letters()[0]
+    if wanted not in names or not wanted:
+        known = [name.lower() for name in [*KNOWN_AS, *names[1:]]]
+        hint = suggest(script, known)
+        if len(hint) > 200:
+            hint = "; use 'auto', 'off', or a script's name in Unicode such as latin, cyrillic, greek, arabic, japanese"
+        raise DataError(f"there is no script {script!r}{hint}")
+    return frozenset({wanted})
+
+
+def expected_share(texts: Sequence[str], scripts: frozenset[str]) -> npt.NDArray[np.float64]:
+    """For each text the share of its letters that belong to `scripts`; 1 where it has no letters, or none is asked."""
+    shares = np.ones(len(texts))
+    if not scripts:
+        return shares
+    # A text of ASCII alone holds no letters but Latin ones, and most text in this field is that.
+    asked = [i for i, text in enumerate(texts) if text and not ("LATIN" in scripts and text.isascii())]
+    if not asked:
+        return shares
+    names, table = letters()
+    chosen = [texts[i] for i in asked]
+    found = table[code_points(chosen)]
+    ends = np.cumsum([len(text) for text in chosen])
+    in_script = np.isin(np.arange(len(names)), [names.index(s) for s in scripts if s in names])
+    n_letters = per_text(found > 0, ends)
+    shares[asked] = np.where(n_letters > 0, per_text(in_script[found], ends) / np.maximum(n_letters, 1), 1.0)
+    return shares
+
+
+def per_text(flags: npt.NDArray[np.bool_], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many flags are set in each text, the texts lying end to end."""
+    return np.diff(np.cumsum(flags)[ends - 1], prepend=0)
+
+
+def code_points(texts: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """The characters of all texts end to end, as numbers."""
+    return np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")

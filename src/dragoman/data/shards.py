@@ -1,0 +1,156 @@
+"""Sentences as numbers, end to end in one file, read through memory maps: an epoch of any size costs no memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.errors import DataError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Sequence i is `ids[offsets[i] : offsets[i + 1]]`; on disk or in memory is the same to a reader."""
+
+    ids: npt.NDArray[Any]
+    offsets: Ints
+
+    @classmethod
+    def of(cls, sentences: Iterable[Sequence[int]], dtype: npt.DTypeLike = np.uint16) -> Sentences:
+        """Sentences in memory, for tests and small corpora."""
+        arrays = [np.asarray(s, dtype=dtype) for s in sentences]
+        offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+        return cls(np.concatenate([np.zeros(0, dtype), *arrays]).astype(dtype), offsets)
+
+    @classmethod
+    def open(cls, directory: Path, name: str, dtype: str) -> Sentences:
+        """The sentences that a `Writer` of the same name wrote."""
+        ids, offsets = mapped(directory / f"{name}.ids", dtype), mapped(directory / f"{name}.offsets", "int64")
+        if not len(offsets) or offsets[-1] != len(ids):
+            raise DataError(
+                f"{directory / name}.ids holds {len(ids):,} numbers where its offsets say "
+                f"{int(offsets[-1]) if len(offsets) else 0:,}; they do not belong together, so prepare the data again"
+            )
+        return cls(ids, offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> npt.NDArray[Any]:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """How long each sentence is."""
+        return np.diff(self.offsets).astype(np.int32)
+
+    def gather(self, indices: Ints) -> tuple[npt.NDArray[Any], Ints]:
+        """The chosen sentences end to end, and the length of each; batches are made of it, so it has no loop."""
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
+        return self.ids[spread(starts, lengths)], lengths
+
+
+def spread(starts: Ints, lengths: Ints) -> Ints:
+    """starts[0], starts[0] + 1, ... for lengths[0] numbers, then the same from starts[1], and so on."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+
+
+def mapped(path: Path, dtype: str) -> npt.NDArray[Any]:
+    """A file of numbers as an array that the operating system reads when it is looked at."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again") from None
+    if size % np.dtype(dtype).itemsize:
+        raise DataError(f"{path} has {size:,} bytes, which is no whole number of {dtype}; prepare the data again")
+    return np.memmap(path, dtype=dtype, mode="r") if size else np.zeros(0, dtype)
+
+
+def dtype_for(vocabulary_size: int) -> str:
+    """The smallest type that holds every id of a vocabulary."""
+    return "uint16" if vocabulary_size <= 1 << 16 else "uint32"
+
+
+class Writer:
+    """Appends sentences to `name.ids` and `name.offsets`; what it wrote is on the disk when it is closed."""
+
+    def __init__(self, directory: Path, name: str, dtype: str) -> None:
+        self.directory, self.name, self.dtype = directory, name, dtype
+        self.total = 0
+        self.count = 0
+        self.ids = (directory / f"{name}.ids").open("wb")
+        self.offsets = (directory / f"{name}.offsets").open("wb")
+        self.offsets.write(np.zeros(1, np.int64).tobytes())
+
+    def append(self, flat: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> None:
+        """Sentences that lie end to end in `flat`."""
+        ends = self.total + np.cumsum(lengths, dtype=np.int64)
+        self.ids.write(np.ascontiguousarray(flat, self.dtype).data)
+        self.offsets.write(ends.tobytes())
+        self.total += len(flat)
+        self.count += len(lengths)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in (self.ids, self.offsets):
+            if kind is None:
+                file.flush()
+                os.fsync(file.fileno())
+            file.close()
+
+    def read(self) -> Sentences:
+        """What was written, once closed."""
+        return Sentences.open(self.directory, self.name, self.dtype)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The pairs start .. stop - 1 of a split come from this corpus, and an epoch goes `weight` times through them."""
+
+    name: str
+    start: int
+    stop: int
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Split:
+    """Encoded pairs, without begin and end marks: what batches are made from."""
+
+    source: Sentences
+    target: Sentences
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse sides that do not belong together."""
+        if len(self.source) != len(self.target):
+            raise DataError(
+                f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split"
+            )
+        if not self.parts or self.parts[0].start or self.parts[-1].stop != len(self.source):
+            raise DataError(f"the parts of a split must cover its {len(self.source):,} pairs; got {self.parts}")
+
+    @classmethod
+    def of(cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Split:
+        """Encoded pairs in memory, for tests and small corpora."""
+        source, target = Sentences.of(sources, np.uint32), Sentences.of(targets, np.uint32)
+        return cls(source, target, (Part("memory", 0, len(source)),))
+
+    def __len__(self) -> int:
+        return len(self.source)

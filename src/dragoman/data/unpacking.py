@@ -1,0 +1,109 @@
+"""The bytes of a file, unpacked where it is packed: .gz, .xz and .zst, known by their first bytes."""
+
+from __future__ import annotations
+
+import difflib
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from dragoman.errors import DataError, MissingExtraError
+
+Tick = Callable[[int], None]  # told how many more bytes of a file on disk have been read
+
+BLOCK = 1 << 20
+PACKINGS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+FOREIGN = {
+    b"PK\x03\x04": "a zip archive; unpack it first",
+    b"BZh91AY": "packed with bzip2; unpack it with bunzip2 first",
+    b"\xff\xfe": "UTF-16; convert it with: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "UTF-16; convert it with: iconv -f UTF-16 -t UTF-8",
+}
+
+
+def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
+    """The bytes of a file, unpacked where its first bytes say that it is packed."""
+    check_file(path)
+    with path.open("rb") as raw:
+        start = raw.read(8)
+        raw.seek(0)
+        packing = next((name for magic, name in PACKINGS.items() if start.startswith(magic)), "")
+        for magic, what in FOREIGN.items():
+            if start.startswith(magic):
+                raise DataError(f"{path} is {what}")
+        if start and path.suffix in PACKINGS.values() and path.suffix != packing:
+            raise DataError(
+                f"{path} is named {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
+                f"{path.suffix} file; rename it to what it is"
+            )
+        done = 0
+        try:
+            for block in unpack(raw, packing):
+                tick(raw.tell() - done)
+                done = raw.tell()
+                yield block
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise DataError(
+                f"{path} is damaged or cut short after {done:,} bytes of {path.stat().st_size:,} ({error}); "
+                "fetch or pack it again"
+            ) from None
+
+
+def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
+    """Blocks of at most about a megabyte from an open file."""
+    match packing:
+        case ".zst":
+            yield from unpack_zstd(raw)
+            return
+        case ".gz":
+            stream: IO[bytes] = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]  # it reads, which is all we do
+        case ".xz":
+            stream = lzma.LZMAFile(raw)  # noqa: SIM115  # the file below it is closed by who opened it
+        case _:
+            stream = raw
+    while block := stream.read(BLOCK):
+        yield block
+
+
+def unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
+    """Zstandard frames one after the other; its own reader would take a file that is cut short for a whole one."""
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("zstandard", "zstd", "reading .zst files") from None
+    frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+    while packed := raw.read(1 << 14):
+        while packed:
+            if frame.eof:
+                frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+            try:
+                block = frame.decompress(packed)
+            except zstandard.ZstdError as error:
+                raise OSError(str(error)) from None
+            packed = frame.unused_data
+            if block:
+                yield block
+    if not frame.eof:
+        raise EOFError("the last frame has no end")
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file that can be read twice, before anything is done with it."""
+    if path.is_dir():
+        raise DataError(f"{path} is a directory; expected a file with a sentence per line")
+    if not path.exists():
+        near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
+        close = difflib.get_close_matches(path.name, near, n=1)
+        hint = f"; did you mean {path.parent / close[0]}?" if close else ""
+        raise DataError(f"there is no file {path}{hint}")
+    if not path.is_file():
+        raise DataError(
+            f"{path} is not a regular file; a pipe can be read only once, so write its text to a file first"
+        )
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,61 @@
+"""The tokenisers of a preparation: learnt from its training text, or taken from a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.config import Recipe
+from dragoman.data.encoding import ranges, read_texts
+from dragoman.data.job import CHUNK, Job, Names
+from dragoman.data.prepared import SIDES, TOKENISERS, sha256
+from dragoman.errors import DataError
+
+LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` looks at; reading all of a large corpus would be waste
+
+
+def vocabulary_settings(recipe: Recipe, taken: Path | None) -> dict[str, Any]:
+    """What decides the tokenisers, as facts that can be compared later."""
+    if taken is None:
+        return {f"text.{key}": getattr(recipe.text, key) for key in ("kind", "vocabulary_size", "shared")}
+    if not taken.is_dir():
+        raise DataError(f"{taken} is no directory of tokenisers; give the `{TOKENISERS}` of prepared data, or a model")
+    names = ("shared.*", "source.*", "target.*")
+    return {"tokenisers": {path.name: sha256(path) for name in names for path in sorted(taken.glob(name))}}
+
+
+def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: Path | None) -> Names:
+    """Learn or take the tokenisers and save them in the staging directory; says which side uses which."""
+    from dragoman.text import learn, load_tokeniser
+
+    recipe, into = job.recipe.text, job.staging / TOKENISERS
+    into.mkdir()
+    shared = recipe.shared if taken is None else (taken / "shared.json").exists()
+    made = {}
+    for name in ("shared",) if shared else SIDES:
+        if taken is not None:
+            made[name] = load_tokeniser(taken, name)
+        else:
+            sides = SIDES if shared else (name,)
+            size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
+            step = size // LEARN_FROM + 1
+            job.watch.stage(f"learn {name}", len(sides) * len(held), "sentences")
+            lines = (line for side in sides for line in sentences(job, f"{text}.{side}", ~held, step))
+            made[name] = learn(recipe.kind, lines, recipe.vocabulary_size)
+        made[name].save(into, name)
+    names = {side: "shared" if shared else side for side in SIDES}
+    return {side: (name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()}
+
+
+def sentences(job: Job, name: str, chosen: npt.NDArray[np.bool_], step: int) -> Iterator[str]:
+    """Every step-th chosen sentence of one side of a text."""
+    chosen = chosen.copy()
+    chosen[np.arange(len(chosen)) % step != 0] = False
+    for start, stop in ranges(0, len(chosen), CHUNK):
+        yield from compress(read_texts(job.staging, name, start, stop), chosen[start:stop])
+        job.watch.advance(stop - start)

@@ -1,0 +1,81 @@
+"""A function over many chunks on all cores, results in order, with a bounded number of chunks under way."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dragoman.errors import DataError
+
+T = TypeVar("T")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """`processes` helpers, started when first needed; with one, the work is done here."""
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self.pool: ProcessPoolExecutor | None = None
+
+    def map(self, work: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+        """work(*a) for each a, in order."""
+        if self.processes == 1:
+            for given in arguments:
+                yield work(*given)
+            return
+        if self.pool is None:
+            # Spawned and not forked: a fork copies the locks of the threads that happen to run.
+            spawn = multiprocessing.get_context("spawn")
+            self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=begin)
+        waiting: deque[Future[T]] = deque()
+        try:
+            for given in arguments:
+                waiting.append(self.pool.submit(work, *given))
+                if len(waiting) > 2 * self.processes:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise DataError(
+                "a helper process died. A script that prepares data must keep its work under "
+                "`if __name__ == '__main__':`, because helpers load the script; or the memory may be full. "
+                "With one process (--processes 1) there are no helpers"
+            ) from None
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+
+
+def begin() -> None:
+    """What a helper does first: leave Ctrl-C to its parent, and end when the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()

@@ -1,0 +1,136 @@
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.data.batching import Shape, cut_padded, draw, packed_shape, plan_packed, plan_padded, random_order
+from dragoman.data.shards import Part
+from dragoman.errors import DataError
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 17), st.integers(1, 23)), min_size=1, max_size=70)
+
+
+def sides(lengths):
+    array = np.array(lengths, np.int64)
+    return np.arange(len(array)) + 100, array[:, 0], array[:, 1]
+
+
+@given(n=st.integers(0, 40), seed=st.integers(0, 9), epoch=st.integers(0, 9))
+def test_a_random_order_is_a_permutation_that_depends_on_its_counters(n, seed, epoch):
+    order = random_order(n, seed, epoch, 1)
+    assert sorted(order.tolist()) == list(range(n))
+    assert order.tolist() == random_order(n, seed, epoch, 1).tolist()
+    if n > 20:
+        others = [
+            random_order(n, seed + 1, epoch, 1),
+            random_order(n, seed, epoch + 1, 1),
+            random_order(n, seed, epoch, 2),
+        ]
+        assert all(order.tolist() != other.tolist() for other in others)
+
+
+def test_the_order_is_the_same_on_every_machine_and_version():
+    # A golden run: what Philox is defined to give for key (3, 5) and counter (0, 0, 0, 1), sorted.
+    assert (
+        random_order(8, 3, 5, 1).tolist()
+        == np.argsort(np.array([np.random.Philox(key=[3, 5], counter=[0, 0, 0, 1]).random_raw(8)][0])).tolist()
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, budget=st.integers(23, 90), most=st.sampled_from([0, 1, 4]), epoch=st.integers(0, 3))
+def test_padded_batches_hold_each_pair_once_and_keep_the_budget(lengths, budget, most, epoch):
+    pairs, source, target = sides(lengths)
+    plan = plan_padded(pairs, source, target, budget, most, 7, epoch)
+    assert sorted(plan.pairs.tolist()) == pairs.tolist()
+    assert plan.bounds[0] == 0 and plan.bounds[-1] == len(pairs) and (np.diff(plan.bounds) > 0).all()
+    area = [0, 0]
+    for k in range(len(plan)):
+        rows = plan[k] - 100
+        widths = source[rows].max(), target[rows].max()
+        assert len(rows) * max(widths) <= budget and (not most or len(rows) <= most)
+        area = [area[i] + len(rows) * int(widths[i]) for i in range(2)]
+    assert plan.used == pytest.approx((source.sum() / area[0], target.sum() / area[1]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS, sizes=st.tuples(st.integers(17, 70), st.integers(23, 70)), most=st.integers(1, 9))
+def test_packed_batches_hold_each_pair_once_and_end_only_when_full(lengths, sizes, most):
+    pairs, source, target = sides(lengths)
+    plan = plan_packed(pairs, source, target, Shape(*sizes, most, 23), 7, 2)
+    assert sorted(plan.pairs.tolist()) == pairs.tolist()
+    for k in range(len(plan)):
+        rows = plan[k] - 100
+        assert 0 < len(rows) <= most and source[rows].sum() <= sizes[0] and target[rows].sum() <= sizes[1]
+        if k + 1 < len(plan):
+            more = [*rows, plan[k + 1][0] - 100]
+            assert len(more) > most or source[more].sum() > sizes[0] or target[more].sum() > sizes[1]
+    assert plan.used == pytest.approx((source.sum() / sizes[0] / len(plan), target.sum() / sizes[1] / len(plan)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 13), min_size=1, max_size=3),
+    weights=st.lists(st.sampled_from([1, 2, 0.5, 0.3, 1.7, 2.25, 1 / 3]), min_size=3, max_size=3),
+    seed=st.integers(0, 5),
+)
+def test_mixing_is_exact_in_every_epoch_and_over_epochs(sizes, weights, seed):
+    stops = np.cumsum([0, *sizes]).tolist()
+    parts = [Part(str(i), stops[i], stops[i + 1]) for i in range(len(sizes))]
+    weights = weights[: len(sizes)]
+    counts = Counter()
+    for epoch in range(7):
+        drawn = draw(parts, weights, seed, epoch).tolist()
+        counts.update(drawn)
+        for part, weight in zip(parts, weights, strict=True):
+            n, w = part.stop - part.start, Fraction(str(weight))
+            here = [i for i in drawn if part.start <= i < part.stop]
+            assert len(here) == int((epoch + 1) * w * n) - int(epoch * w * n)
+            so_far = [counts[i] for i in range(part.start, part.stop)]
+            assert sum(so_far) == int((epoch + 1) * w * n)  # exact to the pair, however many epochs
+            assert max(so_far) - min(so_far) <= 1  # and no pair is ahead of another
+    assert set(counts) <= set(range(stops[-1]))
+
+
+def test_a_fraction_rotates_and_does_not_repeat_the_same_pairs():
+    part = [Part("x", 0, 100)]
+    halves = [set(draw(part, [0.5], 1, epoch).tolist()) for epoch in range(2)]
+    assert len(halves[0]) == len(halves[1]) == 50 and not halves[0] & halves[1]
+
+
+def test_pairs_of_like_length_on_both_sides_share_a_padded_batch():
+    rng = np.random.default_rng(5)
+    source = np.minimum(rng.geometric(1 / 25, 20_000) + 2, 200)
+    target = np.clip((source * rng.normal(1.1, 0.15, len(source))).astype(int), 1, 256)
+    plan = plan_padded(np.arange(len(source)), source, target, 4096, 0, 1, 0)
+    one_side = np.lexsort((target, source))  # what sorting by the source alone would give, cut by the same budget
+    bounds = cut_padded(np.maximum(source, target)[one_side], 4096, 0)
+    area = np.diff(bounds) @ np.maximum.reduceat(target[one_side], bounds[:-1])
+    assert min(plan.used) > 0.9 > 0.87 > target.sum() / area
+
+
+def test_packed_sizes_leave_little_filler_on_either_side():
+    rng = np.random.default_rng(5)
+    source = np.minimum(rng.geometric(1 / 25, 50_000) + 2, 200)
+    target = np.clip((source * rng.normal(1.3, 0.15, len(source))).astype(int), 1, 256)
+    shape = packed_shape(source, target, 8192, 0, 257)
+    plan = plan_packed(np.arange(len(source)), source, target, shape, 1, 0)
+    assert shape.target == 8192 and shape.source < 0.85 * 8192
+    assert min(plan.used) > 0.95
+
+
+def test_the_longest_sentence_fits_into_the_smaller_side_too():
+    shape = packed_shape(np.array([9, 3]), np.array([90, 50]), 100, 0, 91)
+    assert (shape.source, shape.target) == (100, 100)
+
+
+def test_a_sentence_that_fits_nowhere_is_refused():
+    with pytest.raises(
+        DataError, match=r"a target sentence has 31 tokens .* room for 30; raise data.batch_tokens to at least 31"
+    ):
+        plan_padded(np.arange(2), np.array([3, 4]), np.array([31, 2]), 30, 0, 1, 0)
+    with pytest.raises(DataError, match="a source sentence has 31"):
+        plan_packed(np.arange(2), np.array([31, 4]), np.array([3, 2]), Shape(30, 40, 5, 40), 1, 0)
