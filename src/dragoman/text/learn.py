@@ -38,8 +38,8 @@ def learn(
 ) -> Tokeniser:
     """A tokeniser from lines of text; the same lines give the same tokeniser.
 
-    `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer pieces, because a piece
-    that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters, beyond the
+    `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer pieces, because a
+    piece that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters, beyond the
     `character_coverage` of all characters of the text, are spelt in bytes.
     """
     if kind not in KINDS:
@@ -98,7 +98,7 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def choose_alphabet(words: Counter[str], coverage: float, limit: int) -> frozenset[str]:
-    """The characters that get a piece: the most frequent ones, up to the coverage, and at most half of the vocabulary."""
+    """The characters that get a piece: the most frequent, up to the coverage, and at most half of the vocabulary."""
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -133,8 +133,8 @@ def learn_unigram(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
 def learn_bpe(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
     """BPE by sentencepiece, stopped where no pair occurs twice.
 
-    The library goes on to pairs that occur no more. A pair's frequency only falls from merge to merge, and the last merge's
-    frequency is that of its piece in the text, so the last useful size is found by halving.
+    The library goes on to pairs that occur no more. A pair's frequency only falls from merge to merge, and the last
+    merge's frequency is that of its piece in the text, so the last useful size is found by halving.
     """
     tokeniser = by_sentencepiece("bpe", table, vocabulary_size)
     if occurs_twice(tokeniser, table):

@@ -62,7 +62,7 @@ class PieceTable:
             ) from None
 
     def checked(self, ids: Iterable[int]) -> list[int]:
-        """The ids as a list, refused where one is outside of the vocabulary: a negative one would index from the end."""
+        """The ids as a list, refused where one is outside of the vocabulary: -1 would silently be the last piece."""
         numbers = [int(number) for number in ids]
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))

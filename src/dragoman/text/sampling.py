@@ -55,7 +55,7 @@ def bpe_dropout(word: str, ranks: Mapping[str, int], alpha: float, random: Rando
 
 
 def unigram_lattice(word: str, scores: Mapping[str, float], longest: int, alpha: float) -> Lattice:
-    """All segmentations of a word, each weighted by its probability to the power of `alpha`; sums kept in logarithms."""
+    """All segmentations of a word, each weighted by its probability to the power of `alpha`, summed in logarithms."""
     forward = [0.0]
     lattice: Lattice = [([], [])]
     for end in range(1, len(word) + 1):

@@ -16,6 +16,7 @@ from dragoman.text.tokeniser import PieceTokeniser, Tokeniser
 from dragoman.text.word_piece import WordPieceTokeniser
 
 FORMAT: Final = 1
+DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normaliser": int, "sha256": str}
 KINDS: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
     "bpe": (".spm", SentencePieceTokeniser),
     "unigram": (".spm", SentencePieceTokeniser),
@@ -73,8 +74,8 @@ def load_tokeniser(directory: Path, name: str) -> Tokeniser:
     model = read(path)
     if hashlib.sha256(model).hexdigest() != about["sha256"]:
         raise TextError(
-            f"{path} is not the file that {description.name} describes (its SHA-256 differs): it was changed or damaged; "
-            "copy the tokeniser again, or learn it again"
+            f"{path} is not the file that {description.name} describes (its SHA-256 differs): it was changed or "
+            "damaged; copy the tokeniser again, or learn it again"
         )
     try:
         tokeniser = from_model(kind, model)
@@ -92,18 +93,15 @@ def read_description(path: Path) -> dict[str, Any]:
     """The checked content of a `<name>.json`."""
     try:
         about = json.loads(read(path))
-        wrong = [
-            key for key, kind in {"format": int, "kind": str, "vocabulary_size": int, "normaliser": int, "sha256": str}.items()
-            if type(about[key]) is not kind
-        ]  # fmt: skip
+        wrong = [key for key, kind in DESCRIBED.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
         raise TextError(f"{path} does not describe a tokeniser ({type(error).__name__}: {error})") from None
     if wrong:
         raise TextError(f"{path} does not describe a tokeniser: {wrong[0]}={about[wrong[0]]!r}")
     if about["format"] != FORMAT or about["normaliser"] != VERSION or about["kind"] not in KINDS:
         raise TextError(
-            f"{path} has format {about['format']}, normaliser {about['normaliser']} and kind {about['kind']!r}; this "
-            f"Dragoman reads format {FORMAT}, normaliser {VERSION} and {', '.join(KINDS)}: use the release that wrote it"
+            f"{path} has format {about['format']}, normaliser {about['normaliser']}, kind {about['kind']!r}; this "
+            f"Dragoman reads format {FORMAT}, normaliser {VERSION} and {', '.join(KINDS)}; use the one that wrote it"
         )
     return dict(about)
 
@@ -113,9 +111,7 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        there = sorted(
-            p.stem for p in path.parent.glob("*.json") if p.with_suffix(".spm").exists() or "." not in p.stem
-        )
+        there = sorted(p.stem for p in path.parent.glob("*.json") if not p.stem.endswith(".tokenizer"))
         hint = f"there are: {', '.join(there)}" if there else "there is no tokeniser in that directory"
         raise TextError(f"{path} does not exist; {hint}") from None
     except OSError as error:

@@ -1,7 +1,7 @@
 """Where words begin, for languages that write spaces and for those that do not.
 
 A word carries the space before it, so that "▁cat" is one piece and decoding is plain joining. The first word of a text
-carries one too, so that a word is the same piece everywhere. Scripts that write no spaces (Chinese, Japanese, Thai, ...)
+carries one too, so that a word is the same piece everywhere. Scripts that write no spaces (Chinese, Japanese, Thai)
 are left without: a space that is really there in front of them is a piece of its own, and none is ever invented.
 """
 
@@ -28,6 +28,8 @@ CACHED_LENGTH: Final = 40
 
 def mark(text: str) -> str:
     """A normalised text with the space that its first word carries."""
+    if "" < text < "\u0e00":  # before the first spaceless script: the usual case, decided quickly
+        return " " + text
     return text if not text or SPACELESS.match(text) else " " + text
 
 
@@ -52,7 +54,7 @@ def character_class(character: str) -> str:
 
 
 def segments(chunk: str) -> Iterator[str]:
-    """A chunk cut where its class changes, the space staying with what follows; digits, and their space, stand alone."""
+    """A chunk cut where its class changes, the space staying with what follows; digits and their space stand alone."""
     space = chunk[:1] if chunk[:1] == " " else ""
     for kind, run in groupby(chunk[len(space) :], character_class):
         if kind == "digit":
@@ -84,6 +86,6 @@ class WordCache(dict[str, tuple[int, ...]]):
 
 
 def has_words(texts: Sequence[str]) -> bool:
-    """Whether these texts have enough spaces for a cache of words to help; a guess from a few, which decides speed alone."""
+    """Whether there are spaces enough for a cache of words to help; a guess from a few texts, for speed alone."""
     few = texts[:: len(texts) // 64 + 1]
     return sum(map(len, few)) < 24 * (sum(text.count(" ") for text in few) + len(few))
