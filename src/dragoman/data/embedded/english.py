@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from dragoman.data.embedded import meaning as m
-from dragoman.data.embedded.lexicon import MEASURES, NOUNS, PRONOUNS, UNITS, Noun
+from dragoman.data.embedded.lexicon import DESTINATIONS, MEASURES, NOUNS, PRONOUNS, UNITS, Noun
 from dragoman.data.embedded.numerals import english_cardinal, english_ordinal, english_year
 from dragoman.data.embedded.verbs import MODALS, REPORTING, VERBS
 
@@ -150,11 +150,17 @@ def _be(subject: m.NounPhrase) -> str:
 
 
 def _after_verb(clause: m.Clause) -> list[str]:
-    """Object, companion, place, time: German turns this order nearly round."""
+    """Object, destination, company, place, duration, time: German turns this order nearly round."""
+    thing = _object(clause.object) if clause.object else ""
+    where = _where(clause.where) if clause.where else ""
+    lasting = isinstance(clause.object, m.Span)
+    going = isinstance(clause.where, m.Place) and clause.where.phrase in DESTINATIONS
     return [
-        _object(clause.object) if clause.object else "",
+        "" if lasting else thing,
+        where if going else "",
         f"with {_noun_phrase(clause.companion)}" if clause.companion else "",
-        _where(clause.where) if clause.where else "",
+        "" if going else where,
+        thing if lasting else "",
         _when(clause.when) if clause.when and not clause.fronted else "",
     ]
 

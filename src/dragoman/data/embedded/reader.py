@@ -1,7 +1,8 @@
 """The rules of the English grammar, by recursive descent over the words of a line.
 
 Each rule reads what it can from where it stands and gives None if it cannot; `attempt` then goes back to where it
-stood. The rules are looser than the grammar: they do not ask for agreement, which the parser checks by saying the line again.
+stood. The rules are looser than the grammar: they do not ask for agreement, which the parser checks
+by saying the line again.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ _REPORTING_FORMS = {form: verb.english for verb in REPORTING.values() for form i
 
 
 class Reader:
-    """A place in a line of words."""
+    """A place in a line of words; each rule is named for what it reads there."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
         self.at = 0
 
     def attempt(self, rule: Callable[[], T]) -> T:
+        """The rule's reading, or None as if it had not been tried."""
         start = self.at
         found = rule()
         if found is None:
@@ -51,6 +53,7 @@ class Reader:
         return found
 
     def take(self, phrase: str) -> bool:
+        """Step over a phrase if it stands here."""
         words = phrase.split()
         if self.words[self.at : self.at + len(words)] != words:
             return False
@@ -102,11 +105,9 @@ class Reader:
         hour = self.read(read_cardinal)
         if minute is None or past is None or hour is None:
             return None
-        return (
-            m.Clock(hour, minute, self.part_of_day())
-            if past
-            else m.Clock((hour - 2) % 12 + 1, 60 - minute, self.part_of_day())
-        )
+        if not past:
+            hour, minute = (hour - 2) % 12 + 1, 60 - minute
+        return m.Clock(hour, minute, self.part_of_day())
 
     def part_of_day(self) -> str | None:
         return self.one_of({part: part for part in lexicon.PARTS_OF_DAY})
@@ -162,8 +163,6 @@ class Reader:
         return None if count is None or unit is None else m.Span(count, unit)
 
     def object(self) -> m.Object | None:
-        if self.take("for"):
-            return self.stretch()
         pronoun = self.one_of(_OBJECT_PRONOUNS)
         if pronoun:
             return m.Pronoun(pronoun)
@@ -211,11 +210,13 @@ class Reader:
         return self.one_of({name: m.Name(name) for name in lexicon.NAMES}) or self.counted()
 
     def rest(self, subject: m.NounPhrase, verb: str, tense: m.Tense, first: m.When | None = None) -> m.Clause:
-        thing = self.attempt(self.object)
+        """What follows the verb; a destination stands before the company, any other place after it."""
+        thing, going = self.attempt(self.object), self.attempt(self.where)
         companion = self.attempt(self.companion)
-        where = self.attempt(self.where)
+        where = going or self.attempt(self.where)
+        lasting = self.attempt(lambda: self.stretch() if self.take("for") else None)
         when = first or self.attempt(self.when)
-        return m.Clause(subject, verb, tense, thing, companion, where, when, fronted=first is not None)
+        return m.Clause(subject, verb, tense, thing or lasting, companion, where, when, fronted=first is not None)
 
     def clause(self) -> m.Clause | None:
         first = self.attempt(self.when)

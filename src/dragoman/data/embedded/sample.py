@@ -6,7 +6,9 @@ split of a line is a hash of its English text alone: a line can never be in two 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import Literal, TypeVar, get_args
 
@@ -22,7 +24,7 @@ from dragoman.errors import DataError
 T = TypeVar("T")
 Split = Literal["train", "valid", "test"]
 
-LONGEST = 14  # English words
+LONGEST = 12  # English words
 
 
 def _hash(text: str) -> int:
@@ -81,7 +83,7 @@ class _Draw:
     def below(self, n: int) -> int:
         if not self.numbers:
             digest = blake2b(f"{self.name} {self.block}".encode()).digest()
-            self.numbers = [int.from_bytes(digest[at : at + 8], "little") for at in range(0, 64, 8)]
+            self.numbers = list(struct.unpack("<8Q", digest))
             self.block += 1
         return self.numbers.pop() % n
 
@@ -119,8 +121,8 @@ _KINDS = {
     "day is": 1,
     "there are": 2,
 }
-_SIZES = {99: 50, 999: 30, 9_999: 12, 999_999: 8}
-_SMALL_SIZES = {12: 60, 99: 34, 999: 5, 9_999: 1}
+_SIZES = {99: 50, 999: 34, 9_999: 10, 999_999: 6}
+_SMALL_SIZES = {12: 68, 99: 29, 999: 3}
 _TENSES: dict[m.Tense, int] = {"present": 25, "past": 40, "will": 15, "can": 10, "must": 10}
 
 
@@ -156,6 +158,7 @@ def _meaning(draw: _Draw, kind: str) -> m.Meaning:
     return m.ThereAre(_counted(draw, _of_kind("building")), draw.one(tuple(lexicon.CITIES)))
 
 
+@cache
 def _of_kind(*kinds: str) -> tuple[str, ...]:
     return tuple(key for key, noun in NOUNS.items() if noun.kind in kinds)
 
@@ -174,7 +177,7 @@ def _date(draw: _Draw) -> m.Date:
 
 
 def _clock(draw: _Draw) -> m.Clock:
-    minute = draw.between(0, 59) if draw.chance(25) else 5 * draw.below(12)
+    minute = draw.between(0, 59) if draw.chance(15) else 5 * draw.below(12)
     part = draw.one(tuple(lexicon.PARTS_OF_DAY)) if draw.chance(20) else None
     return m.Clock(draw.between(1, 12), minute, part)
 
@@ -202,7 +205,7 @@ def _things(draw: _Draw, nouns: Sequence[str]) -> m.Counted | m.The:
     form = draw.weighted({"counted": 60, "definite": 10, "ordinal": 15, "the": 15})
     if form in ("counted", "definite"):
         return _counted(draw, nouns, definite=form == "definite")
-    ordinal = draw.between(1, draw.weighted({12: 60, 99: 35, 999: 5})) if form == "ordinal" else None
+    ordinal = draw.between(1, draw.weighted({12: 68, 99: 29, 999: 3})) if form == "ordinal" else None
     return m.The(draw.one(nouns), ordinal, _adjective(draw, 10 if ordinal else 60))
 
 
@@ -239,7 +242,7 @@ def _where(draw: _Draw, kinds: Sequence[str]) -> m.Where:
         case "floor":
             return m.Floor(draw.between(1, 12) if draw.chance(70) else draw.between(1, 99))
         case "room":
-            return m.Numbered("in room", draw.between(1, draw.weighted({99: 70, 999: 30})))
+            return m.Numbered("in room", draw.between(1, draw.weighted({99: 90, 999: 10})))
         case "platform":
             return m.Numbered("on platform", draw.between(1, 29))
         case "from":
@@ -265,18 +268,21 @@ def _object(draw: _Draw, kinds: Sequence[str]) -> m.Object | None:
             return _things(draw, _of_kind(kind))
 
 
+def _companion(draw: _Draw) -> m.Name | m.Counted:
+    return m.Name(draw.one(lexicon.NAMES)) if draw.chance(40) else _counted(draw, _of_kind("people"))
+
+
 def _clause(draw: _Draw, fronted: bool = False) -> m.Clause:
     verb = VERBS[draw.one(tuple(VERBS))]
     kind = draw.one(verb.subjects.split())
     objects, places = verb.objects.split(), verb.places.split()
-    companion = m.Name(draw.one(lexicon.NAMES)) if draw.chance(40) else _counted(draw, _of_kind("people"))
     return m.Clause(
         subject=_someone(draw) if kind == "person" else _things(draw, _of_kind(kind)),
         verb=verb.english,
         tense=draw.weighted(_TENSES),
         object=_object(draw, objects) if objects else None,
-        companion=companion if draw.chance(15) else None,
-        where=_where(draw, places) if places and draw.chance(60) else None,
-        when=(when := _when(draw) if fronted or draw.chance(75) else None),
+        companion=_companion(draw) if draw.chance(12) else None,
+        where=_where(draw, places) if places and draw.chance(50) else None,
+        when=(when := _when(draw) if fronted or draw.chance(65) else None),
         fronted=fronted and when is not None,
     )

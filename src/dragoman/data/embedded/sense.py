@@ -179,7 +179,8 @@ def _has_good_company(clause: m.Clause) -> bool:
         return False
     if isinstance(companion, m.Name):
         return True
-    return NOUNS[companion.noun].kind == "people" and not companion.definite and _noun_phrase(companion)
+    few = 1 <= companion.count <= 12 and not companion.definite
+    return few and NOUNS[companion.noun].kind == "people" and _noun_phrase(companion)
 
 
 def _tense_fits(clause: m.Clause) -> bool:
@@ -193,9 +194,16 @@ def _tense_fits(clause: m.Clause) -> bool:
     return not (verb.stative and clause.tense in ("can", "must"))
 
 
+def _lasts_within(span: m.Span, when: m.When) -> bool:
+    """Nobody works for two months on Monday."""
+    if when.clock:
+        return False
+    return isinstance(when.day, m.Year) or span.unit == "minute" or (span.unit == "hour" and span.count <= 12)
+
+
 def _when_fits(clause: m.Clause, when: m.When) -> bool:
     """English has a present for habits and timetables only, and no past tomorrow."""
-    if not _when(when) or (isinstance(clause.object, m.Span) and when.clock):
+    if not _when(when) or (isinstance(clause.object, m.Span) and not _lasts_within(clause.object, when)):
         return False
     scheduled = subject_kind(clause.subject) in ("vehicle", "event")
     match when.day:

@@ -11,7 +11,7 @@ class Verb:
     """A verb: English forms, German forms of the present (ich, er, wir), participle and auxiliary.
 
     `prefix` is what a separable verb sends to the end of a main clause. `subjects`, `objects` and `places` name the
-    kinds that make sense; `stative` verbs take no modal ("must need" is not English); one without a past has a present only.
+    kinds that make sense; `stative` verbs take no modal ("must need" is not English); without a past, only the present.
     """
 
     english: str
