@@ -14,6 +14,7 @@ from dragoman.errors import DragomanError
 
 # verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
 VERBS = {
+    "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "recipe": "Show a recipe in full, with the model's size.",
 }
 

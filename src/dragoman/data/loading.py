@@ -107,6 +107,8 @@ class Loader:
         for pool in (self._makers, self._planner):
             pool.shutdown(wait=True, cancel_futures=True)
         self._waiting.clear()
+        if self.sampler is not None:
+            self.sampler.close()
 
     def __enter__(self) -> Loader:
         return self

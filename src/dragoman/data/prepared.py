@@ -105,7 +105,8 @@ class Prepared:
         if split != "train":
             recipe = replace(recipe, sampling=0.0, weights=())
         if recipe.sampling:
-            sampler = Sampler(*self.tokenisers, pairs, recipe.sampling, recipe.seed)
+            names = tuple(self.manifest["tokenisers"][side]["name"] for side in SIDES)
+            sampler = Sampler(self.directory / TOKENISERS, names, pairs, recipe.sampling, recipe.seed, recipe.workers)
         return Loader(pairs, recipe, rank=rank, world=world, state=state, epochs=epochs, sampler=sampler, pin=pin)
 
 

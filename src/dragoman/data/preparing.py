@@ -34,7 +34,7 @@ from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
 
-INLINE = 1 << 22  # bytes of input below which starting processes costs more than it gives
+INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
 # The settings that decide what is written; the others decide how batches are made of it.
 SETTINGS = (
     *("max_tokens", "max_characters", "max_ratio", "min_script", "source_script", "target_script"),
@@ -66,7 +66,8 @@ def prepare(
     inputs = {
         "corpora": described[: len(corpora)],
         "valid": described[len(corpora) :],
-        "settings": {key: getattr(recipe.data, key) for key in SETTINGS} | vocabulary_settings(recipe, tokenisers),
+        "settings": {f"data.{key}": getattr(recipe.data, key) for key in SETTINGS}
+        | vocabulary_settings(recipe, tokenisers),
     }
     if given.standing(out, inputs, anew):
         return reweighted(Prepared.open(out), [corpus.weight for corpus in corpora])

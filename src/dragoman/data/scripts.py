@@ -71,7 +71,10 @@ def named(script: str) -> frozenset[str]:
 
 
 def expected_share(texts: Sequence[str], scripts: frozenset[str]) -> npt.NDArray[np.float64]:
-    """For each text the share of its letters that belong to `scripts`; 1 where it has no letters, or none is asked."""
+    """For each text the share of its letters that belong to `scripts`; 1 where it has no letters, or none is asked.
+
+    Letters count by their UTF-8 bytes: one Chinese character says about what three Latin letters say.
+    """
     shares = np.ones(len(texts))
     if not scripts:
         return shares
@@ -81,17 +84,21 @@ def expected_share(texts: Sequence[str], scripts: frozenset[str]) -> npt.NDArray
         return shares
     names, table = letters()
     chosen = [texts[i] for i in asked]
-    found = table[code_points(chosen)]
+    points = code_points(chosen)
+    found = table[points]
+    size = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
     ends = np.cumsum([len(text) for text in chosen])
     in_script = np.isin(np.arange(len(names)), [names.index(s) for s in scripts if s in names])
-    n_letters = per_text(found > 0, ends)
-    shares[asked] = np.where(n_letters > 0, per_text(in_script[found], ends) / np.maximum(n_letters, 1), 1.0)
+    letters_in_all = per_text(size * (found > 0), ends)
+    shares[asked] = np.where(
+        letters_in_all > 0, per_text(size * in_script[found], ends) / np.maximum(letters_in_all, 1), 1.0
+    )
     return shares
 
 
-def per_text(flags: npt.NDArray[np.bool_], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many flags are set in each text, the texts lying end to end."""
-    return np.diff(np.cumsum(flags)[ends - 1], prepend=0)
+def per_text(numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The sum of the numbers of each text, the texts lying end to end."""
+    return np.diff(np.cumsum(numbers)[ends - 1], prepend=0)
 
 
 def code_points(texts: Sequence[str]) -> npt.NDArray[np.uint32]:

@@ -16,6 +16,10 @@ from typing import Any, TypeVar
 from dragoman.errors import DataError
 
 T = TypeVar("T")
+DIED = (
+    "a helper process died. A script that uses helpers must keep its work under `if __name__ == '__main__':`, because "
+    "they load the script; or the memory may be full. With one process (--processes 1, data.workers=1) there are none"
+)
 
 
 def cores() -> int:
@@ -29,6 +33,7 @@ class Workers:
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self.pool: ProcessPoolExecutor | None = None
+        self.lock = threading.Lock()
 
     def map(self, work: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
         """work(*a) for each a, in order."""
@@ -36,27 +41,41 @@ class Workers:
             for given in arguments:
                 yield work(*given)
             return
-        if self.pool is None:
-            # Spawned and not forked: a fork copies the locks of the threads that happen to run.
-            spawn = multiprocessing.get_context("spawn")
-            self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=begin)
         waiting: deque[Future[T]] = deque()
         try:
             for given in arguments:
-                waiting.append(self.pool.submit(work, *given))
+                waiting.append(self._pool().submit(work, *given))
                 if len(waiting) > 2 * self.processes:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise DataError(
-                "a helper process died. A script that prepares data must keep its work under "
-                "`if __name__ == '__main__':`, because helpers load the script; or the memory may be full. "
-                "With one process (--processes 1) there are no helpers"
-            ) from None
+            raise DataError(DIED) from None
         finally:
             for future in waiting:
                 future.cancel()
+
+    def call(self, work: Callable[..., T], *arguments: Any) -> T:
+        """work(*arguments), in a helper where there are any."""
+        if self.processes == 1:
+            return work(*arguments)
+        try:
+            return self._pool().submit(work, *arguments).result()
+        except BrokenProcessPool:
+            raise DataError(DIED) from None
+
+    def close(self) -> None:
+        """End the helpers."""
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _pool(self) -> ProcessPoolExecutor:
+        with self.lock:
+            if self.pool is None:
+                # Spawned and not forked: a fork copies the locks of the threads that happen to run.
+                spawn = multiprocessing.get_context("spawn")
+                self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=begin)
+            return self.pool
 
     def __enter__(self) -> Workers:
         return self
@@ -64,8 +83,7 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(wait=True, cancel_futures=True)
+        self.close()
 
 
 def begin() -> None:

@@ -1,0 +1,178 @@
+"""`dragoman prepare`: files of sentence pairs to prepared data, with a report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from dragoman.config import Recipe
+from dragoman.data.prepared import Prepared
+from dragoman.data.preparing import prepare
+from dragoman.data.reading import Corpus
+from dragoman.data.report import draw_lengths, print_report
+from dragoman.errors import DataError
+
+FILE = click.Path(path_type=Path)
+PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no terminal
+
+
+@click.command(name="prepare")
+@click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line.")
+@click.option("--target", "targets", type=FILE, multiple=True, help="Its translation, line by line.")
+@click.option("--tsv", "tsvs", type=FILE, multiple=True, help="Source, tab, target on each line.")
+@click.option("--jsonl", "jsonls", type=FILE, multiple=True, help='A JSON object per line: {"en": ..., "de": ...}.')
+@click.option("--source-key", default="", help="The source in JSON lines (such as en), or its column in TSV.")
+@click.option("--target-key", default="", help="The target in JSON lines (such as de), or its column in TSV.")
+@click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus.")
+@click.option("--valid-source", type=FILE, help="Validation sentences; without them, pairs are held out by hash.")
+@click.option("--valid-target", type=FILE, help="Their translations.")
+@click.option("--out", type=FILE, required=True, help="The directory to write.")
+@click.option("--recipe", "source_recipe", default="base", show_default=True, help="A preset or a TOML file.")
+@click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
+@click.option("--tokenisers", type=FILE, help="A directory with tokenisers to use instead of learning new ones.")
+@click.option("--processes", type=click.IntRange(1), help="Processes to work in; all cores by default.")
+@click.option("--anew", is_flag=True, help="Replace what --out holds, where it was prepared from other inputs.")
+def command(
+    sources: tuple[Path, ...],
+    targets: tuple[Path, ...],
+    tsvs: tuple[Path, ...],
+    jsonls: tuple[Path, ...],
+    source_key: str,
+    target_key: str,
+    weights: tuple[float, ...],
+    valid_source: Path | None,
+    valid_target: Path | None,
+    out: Path,
+    source_recipe: str,
+    changes: tuple[str, ...],
+    tokenisers: Path | None,
+    processes: int | None,
+    anew: bool,
+) -> None:
+    """Learn the tokeniser, clean the pairs, and write them as ids for training.
+
+    Several corpora can be given, each by its own --source and --target, --tsv or --jsonl; weights go with them in that
+    order. Files may be packed as .gz, .xz or .zst.
+    """
+    recipe = Recipe.load(source_recipe, changes)
+    corpora = gather(sources, targets, tsvs, jsonls, source_key, target_key, weights)
+    valid = None
+    if valid_source is not None and valid_target is not None:
+        valid = Corpus(valid_source, valid_target)
+    elif valid_source is not None or valid_target is not None:
+        raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
+    started = time.monotonic()
+    with Bars() as bars:
+        prepared = prepare(
+            corpora, recipe, out, valid=valid, tokenisers=tokenisers, anew=anew, processes=processes, watch=bars
+        )
+    show(prepared, begun=bars.begun, seconds=time.monotonic() - started)
+
+
+def gather(
+    sources: Sequence[Path],
+    targets: Sequence[Path],
+    tsvs: Sequence[Path],
+    jsonls: Sequence[Path],
+    source_key: str,
+    target_key: str,
+    weights: Sequence[float],
+) -> list[Corpus]:
+    """The corpora in order, with their weights."""
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{len(sources)} files came with --source but {len(targets)} with --target; plain files come in twos"
+        )
+    corpora = [Corpus(s, t) for s, t in zip(sources, targets, strict=True)]
+    corpora += [Corpus(path, form="tsv", source_key=source_key, target_key=target_key) for path in tsvs]
+    corpora += [Corpus(path, form="jsonl", source_key=source_key, target_key=target_key) for path in jsonls]
+    if not corpora:
+        raise DataError("there is nothing to prepare; give --source and --target, --tsv or --jsonl")
+    if weights and len(weights) != len(corpora):
+        raise DataError(f"{len(weights)} weights came for {len(corpora)} corpora; give one for each, or none")
+    named = zip(corpora, weights or [1.0] * len(corpora), strict=True)
+    return [Corpus(c.source, c.target, c.form, c.source_key, c.target_key, weight) for c, weight in named]
+
+
+def show(prepared: Prepared, begun: bool, seconds: float) -> None:
+    """The report on stdout, and the picture beside the data."""
+    console = Console(highlight=False)
+    if not begun:
+        console.print(f"{prepared.directory} is already prepared from these inputs; nothing was done.")
+        return
+    print_report(prepared, console)
+    picture = prepared.directory / "lengths.png"
+    seen = f"; {picture.name} shows the lengths" if draw_lengths(prepared, picture) else ""
+    pairs = prepared.report["read"]
+    rate = f"{pairs / max(seconds, 1e-9):,.0f}"
+    console.print(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){seen}")
+
+
+class Bars:
+    """Progress on stderr: bars with rate and time left on a terminal, now and then a line elsewhere."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.bars: Progress | None = None
+        self.task: TaskID | None = None
+        self.title, self.total, self.unit, self.done = "", 0, "", 0
+        self.started = self.told = 0.0
+
+    def __enter__(self) -> Bars:
+        if sys.stderr.isatty():
+            self.bars = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._finish()
+        if self.bars is not None:
+            self.bars.stop()
+
+    def stage(self, title: str, total: int | None, unit: str) -> None:
+        """A new bar, or a new kind of line."""
+        self._finish()
+        self.begun = True
+        self.title, self.total, self.unit, self.done = title, total or 0, unit, 0
+        self.started = self.told = time.monotonic()
+        if self.bars is not None:
+            self.task = self.bars.add_task(title, total=total, rate="")
+
+    def advance(self, done: int) -> None:
+        """Move the bar; without a terminal, say something every few seconds."""
+        self.done += done
+        if self.bars is not None and self.task is not None:
+            self.bars.update(self.task, completed=self.done, rate=self._rate())
+        elif time.monotonic() - self.told > PLAIN_EVERY:
+            self.told = time.monotonic()
+            spent = self.told - self.started
+            left = spent * (self.total / max(self.done, 1) - 1)
+            share = 100 * self.done / max(self.total, 1)
+            click.echo(f"{self.title}: {share:.0f} %, {self._rate()}, {left:.0f} s left", err=True)
+
+    def _rate(self) -> str:
+        rate = self.done / max(time.monotonic() - self.started, 1e-9)
+        return f"{rate / 1e6:.1f} MB/s" if self.unit == "B" else f"{rate:,.0f} {self.unit}/s"
+
+    def _finish(self) -> None:
+        if self.title and self.bars is None:
+            click.echo(f"{self.title}: done in {time.monotonic() - self.started:.1f} s, {self._rate()}", err=True)
+        elif self.bars is not None and self.task is not None:
+            self.bars.update(self.task, completed=self.total)
