@@ -103,16 +103,15 @@ def gather(
 
 def show(prepared: Prepared, begun: bool, seconds: float) -> None:
     """The report on stdout, and the picture beside the data."""
-    console = Console(highlight=False)
     if not begun:
-        console.print(f"{prepared.directory} is already prepared from these inputs; nothing was done.")
+        click.echo(f"{prepared.directory} is already prepared from these inputs; nothing was done.")
         return
-    print_report(prepared, console)
+    print_report(prepared, Console(highlight=False))
     picture = prepared.directory / "lengths.png"
     seen = f"; {picture.name} shows the lengths" if draw_lengths(prepared, picture) else ""
     pairs = prepared.report["read"]
     rate = f"{pairs / max(seconds, 1e-9):,.0f}"
-    console.print(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){seen}")
+    click.echo(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){seen}")
 
 
 class Bars:

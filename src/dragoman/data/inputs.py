@@ -22,8 +22,9 @@ def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             status = path.stat()
             if not status.st_size:
                 raise DataError(f"{path} is empty; expected a sentence per line")
-            first = seen.setdefault((status.st_dev, status.st_ino), path)
-            if first is not path:
+            first = seen.get((status.st_dev, status.st_ino))
+            seen[status.st_dev, status.st_ino] = path
+            if first is not None:
                 other = "" if first == path else f", the other time as {first}"
                 raise DataError(
                     f"{path} is given twice{other}; each side of each corpus is a file of its own, and to see a corpus "
@@ -36,10 +37,11 @@ def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     contents: dict[str, str] = {}
     for entry in described:
         for file in entry["files"]:
-            name = contents.setdefault(file["sha256"], file["name"])
-            if name is not file["name"]:
+            same = contents.get(file["sha256"])
+            contents[file["sha256"]] = file["name"]
+            if same is not None:
                 raise DataError(
-                    f"{file['name']} and {name} hold the same {file['bytes']:,} bytes; a corpus needs two languages, "
+                    f"{file['name']} and {same} hold the same {file['bytes']:,} bytes; a corpus needs two languages, "
                     "and to see a corpus more often, give it a weight"
                 )
     return described

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -110,7 +109,7 @@ def clean_valid(job: Job, valid: Corpus) -> Cleaned:
     lenient = replace(
         job.recipe.data,
         max_characters=1 << 62,
-        max_ratio=math.inf,
+        max_ratio=1e18,
         min_script=0.0,
         drop_copies=False,
         drop_duplicates=False,

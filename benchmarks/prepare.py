@@ -1,0 +1,175 @@
+"""How fast sentence pairs become batches, how much memory it takes, and how that grows.
+
+    python benchmarks/prepare.py DATA_DIR --pairs 100000 400000 0
+
+DATA_DIR holds train.en.xz and train.de.xz (other languages with --languages). The first so many pairs are unpacked into
+a temporary folder; 0 means all. Memory is the sum of the resident memory of all processes, read from /proc, so pages that they
+share count more than once. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from dragoman.config import DataRecipe, Recipe, TextRecipe
+from dragoman.data.loading import EPOCH
+from dragoman.data.preparing import prepare
+from dragoman.data.reading import Corpus, lines
+
+
+class Stages:
+    """The seconds of each stage of a preparation."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.title, self.started = "", 0.0
+
+    def stage(self, title: str, total: int | None, unit: str) -> None:
+        self.end()
+        self.title, self.started = title.split()[0], time.perf_counter()
+
+    def advance(self, done: int) -> None:
+        pass
+
+    def end(self) -> None:
+        if self.title:
+            spent = time.perf_counter() - self.started
+            self.seconds[self.title] = self.seconds.get(self.title, 0.0) + spent
+
+
+class Memory:
+    """The most memory that this process and its helpers had resident together, looked at twenty times a second."""
+
+    def __enter__(self) -> Memory:
+        self.peak, self.stop = 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop.set()
+        self.thread.join()
+
+    def watch(self) -> None:
+        while not self.stop.wait(0.05):
+            self.peak = max(self.peak, sum(map(resident, family(os.getpid()))))
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue  # it ended while we looked
+            children.setdefault(parent, []).append(int(entry.name))
+    found, todo = [], [pid]
+    while todo:
+        found.append(todo.pop())
+        todo += children.get(found[-1], [])
+    return found
+
+
+def resident(pid: int) -> int:
+    """The bytes of a process that are in memory."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def cut(source: Path, target: Path, pairs: int) -> int:
+    """The first lines of a file, unpacked; returns how many there were."""
+    written = 0
+    with target.open("w", encoding="utf-8", newline="\n") as file:
+        for part in lines(source):
+            part = part[: pairs - written] if pairs else part
+            file.writelines(line + "\n" for line in part)
+            written += len(part)
+            if pairs and written >= pairs:
+                break
+    return written
+
+
+def measure(folder: Path, data: Path, languages: list[str], pairs: int, recipe: Recipe, processes: int | None) -> None:
+    files = [folder / f"{pairs}.{language}" for language in languages]
+    started = time.perf_counter()
+    count = min(
+        cut(data / f"train.{language}.xz", file, pairs) for language, file in zip(languages, files, strict=True)
+    )
+    unpacked = time.perf_counter() - started
+    size = sum(file.stat().st_size for file in files)
+    print(f"\n## {count:,} pairs ({size / 1e6:.0f} MB of text; unpacking it took {unpacked:.1f} s)", flush=True)
+    stages = Stages()
+    with Memory() as memory:
+        started = time.perf_counter()
+        out = prepare([Corpus(*files)], recipe, folder / f"out{pairs}", processes=processes, watch=stages)
+        stages.end()
+        whole = time.perf_counter() - started
+    learning = stages.seconds["learn"]
+    others = whole - learning
+    print("| step | seconds | pairs/s | MB/s |\n|---|---:|---:|---:|")
+    for name, seconds in [*stages.seconds.items(), ("prepare, without learning", others), ("all", whole)]:
+        print(f"| {name} | {seconds:.1f} | {count / seconds:,.0f} | {size / 1e6 / seconds:.1f} |")
+    print(f"\nPeak resident memory, all processes together: {memory.peak / 2**20:,.0f} MiB", flush=True)
+    for file in files:
+        file.unlink()
+    for layout in ("padded", "packed"):
+        data_recipe = replace(recipe.data, layout=layout)
+        with Memory() as memory, out.loader(data_recipe, pin=False) as loader:
+            started = time.perf_counter()
+            plan = loader.plan(0)
+            planned = time.perf_counter() - started
+            batches = len(plan)
+            next(loader)  # the first waits for the plan
+            tokens, seconds, taken = 0, 0.0, 0
+            started = time.perf_counter()
+            for batch in islice(loader, min(batches, 2000)):
+                tokens += batch.source_tokens + batch.target_tokens
+                taken += 1
+            seconds = time.perf_counter() - started
+        word = "padding" if layout == "padded" else "filler"
+        waste = [100 * (1 - used) for used in plan.used]
+        print(
+            f"{layout}: {batches:,} batches an epoch of at most {recipe.data.batch_tokens:,} tokens a side, planned in "
+            f"{planned:.2f} s; {taken / seconds:,.0f} batches/s, {tokens / seconds / 1e6:.1f} M tokens/s; {word} "
+            f"{waste[0]:.2f} % of the source, {waste[1]:.2f} % of the target; state {loader.state % EPOCH}; "
+            f"{memory.peak / 2**20:,.0f} MiB",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--pairs", type=int, nargs="+", default=[100_000])
+    parser.add_argument("--languages", nargs=2, default=["en", "de"])
+    parser.add_argument("--kind", default="bpe", choices=["bpe", "unigram", "wordpiece"])
+    parser.add_argument("--vocabulary", type=int, default=8000)
+    parser.add_argument("--batch-tokens", type=int, default=25_000)
+    parser.add_argument("--processes", type=int)
+    options = parser.parse_args()
+    recipe = Recipe(
+        text=TextRecipe(kind=options.kind, vocabulary_size=options.vocabulary),
+        data=DataRecipe(batch_tokens=options.batch_tokens),
+    )
+    load = os.getloadavg()[0]
+    print(
+        f"{len(os.sched_getaffinity(0))} cores, load before {load:.1f}; {options.kind}, {options.vocabulary:,} pieces"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for pairs in options.pairs:
+            measure(Path(folder), options.data, options.languages, pairs, recipe, options.processes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,422 @@
+import fcntl
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dragoman.config import DataRecipe, Recipe, RecipeError, TextRecipe
+from dragoman.data.prepared import Prepared
+from dragoman.data.preparing import held_out, prepare
+from dragoman.data.reading import Corpus
+from dragoman.errors import DataError
+from dragoman.text import normalise
+
+RECIPE = Recipe(
+    text=TextRecipe(vocabulary_size=320), data=DataRecipe(valid_pairs=7, max_tokens=60, batch_tokens=200, max_ratio=9.0)
+)
+WORDS = {
+    **{"red": "rot", "green": "grün", "blue": "blau", "seven": "sieben", "eight": "acht", "house": "Haus"},
+    **{"river": "Fluss", "stone": "Stein", "bread": "Brot", "water": "Wasser", "small": "klein", "large": "groß"},
+    **{"goes": "geht", "comes": "kommt", "sees": "sieht"},
+}
+ENGLISH, GERMAN = list(WORDS), list(WORDS.values())
+
+
+def some_pairs(n, seed=0):
+    rng = random.Random(seed)
+    pairs = []
+    for i in range(n):
+        words = [rng.randrange(len(ENGLISH)) for _ in range(rng.randint(2, 9))]
+        pairs.append((" ".join(ENGLISH[w] for w in words) + f" {i}.", " ".join(GERMAN[w] for w in words) + f" {i}!"))
+    return pairs
+
+
+def put(folder, name, pairs, weight=1.0):
+    for side, text in (("en", [s for s, _ in pairs]), ("de", [t for _, t in pairs])):
+        (folder / f"{name}.{side}").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+    return Corpus(folder / f"{name}.en", folder / f"{name}.de", weight=weight)
+
+
+def texts(prepared, name="train"):
+    split, (source, target) = prepared.split(name), prepared.tokenisers
+    return [(source.decode(split.source[i]), target.decode(split.target[i])) for i in range(len(split))]
+
+
+def files(directory):
+    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def changed(**settings):
+    return replace(RECIPE, data=replace(RECIPE.data, **settings))
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("example")
+    pairs = some_pairs(260)
+    pairs[11] = ("", "leer")
+    pairs[12] = ("same", "same")
+    pairs[40] = pairs[20]
+    pairs[50] = ("bread  water\u00a0stone", "Brot Wasser u\u0308ber Stein")
+    corpora = [put(folder, "a", pairs[:200], weight=2.5), put(folder, "b", pairs[200:])]
+    return pairs, corpora, prepare(corpora, RECIPE, folder / "out")
+
+
+def test_prepared_ids_spell_the_pairs_in_order(example):
+    pairs, _, prepared = example
+    expected = [(normalise(s), normalise(t)) for i, (s, t) in enumerate(pairs) if i not in (11, 12, 40)]
+    train, valid = texts(prepared), texts(prepared, "valid")
+    assert len(valid) == 7
+    assert train == [pair for pair in expected if pair not in valid]
+    assert valid == [pair for pair in expected if pair in valid]
+    assert prepared.split().source.ids.dtype == np.uint16
+    parts = prepared.split().parts
+    assert [(p.name, p.weight) for p in parts] == [("a.en + a.de", 2.5), ("b.en + b.de", 1.0)]
+    assert train[parts[1].start] == next(pair for pair in expected[197:] if pair not in valid)
+
+
+def test_the_report_accounts_for_every_pair(example):
+    pairs, _, prepared = example
+    told = prepared.report
+    dropped = {rule: entry["dropped"] for rule, entry in told["rules"].items() if entry["dropped"]}
+    assert dropped == {"empty": 1, "copy": 1, "duplicate": 1}
+    assert told["rules"]["copy"]["examples"] == [["same", "same"]]
+    assert told["read"] == len(pairs) == sum(dropped.values()) + len(prepared.split()) + len(prepared.split("valid"))
+    counts = prepared.manifest["splits"]["train"]["source"]
+    train = [s for s, _ in texts(prepared)]
+    assert counts["characters"] == sum(map(len, train)) and counts["words"] == sum(len(s.split()) for s in train)
+    assert counts["tokens"] == prepared.split().source.lengths.sum()
+
+
+def test_the_same_bytes_with_several_processes(example, tmp_path, monkeypatch):
+    _, corpora, prepared = example
+    monkeypatch.setattr("dragoman.data.preparing.CHUNK", 50)
+    monkeypatch.setattr("dragoman.data.encoding.CHUNK", 30)
+    several = prepare(corpora, RECIPE, tmp_path / "out", processes=2)
+    assert files(several.directory) == files(prepared.directory)
+
+
+def test_batches_of_prepared_data(example):
+    _, _, prepared = example
+    with prepared.loader(replace(RECIPE.data, layout="packed"), epochs=1) as loader:
+        seen = Counter(i for batch in loader for i in batch.pairs[: batch.n_sentences].tolist())
+    first = prepared.split().parts[0].stop
+    assert sum(seen[i] for i in range(first)) == int(2.5 * first)
+    assert all(seen[i] == 1 for i in range(first, len(prepared.split())))
+    with prepared.loader(RECIPE.data, "valid", epochs=1) as loader:
+        assert sum(batch.n_sentences for batch in loader) == 7
+
+
+def test_sampled_batches_are_the_same_in_any_number_of_processes(example):
+    _, _, prepared = example
+    runs = []
+    for workers in (1, 2):
+        with prepared.loader(replace(RECIPE.data, sampling=0.3, workers=workers)) as loader:
+            runs.append(list(islice(loader, 9)))
+    plain = prepared.split().source
+    differ = 0
+    for a, b in zip(*runs, strict=True):
+        assert torch.equal(a.source, b.source) and torch.equal(a.target_out, b.target_out)
+        for row, pair in enumerate(a.pairs.tolist()):
+            ids = a.source[row, : int(a.source_lengths[row]) - 1].tolist()
+            assert prepared.tokenisers[0].decode(ids) == prepared.tokenisers[0].decode(plain[pair])
+            differ += ids != plain[pair].tolist()
+    assert differ > 20
+
+
+def test_preparing_again_does_nothing(example):
+    _, corpora, prepared = example
+    before = {p: p.stat().st_mtime_ns for p in prepared.directory.rglob("*")}
+    again = prepare(corpora, RECIPE, prepared.directory)
+    assert again.manifest == prepared.manifest
+    assert {p: p.stat().st_mtime_ns for p in prepared.directory.rglob("*")} == before
+
+
+def test_a_changed_input_is_noticed_with_both_values(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(60))
+    first = prepare([corpus], RECIPE, tmp_path / "out")
+    sha = first.manifest["inputs"]["corpora"][0]["files"][1]["sha256"]
+    text = corpus.target.read_text()
+    corpus.target.write_text(text.replace("Haus", "Hase"))
+    with pytest.raises(DataError, match=rf"(?s)a\.de: sha256 was {sha[:12]}\.\.\., is [0-9a-f]{{12}}\.\.\..*--anew"):
+        prepare([corpus], RECIPE, tmp_path / "out")
+    with pytest.raises(DataError, match=r"data\.max_tokens was 60, is 50"):
+        prepare([corpus], changed(max_tokens=50), tmp_path / "out")
+    with pytest.raises(DataError, match=r"text\.vocabulary_size was 320, is 330"):
+        prepare([corpus], replace(RECIPE, text=TextRecipe(vocabulary_size=330)), tmp_path / "out")
+    with pytest.raises(DataError, match="corpora: 2 files before, 4 now"):
+        prepare([corpus, put(tmp_path, "b", some_pairs(50, 1))], RECIPE, tmp_path / "out")
+    assert files(tmp_path / "out") == files(first.directory)
+    second = prepare([corpus], RECIPE, tmp_path / "out", anew=True)
+    assert second.fingerprint != first.fingerprint
+    assert not any("Haus" in t for _, t in texts(second)) and any("Hase" in t for _, t in texts(second))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "b.de", "b.en", "out"]
+
+
+def test_batch_settings_and_weights_need_no_new_preparation(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(60))
+    first = prepare([corpus], RECIPE, tmp_path / "out")
+    again = prepare([replace(corpus, weight=0.5)], changed(layout="packed", batch_tokens=99, seed=8), tmp_path / "out")
+    assert again.fingerprint == first.fingerprint
+    assert Prepared.open(tmp_path / "out", verify=True).split().parts[0].weight == 0.5
+
+
+def test_held_out_pairs_are_chosen_by_what_they_are(tmp_path):
+    pairs = some_pairs(150)
+    shuffled = pairs + pairs[::-1]
+    recipe = changed(drop_duplicates=False, valid_pairs=5)
+    both = [
+        prepare([put(tmp_path, name, listed)], recipe, tmp_path / f"out-{name}")
+        for name, listed in (("a", pairs + pairs), ("b", shuffled))
+    ]
+    valid = [set(texts(p, "valid")) for p in both]
+    assert valid[0] == valid[1] and 3 <= len(valid[0]) <= 5
+    for prepared in both:  # a copy of a held-out pair is held out too
+        assert not set(texts(prepared)) & set(texts(prepared, "valid"))
+        assert len(texts(prepared)) + len(texts(prepared, "valid")) == 300
+
+
+def test_held_out_takes_the_smallest_hashes_and_at_most_a_twentieth():
+    hashes = np.array([9, 3, 7, 3, 8] * 20, np.uint64)
+    assert set(hashes[held_out(hashes, 2)].tolist()) == {3}
+    assert held_out(np.arange(100, dtype=np.uint64), 50).sum() == 5
+    assert not held_out(hashes[:19], 50).any() and not held_out(hashes, 0).any()
+
+
+def test_a_given_validation_set_is_kept_whole_and_out_of_training(tmp_path):
+    pairs = some_pairs(80)
+    odd = [("same", "same"), ("Yes", "Ja " * 15 + "gewiss."), ("", "leer"), pairs[3], pairs[3]]
+    valid = put(tmp_path, "v", odd)
+    prepared = prepare([put(tmp_path, "a", pairs)], RECIPE, tmp_path / "out", valid=valid)
+    assert texts(prepared, "valid") == [(normalise(s), normalise(t)) for s, t in odd if s]
+    assert texts(prepared) == [(s, t) for s, t in pairs if (s, t) != pairs[3]]
+    told = prepared.report
+    assert told["rules"]["held out"]["dropped"] == 1 and told["valid_rules"]["empty"]["dropped"] == 1
+
+
+def test_too_many_pieces_are_dropped_and_counted(tmp_path):
+    pairs = [*some_pairs(70), ("7" * 61, "7" * 9), ("z", "8" * 400)]
+    prepared = prepare([put(tmp_path, "a", pairs)], changed(max_ratio=999.0, valid_pairs=0), tmp_path / "out")
+    assert prepared.report["rules"]["tokens"]["dropped"] == 2
+    assert prepared.report["rules"]["tokens"]["examples"][1] == ["z", "8" * 400]
+    assert len(prepared.split()) == 70 and int(prepared.split().source.lengths.max()) <= 60
+    with pytest.raises(DataError, match="no split 'valid'; there are: train"):
+        prepared.split("valid")
+
+
+def test_separate_vocabularies_and_tokenisers_taken_from_elsewhere(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(90))
+    recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=310, shared=False, kind="unigram"))
+    first = prepare([corpus], recipe, tmp_path / "one")
+    source, target = first.tokenisers
+    assert source.fingerprint != target.fingerprint and source.kind == "unigram"
+    other = put(tmp_path, "b", some_pairs(40, 5))
+    second = prepare([other], RECIPE, tmp_path / "two", tokenisers=first.directory / "tokenisers")
+    assert [t.fingerprint for t in second.tokenisers] == [source.fingerprint, target.fingerprint]
+    assert (
+        prepare([other], RECIPE, tmp_path / "two", tokenisers=first.directory / "tokenisers").manifest
+        == second.manifest
+    )
+    with pytest.raises(DataError, match="tokenisers was"):
+        prepare([other], RECIPE, tmp_path / "two")
+    with pytest.raises(DataError, match="no directory of tokenisers"):
+        prepare([other], RECIPE, tmp_path / "three", tokenisers=tmp_path / "nowhere")
+
+
+def stopped_at(stage, after):
+    class Stop:
+        def __init__(self):
+            self.stages, self.steps = 0, 0
+
+        def stage(self, title, total, unit):
+            self.stages, self.steps = self.stages + 1, 0
+            self.advance(0)
+
+        def advance(self, done):
+            self.steps += 1
+            if (self.stages, self.steps) == (stage, after):
+                raise KeyboardInterrupt
+
+    return Stop()
+
+
+@pytest.mark.parametrize(("stage", "after"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)])
+@pytest.mark.parametrize("old", [False, True])
+def test_an_interrupted_preparation_leaves_nothing_half_written(tmp_path, stage, after, old):
+    corpus, out = put(tmp_path, "a", some_pairs(60)), tmp_path / "out"
+    before = {}
+    if old:
+        prepare([corpus], RECIPE, out)
+        before = files(out)
+    with pytest.raises(KeyboardInterrupt):
+        prepare([corpus], changed(max_tokens=50), out, anew=True, watch=stopped_at(stage, after))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", *(["out"] if old else [])]
+    assert not old or files(out) == before
+    assert len(prepare([corpus], changed(max_tokens=50), out, anew=True).split()) == 57
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from test_preparing import RECIPE
+from dragoman.data.preparing import prepare
+from dragoman.data.reading import Corpus
+
+class Die:
+    def stage(self, title, total, unit):
+        if title == "encode":
+            os.kill(os.getpid(), signal.SIGKILL)
+    def advance(self, done):
+        pass
+
+prepare([Corpus(Path({folder!r}) / "a.en", Path({folder!r}) / "a.de")], RECIPE, Path({folder!r}) / "out", watch=Die())
+"""
+
+
+def test_what_a_killed_process_left_is_cleared_away(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(60))
+    script = KILLED.format(here=str(Path(__file__).parent), folder=str(tmp_path))
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / ".out.staging").exists() and not (tmp_path / "out").exists()
+    prepare([corpus], RECIPE, tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "out"]
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
+    corpus, out = put(tmp_path, "a", some_pairs(60)), tmp_path / "out"
+    prepare([corpus], RECIPE, out)
+    before = files(out)
+    out.rename(tmp_path / ".out.old")
+    with pytest.raises(KeyboardInterrupt):
+        prepare([corpus], RECIPE, out, watch=stopped_at(1, 1))
+    assert files(out) == before and not (tmp_path / ".out.old").exists()
+
+
+def test_two_preparations_of_one_place_do_not_mix(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(60))
+    with (tmp_path / ".out.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="another process is writing"):
+            prepare([corpus], RECIPE, tmp_path / "out")
+    prepare([corpus], RECIPE, tmp_path / "out")
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(60))
+
+    class Meddle:
+        def stage(self, title, total, unit):
+            if title == "encode":
+                time.sleep(0.01)
+                corpus.source.write_text(corpus.source.read_text().upper())
+
+        def advance(self, done):
+            pass
+
+    with pytest.raises(DataError, match=r"a\.en changed while it was being read"):
+        prepare([corpus], RECIPE, tmp_path / "out", watch=Meddle())
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_given_twice_are_refused(tmp_path):
+    one, two = put(tmp_path, "a", some_pairs(30)), put(tmp_path, "b", some_pairs(30, 1))
+    (tmp_path / "link.de").symlink_to(one.target)
+    (tmp_path / "copy.de").write_bytes(one.target.read_bytes())
+    twice = {
+        r"a\.en is given twice": [Corpus(one.source, one.source)],
+        r"link\.de is given twice, the other time as .*a\.de": [one, Corpus(two.source, tmp_path / "link.de")],
+        r"copy\.de and a\.de hold the same": [one, Corpus(two.source, tmp_path / "copy.de")],
+        r"a\.en is given twice; .*weight": [one, replace(one, weight=2.0)],
+    }
+    for message, corpora in twice.items():
+        with pytest.raises(DataError, match=message):
+            prepare(corpora, RECIPE, tmp_path / "out")
+    with pytest.raises(DataError, match=r"b\.de is given twice"):
+        prepare([two], RECIPE, tmp_path / "out", valid=Corpus(one.source, two.target))
+    assert not (tmp_path / "out").exists()
+
+
+def test_places_that_hold_something_else_are_left_alone(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(30))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("years of work")
+    for place in (tmp_path / "full", corpus.source):
+        with pytest.raises(DataError, match="exists and is no prepared data"):
+            prepare([corpus], RECIPE, place, anew=True)
+    (tmp_path / "void").mkdir()
+    assert len(prepare([corpus], RECIPE, tmp_path / "void").split()) == 29
+
+
+def test_a_corpus_of_which_nothing_is_left_is_refused(tmp_path):
+    good, bad = put(tmp_path, "a", some_pairs(30)), put(tmp_path, "b", [("same", "same"), ("", "leer")])
+    with pytest.raises(DataError, match=r"no pair of b\.en \+ b\.de; dropped so far, by rule: empty 1, copy 1"):
+        prepare([good, bad], RECIPE, tmp_path / "out")
+    with pytest.raises(DataError, match=r"no pair is left.*max_tokens=2"):
+        prepare([good], changed(max_tokens=2), tmp_path / "out")
+    with pytest.raises(DataError, match="nothing but empty lines"):
+        prepare([good], RECIPE, tmp_path / "out", valid=put(tmp_path, "v", [("", "x")]))
+    with pytest.raises(DataError, match="no corpus"):
+        prepare([], RECIPE, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_scripts_are_told_or_found(tmp_path):
+    pairs = [*some_pairs(40), ("red", "красный дом и вода")]
+    corpus = put(tmp_path, "a", pairs)
+    found = prepare([corpus], RECIPE, tmp_path / "auto").report["rules"]["script"]
+    assert found["dropped"] == 1 and found["examples"] == [["red", "красный дом и вода"]]
+    off = prepare([corpus], changed(target_script="off"), tmp_path / "off").report["rules"]["script"]
+    assert off["dropped"] == 0
+    told = prepare([corpus], changed(target_script="cyrillic", min_script=0.5), tmp_path / "told").report
+    assert told["rules"]["script"]["dropped"] == 40
+    with pytest.raises(DataError, match="did you mean 'greek'"):
+        prepare([corpus], changed(source_script="greeek"), tmp_path / "out")
+
+
+def test_damage_is_noticed(tmp_path):
+    out = prepare([put(tmp_path, "a", some_pairs(60))], RECIPE, tmp_path / "out").directory
+    ids = out / "train.target.ids"
+    content = ids.read_bytes()
+    ids.write_bytes(content[:-2])
+    with pytest.raises(DataError, match=rf"train\.target\.ids has {len(content) - 2:,} bytes, but the manifest says"):
+        Prepared.open(out)
+    ids.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    Prepared.open(out)
+    with pytest.raises(DataError, match=r"train\.target\.ids has SHA-256 .* but the manifest says"):
+        Prepared.open(out, verify=True)
+    ids.unlink()
+    with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
+        Prepared.open(out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(DataError, match="has format 99; this version reads format 1"):
+        Prepared.open(out)
+    (out / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"cannot read .*manifest\.json"):
+        Prepared.open(out)
+    with pytest.raises(DataError, match="is no prepared data"):
+        Prepared.open(tmp_path)
+
+
+def test_settings_that_cannot_be_are_refused():
+    for bad, message in {
+        "data.max_tokens=0": "at least 1",
+        "data.batch_tokens=100": "at least 257",
+        "data.weights=[1.0, -2.0]": "over 0",
+        "data.layout='ragged'": "padded",
+        "data.sampling=1.0": "under 1",
+        "text.vocabulary_size=10": "at least 300",
+    }.items():
+        with pytest.raises(RecipeError, match=message):
+            Recipe.load("base", [bad])
