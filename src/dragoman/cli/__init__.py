@@ -14,8 +14,11 @@ from dragoman.errors import DragomanError
 
 # verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
 VERBS = {
+    "train": "Train a translator from files of sentence pairs.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "recipe": "Show a recipe in full, with the model's size.",
+    "tokenize": "Lines of text to lines of pieces or ids.",
+    "detokenize": "Lines of pieces or ids back to text.",
 }
 
 

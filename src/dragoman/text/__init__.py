@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.text.learn import learn
+from dragoman.text.learning import learn
 from dragoman.text.normalise import normalise
 from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokeniser

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from random import Random
 from typing import Any
 
 from dragoman.errors import TextError
-from dragoman.text.normalise import normalise
 from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, PieceTable, byte_ids
 from dragoman.text.sampling import Lattice, bpe_dropout, draw, unigram_lattice
-from dragoman.text.tokeniser import PieceTokeniser, collector_paused
+from dragoman.text.tokeniser import PieceTokeniser
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
-
-BLOCK = 512  # texts per call: enough to make a call cheap, few enough to share among threads
 
 
 class SentencePieceTokeniser(PieceTokeniser):
@@ -40,25 +34,18 @@ class SentencePieceTokeniser(PieceTokeniser):
             ids += self.processor.encode(part)
         return ids
 
-    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """BPE of text with words by the cache; unigram, and text without spaces, by the library in parallel blocks."""
-        self.check_threads(threads)
-        blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
-        with collector_paused():
-            if threads == 1 or len(blocks) == 1:
-                return [*chain.from_iterable(map(self.encode_block, blocks))]
-            with ThreadPoolExecutor(threads) as pool:
-                return [*chain.from_iterable(pool.map(self.encode_block, blocks))]
-
-    def encode_block(self, block: Sequence[str]) -> list[list[int]]:
-        """One block; the library lets other threads run while it works."""
-        texts = [normalise(text) for text in block]
+    def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
+        """BPE of text with words by the cache; text without spaces, and unigram, quick as it is, by the library."""
         if self.kind == "bpe" and has_words(texts):
-            return [self.encode_by_words(text) for text in texts]
-        rows: list[list[int]] = self.processor.encode([mark(text) for text in texts], num_threads=1)
-        for number, text in enumerate(texts):
+            return super().encode_block(texts, threads)
+        return self.encode_marked_many([mark(text) for text in texts], threads)
+
+    def encode_marked_many(self, marked: list[str], threads: int) -> list[list[int]]:
+        """By the library in one call, with its own threads."""
+        rows: list[list[int]] = self.processor.encode(marked, num_threads=threads)
+        for number, text in enumerate(marked):
             if MARK in text:
-                rows[number] = self.encode_marked(mark(text))
+                rows[number] = self.encode_marked(text)
         return rows
 
     def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:

@@ -91,8 +91,9 @@ def load_tokeniser(directory: Path, name: str) -> Tokeniser:
 
 def read_description(path: Path) -> dict[str, Any]:
     """The checked content of a `<name>.json`."""
+    content = read(path)
     try:
-        about = json.loads(read(path))
+        about = json.loads(content)
         wrong = [key for key, kind in DESCRIBED.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
         raise TextError(f"{path} does not describe a tokeniser ({type(error).__name__}: {error})") from None

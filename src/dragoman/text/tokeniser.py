@@ -8,15 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from dragoman.errors import TextError
 from dragoman.text.normalise import VERSION, normalise
 from dragoman.text.pieces import PieceTable
 from dragoman.text.words import SPACELESS, WordCache, mark
+
+BLOCK: Final = 1024
+"""Texts encoded in one go: enough to make a library's call cheap, few enough to keep them near."""
 
 
 class Tokeniser(Protocol):
@@ -63,7 +65,7 @@ class PieceTokeniser(ABC):
         self.kind = kind
         self.model = model
         self.table = table
-        self.words = WordCache(lambda word: self.encode_marked(" " + word))
+        self.words = WordCache()
 
     def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes]]:
         """Processes are handed the model's bytes, and start with an empty cache."""
@@ -92,17 +94,28 @@ class PieceTokeniser(ABC):
         return self.encode_marked(mark(normalise(text)))
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text; by words, which one thread does quicker than the libraries do with several."""
-        self.check_threads(threads)
+        """`encode` for each text."""
+        if threads < 1:
+            raise TextError(f"threads={threads}: encoding needs at least 1 thread")
+        rows: list[list[int]] = []
         with collector_paused():
-            return [self.encode_by_words(normalise(text)) for text in texts]
+            for start in range(0, len(texts), BLOCK):
+                rows += self.encode_block([normalise(text) for text in texts[start : start + BLOCK]], threads)
+        return rows
 
-    def encode_by_words(self, text: str) -> list[int]:
-        """The same ids as `encode_marked(mark(text))`, from the cache: no piece reaches across a space."""
-        if not text:
-            return []
-        ids = [*chain.from_iterable(map(self.words.__getitem__, text.split(" ")))]
-        return ids[1:] if SPACELESS.match(text) else ids  # the space in front of such a word is a piece of its own
+    def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
+        """The ids of some normalised texts, by words, which one thread does quicker than the libraries do with two."""
+        rows = self.words.encode(texts, lambda words: self.encode_marked_many([" " + word for word in words], threads))
+        for number, text in enumerate(texts):
+            if not text:
+                rows[number] = []
+            elif text >= "\u0e00" and SPACELESS.match(text):
+                del rows[number][0]  # the space in front of such a word is a piece of its own
+        return rows
+
+    def encode_marked_many(self, marked: list[str], threads: int) -> list[list[int]]:
+        """`encode_marked` for each."""
+        return [self.encode_marked(text) for text in marked]
 
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
         """Another segmentation of the same text; alpha 0 is `encode`."""
@@ -121,12 +134,6 @@ class PieceTokeniser(ABC):
                 f"alpha={alpha} cannot be sampled with; for {self.kind} it is the probability to leave a piece out, "
                 "from 0 (none, plain encoding) to 1 (all: single characters); 0.1 is usual"
             )
-
-    @staticmethod
-    def check_threads(threads: int) -> None:
-        """Refuse what no machine has."""
-        if threads < 1:
-            raise TextError(f"threads={threads}: encoding needs at least 1 thread")
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text that the ids write."""

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 MARK: Final = "▁"
@@ -23,7 +23,6 @@ SPACELESS: Final = re.compile(
     "\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"  # rarer kana and Han
 )
 CACHED_WORDS: Final = 1 << 17
-CACHED_LENGTH: Final = 40
 
 
 def mark(text: str) -> str:
@@ -67,22 +66,21 @@ def segments(chunk: str) -> Iterator[str]:
         yield space
 
 
-class WordCache(dict[str, tuple[int, ...]]):
-    """The ids of words already met: words repeat, and looking one up is quicker than any library finding its pieces.
+class WordCache:
+    """The ids of words already met: words repeat, and looking one up is quicker than any library finding its pieces."""
 
-    It stops growing rather than forget; what comes first in a text is mostly what is frequent.
-    """
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[int, ...]] = {}
 
-    def __init__(self, encode_word: Callable[[str], Iterable[int]]) -> None:
-        super().__init__()
-        self.encode_word = encode_word
-
-    def __missing__(self, word: str) -> tuple[int, ...]:
-        """The ids of a new word, remembered while there is room."""
-        ids = tuple(self.encode_word(word))
-        if len(self) < CACHED_WORDS and len(word) <= CACHED_LENGTH:
-            self[word] = ids
-        return ids
+    def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
+        """The ids of normalised texts, their new words found all at once; no piece reaches across a space."""
+        split = [text.split(" ") for text in texts]
+        if len(self.known) > CACHED_WORDS:
+            self.known.clear()
+        new = list(set(chain.from_iterable(split)).difference(self.known))
+        self.known.update(zip(new, map(tuple, encode_words(new)), strict=True))
+        ids_of = self.known.__getitem__
+        return [[*chain.from_iterable(map(ids_of, words))] for words in split]
 
 
 def has_words(texts: Sequence[str]) -> bool:

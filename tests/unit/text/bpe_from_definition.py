@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 
 def learn_merges(words: dict[str, int], most: int) -> list[tuple[str, int]]:
     """Count adjacent pairs inside words, merge the most frequent, repeat until `most` pieces or no pair occurs twice.
 
     Gives each new piece with the frequency of its pair when it was merged. The definition does not say which of equally
-    frequent pairs comes first; here, as in sentencepiece, it is the one whose piece is shorter, then the one whose piece is
+    frequent pairs comes first; here, as in sentencepiece, it is the one whose piece is shorter, then whose piece is
     first by code point.
     """
     spelt = [(list(word), count) for word, count in words.items()]
@@ -17,7 +18,7 @@ def learn_merges(words: dict[str, int], most: int) -> list[tuple[str, int]]:
     while len(pieces) < most:
         pairs: Counter[tuple[str, str]] = Counter()
         for symbols, count in spelt:
-            for pair in zip(symbols, symbols[1:], strict=False):
+            for pair in pairwise(symbols):
                 pairs[pair] += count
         frequent = [(-n, len(a + b), a + b, (a, b)) for (a, b), n in pairs.items() if n > 1 and a + b not in pieces]
         if not frequent:
@@ -46,9 +47,7 @@ def encode(word: str, pieces: list[str]) -> list[str]:
     rank = {piece: i for i, piece in enumerate(pieces)}
     symbols = list(word)
     while True:
-        candidates = [
-            (rank[a + b], i) for i, (a, b) in enumerate(zip(symbols, symbols[1:], strict=False)) if a + b in rank
-        ]
+        candidates = [(rank[a + b], i) for i, (a, b) in enumerate(pairwise(symbols)) if a + b in rank]
         if not candidates:
             return symbols
         _, i = min(candidates)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from bpe_from_definition import encode, learn_merges, merge
@@ -47,7 +48,7 @@ def test_each_merge_is_of_a_most_frequent_pair_whichever_way_ties_are_broken(wor
     for done, piece in enumerate(merged):
         pairs: Counter[tuple[str, str]] = Counter()
         for symbols, count in spelt:
-            for pair in zip(symbols, symbols[1:], strict=False):
+            for pair in pairwise(symbols):
                 pairs[pair] += count
         left = {pair: n for pair, n in pairs.items() if "".join(pair) not in merged[:done]}
         best = max(pair for pair, n in left.items() if "".join(pair) == piece and n == max(left.values()))

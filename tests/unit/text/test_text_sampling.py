@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
 
 import pytest
@@ -44,7 +44,7 @@ def dropout_by_the_paper(word: str, ranks: dict[str, int], alpha: float, random:
     while True:
         candidates = [
             (ranks[a + b], i)
-            for i, (a, b) in enumerate(zip(symbols, symbols[1:], strict=False))
+            for i, (a, b) in enumerate(pairwise(symbols))
             if a + b in ranks and random.random() >= alpha
         ]
         if not candidates:

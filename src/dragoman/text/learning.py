@@ -115,10 +115,10 @@ def choose_alphabet(words: Counter[str], coverage: float, limit: int) -> frozens
     return frozenset(chosen)
 
 
-def bounded(table: Counter[str]) -> Counter[str]:
+def bounded(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Counter[str]:
     """The table with an even part of its once-seen chunks, where all of them would be more than fits."""
     once = sum(len(chunk) for chunk, count in table.items() if count == 1)
-    over = sum(map(len, table)) - DISTINCT_CHARACTERS
+    over = sum(map(len, table)) - characters
     if over <= 0 or not once:
         return table
     part, random = max(0.0, 1 - over / once), Random(0)

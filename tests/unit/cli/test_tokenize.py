@@ -1,0 +1,88 @@
+"""`tokenize` and `detokenize` as programs: bytes in, bytes out, and one line for each line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.text import learn, load_tokeniser, normalise
+
+LINES = ["the old box", "", "we’ll see:  the box", "我们去学校。", "a\u2028b \x85 c", "<s> ▁ <0x41>", "the box 1987"]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokenisers")
+    learn("bpe", [*LINES, "the box, the old box"] * 4, 330).save(path, "shared")
+    learn("wordpiece", [*LINES, "the box, the old box"] * 4, 330).save(path, "target")
+    return path
+
+
+def run(arguments: list[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "dragoman", *arguments]
+    return subprocess.run(command, input=given, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("options", [[], ["--ids"], ["--name", "target"]])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_there_and_back(directory: Path, options: list[str], end: str) -> None:
+    text = "\n".join(LINES) + "\n" if end == "\n" else (end or "\n").join(LINES)
+    there = run(["tokenize", str(directory), *options], text.encode())
+    assert (there.returncode, there.stderr) == (0, b"")
+    rows = there.stdout.decode().split("\n")
+    assert rows.pop() == ""
+    assert len(rows) == len(LINES)
+    tokeniser = load_tokeniser(directory, "target" if "target" in options else "shared")
+    expected = [tokeniser.encode(line) for line in LINES]
+    assert rows == [" ".join(map(str, ids) if "--ids" in options else tokeniser.pieces(ids)) for ids in expected]
+    back = run(["detokenize", str(directory), *options], there.stdout)
+    assert back.stdout.decode() == "".join(f"{normalise(line)}\n" for line in LINES)
+
+
+def test_samples_follow_the_seed(directory: Path) -> None:
+    text = ("the old box\n" * 30).encode()
+    one, two, other = (
+        run(["tokenize", str(directory), "--sample", "0.5", "--seed", seed], text).stdout for seed in ("4", "4", "5")
+    )
+    assert one == two != other
+    assert len(set(one.split(b"\n"))) > 5
+    assert other.split(b"\n")[:29] == one.split(b"\n")[1:30]  # line N draws with SEED + N - 1
+    assert run(["detokenize", str(directory)], one).stdout == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "message"),
+    [
+        (["tokenize", "{}"], b"fine\nb\xffd\n", "line 2 of standard input is not UTF-8: byte 0xFF at position 1"),
+        (["tokenize", "{}"], b"caf\xe9", "line 1 of standard input is not UTF-8"),
+        (["tokenize", "{}", "--name", "source"], b"", "source.json does not exist; there are: shared, target"),
+        (["tokenize", "{}/nowhere"], b"", "shared.json does not exist; there is no tokeniser"),
+        (["tokenize", "{}", "--sample", "7"], b"a\n", "line 1 of standard input: alpha=7.0"),
+        (["tokenize", "{}", "--threads", "0"], b"a\n", "at least 1 thread"),
+        (
+            ["detokenize", "{}"],
+            "▁the\n\n▁the nonsense".encode(),
+            "line 3 of standard input: there is no piece 'nonsense'",
+        ),
+        (["detokenize", "{}", "--ids"], b"5 6\n5 six", "line 2 of standard input: 'six' is no id"),
+        (["detokenize", "{}", "--ids"], b"5 99999", "line 1 of standard input: id 99999 is outside"),
+        (["detokenize", "{}", "--ids"], b"-1", "line 1 of standard input: id -1 is outside"),
+    ],
+)
+def test_refusals_name_the_line_and_leave_with_2(
+    directory: Path, arguments: list[str], given: bytes, message: str
+) -> None:
+    done = run([argument.format(directory) for argument in arguments], given)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(directory: Path) -> None:
+    command = f"yes 'the old box' | {sys.executable} -m dragoman tokenize {directory} | head -n 2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout == "▁the ▁old ▁box\n" * 2
+    assert done.stderr == ""

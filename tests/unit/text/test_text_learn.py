@@ -1,0 +1,119 @@
+"""Learning: the same from the same lines, honest about small data, bounded for large, silent always."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from dragoman.errors import TextError
+from dragoman.text import learn, normalise
+from dragoman.text.learning import bounded, choose_alphabet, count_words, thin_out
+from dragoman.text.pieces import FIRST_LEARNT
+from dragoman.text.words import segments
+
+KINDS = ["bpe", "unigram", "wordpiece"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_lines_give_the_same_tokeniser_silently(
+    kind: str, corpus: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    one, two = learn(kind, corpus, 500), learn(kind, iter(corpus), 500)
+    assert one.fingerprint == two.fingerprint
+    assert one.vocabulary_size == 500 or (kind == "unigram" and 450 < one.vocabulary_size < 500)
+    assert one.fingerprint != learn(kind, corpus[:-30], 500).fingerprint
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "lines", [["a"], ["我"], ["▁"], ["abc abc", "abd"], ["x" * 9000], ["1 2 3"], ["\x00 ok \u2028 ok"]]
+)
+def test_tiny_data_give_a_small_vocabulary_that_works(kind: str, lines: list[str]) -> None:
+    tokeniser = learn(kind, lines, 8000)
+    assert FIRST_LEARNT < tokeniser.vocabulary_size < 300
+    for text in [*lines, "anything at all, 我们 ▁ 12"]:
+        assert tokeniser.decode(tokeniser.encode(text)) == normalise(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lines", [[], ["", " \t", "\n"], ["\x00\ufeff"]])
+def test_no_text_is_refused(kind: str, lines: list[str]) -> None:
+    with pytest.raises(TextError, match="no text to learn"):
+        learn(kind, lines, 500)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("morse", ["a"], 500), "no tokeniser 'morse'; there are: bpe, unigram, wordpiece"),
+        (("bpe", "one text", 500), "many texts"),
+        (("bpe", ["a"], 260), "vocabulary_size=260 leaves no room"),
+        (("bpe", ["a"], -5), "leaves no room"),
+        (("bpe", ["a\ud83d"], 500), r"U\+D83D"),
+    ],
+)
+def test_impossible_requests_are_refused(arguments: tuple[str, list[str], int], message: str) -> None:
+    with pytest.raises(TextError, match=message):
+        learn(*arguments)
+
+
+def test_a_wrong_coverage_is_refused() -> None:
+    with pytest.raises(TextError, match=r"character_coverage=1\.5"):
+        learn("bpe", ["a"], 500, character_coverage=1.5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_characters_than_room_still_learn(kind: str) -> None:
+    lines = ["".join(chr(0x4E00 + (i * 7 + j) % 400) for j in range(30)) for i in range(60)]
+    tokeniser = learn(kind, lines, 300)
+    assert tokeniser.vocabulary_size <= 300
+    assert tokeniser.decode(tokeniser.encode(lines[0])) == lines[0]
+
+
+def test_rare_characters_are_left_to_bytes() -> None:
+    words = Counter({"abc": 5000, "é": 2, "▁": 900, "z": 1})
+    assert choose_alphabet(words, 0.9999, 100) == frozenset(" abcé")
+    assert choose_alphabet(words, 1.0, 100) == frozenset(" abcéz")
+    assert choose_alphabet(words, 1.0, 3) == frozenset(" ab")
+
+
+def test_large_corpora_are_sampled_evenly_and_reproducibly() -> None:
+    lines = [f"{number:06d}" for number in range(20_000)]
+    kept = thin_out(lines, 12_000)
+    assert kept == thin_out(iter(lines), 12_000) == sorted(kept)
+    assert 800 < len(kept) <= 2000
+    thirds = Counter(int(line) * 3 // 20_000 for line in kept)
+    assert max(thirds.values()) < 1.4 * min(thirds.values())
+    assert abs(sum(int(line) % 2 for line in kept) / len(kept) - 0.5) < 0.1  # both sides of interleaved pairs
+    assert thin_out(lines[:5], 30) == lines[:5]
+    assert len(thin_out(["x" * 100], 30)) == 1
+
+
+def test_what_the_libraries_are_handed_is_bounded() -> None:
+    table = Counter({f" w{number}": 1 + (number % 10 == 0) for number in range(1000)})
+    assert bounded(table) is table
+    small = bounded(table, 2500)
+    assert abs(sum(map(len, small)) - 2500) < 400
+    assert all(chunk in small for chunk, count in table.items() if count > 1)
+
+
+def test_words_are_counted_after_normalising() -> None:
+    assert count_words(["a  b\xa0a", " b\u2028e\u0301 "]) == {"a": 2, "b": 2, "é": 1}
+
+
+@pytest.mark.parametrize(
+    ("chunk", "expected"),
+    [
+        (" don't", [" don", "'", "t"]),
+        (" 1987,", [" ", "1", "9", "8", "7", ","]),
+        ("我们的Python。", ["我们的", "Python", "。"]),
+        (" (see", [" (", "see"]),
+        ("नमस्ते", ["नमस्ते"]),
+        (" ", [" "]),
+    ],
+)
+def test_where_wordpiece_cuts(chunk: str, expected: list[str]) -> None:
+    assert list(segments(chunk)) == expected
+    assert "".join(segments(chunk)) == chunk

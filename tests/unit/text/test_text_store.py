@@ -1,0 +1,117 @@
+"""Saved tokenisers: what comes back, what is left on disk, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import TextError
+from dragoman.text import Tokeniser, load_tokeniser
+
+
+def test_what_was_saved_comes_back(tokeniser: Tokeniser, corpus: list[str], tmp_path: Path) -> None:
+    paths = tokeniser.save(tmp_path / "new" / "place", "shared")
+    assert sorted((tmp_path / "new" / "place").iterdir()) == sorted(paths)
+    again = load_tokeniser(tmp_path / "new" / "place", "shared")
+    assert (again.kind, again.vocabulary_size) == (tokeniser.kind, tokeniser.vocabulary_size)
+    assert again.fingerprint == tokeniser.fingerprint
+    assert again.encode_many(corpus) == tokeniser.encode_many(corpus)
+    assert again.sample(corpus[0], 0.2, 9) == tokeniser.sample(corpus[0], 0.2, 9)
+    model = paths[0].read_bytes()
+    assert again.save(tmp_path, "target")[0].read_bytes() == model
+
+
+def test_fingerprints_tell_tokenisers_apart(tokenisers: dict[str, Tokeniser]) -> None:
+    prints = {tokeniser.fingerprint for tokeniser in tokenisers.values()}
+    assert len(prints) == 3
+    assert all(len(bytes.fromhex(one)) == 32 for one in prints)
+
+
+def test_loading_needs_no_learning_code(tokenisers: dict[str, Tokeniser], tmp_path: Path) -> None:
+    tokenisers["wordpiece"].save(tmp_path, "shared")
+    code = (
+        "import sys; from pathlib import Path; from dragoman.text.store import load_tokeniser\n"
+        f"ids = load_tokeniser(Path({str(tmp_path)!r}), 'shared').encode('the box')\n"
+        "print([m for m in ('tokenizers', 'sentencepiece') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def change(**values: object) -> object:
+    def apply(path: Path) -> None:
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("which", "damage", "message"),
+    [
+        (0, flip, r"{path} is not the file that shared\.json describes"),
+        (0, lambda path: path.write_bytes(path.read_bytes()[:-9]), "{path} is not the file"),
+        (0, lambda path: path.write_bytes(b""), "{path} is not the file"),
+        (0, Path.unlink, r"{path} does not exist; there are: shared"),
+        (0, lambda path: (path.unlink(), path.mkdir()), "{path} cannot be read"),
+        (1, Path.unlink, "{path} does not exist; there is no tokeniser in that directory"),
+        (1, lambda path: path.write_text("{"), "{path} does not describe a tokeniser"),
+        (1, lambda path: path.write_text("[1]"), "{path} does not describe a tokeniser"),
+        (1, lambda path: path.write_text("{}"), "{path} does not describe a tokeniser.*'format'"),
+        (1, lambda path: path.write_bytes(b"\xff\xfe"), "{path} does not describe a tokeniser"),
+        (1, change(kind=7), "{path} does not describe a tokeniser: kind=7"),
+        (1, change(kind="morse"), "{path} has .* kind 'morse'; this Dragoman reads .* bpe, unigram, wordpiece"),
+        (1, change(format=99), "{path} has format 99"),
+        (1, change(normaliser=99), "{path} has .* normaliser 99"),
+        (1, change(vocabulary_size=5), r"{path} says 5"),
+    ],
+)
+def test_damage_is_noticed_and_named(
+    tokeniser: Tokeniser, tmp_path: Path, which: int, damage: object, message: str
+) -> None:
+    path = tokeniser.save(tmp_path, "shared")[which]
+    damage(path)  # type: ignore[operator]
+    with pytest.raises(TextError, match=message.format(path=path.name.replace(".", r"\."))):
+        load_tokeniser(tmp_path, "shared")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b'{"model": {"vocab": {"a": 5}}}', b'{"model": []}'])
+def test_a_file_that_is_confirmed_but_no_model_is_still_refused(
+    tokeniser: Tokeniser, tmp_path: Path, content: bytes
+) -> None:
+    import hashlib
+
+    model, description = tokeniser.save(tmp_path, "source")
+    model.write_bytes(content)
+    change(sha256=hashlib.sha256(content).hexdigest())(description)  # type: ignore[operator]
+    with pytest.raises(TextError, match=f"{model.name} cannot be loaded: "):
+        load_tokeniser(tmp_path, "source")
+
+
+def test_a_failed_save_leaves_the_old_file(
+    tokeniser: Tokeniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokeniser.save(tmp_path, "shared")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        tokeniser.save(tmp_path, "shared")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b"])
+def test_names_that_are_no_file_names_are_refused(tokeniser: Tokeniser, tmp_path: Path, name: str) -> None:
+    with pytest.raises(TextError, match="cannot be saved as"):
+        tokeniser.save(tmp_path, name)
