@@ -121,7 +121,7 @@ PRESETS: Mapping[str, ModelRecipe] = {
 
 @dataclass(frozen=True)
 class TextRecipe:
-    """The pieces that text is cut into (section 5.1): the paper has byte-pair encoding with one vocabulary for both sides.
+    """The pieces that text is cut into (section 5.1): the paper's are byte pairs, one vocabulary for both sides.
 
     `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs.
     """
@@ -139,7 +139,7 @@ class TextRecipe:
 class DataRecipe:
     """From files of sentence pairs to batches (section 5.1): what is cleaned away, and how a batch is made up.
 
-    `batch_tokens` holds for the source and for the target, end marks included: the paper's batches have about 25,000 of each.
+    `batch_tokens` holds for the source and for the target, end marks included: the paper's have about 25,000 of each.
     `weights` say how often an epoch goes through each corpus; without them, the weights given when preparing hold.
     """
 
@@ -180,12 +180,82 @@ class DataRecipe:
 
 
 @dataclass(frozen=True)
+class TrainRecipe:
+    """How the model is trained (section 5), with the paper's way as the defaults.
+
+    `learning_rate` is the highest that the schedule reaches; without it, the paper's: 1 / sqrt(d_model * warmup_steps).
+    `clip` 0 clips nothing; `average` k averages the last k checkpoints (section 6.1); `ema` 0 keeps no moving average.
+    `patience` 0 never stops early; otherwise so many evaluations without a better `stop_on` end the run.
+    """
+
+    steps: int = 100_000
+    label_smoothing: float = 0.1
+    optimiser: Literal["adam", "adamw", "muon"] = "adam"
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    warmup_steps: int = 4000
+    learning_rate: float | None = None
+    clip: float = 0.0
+    accumulate: int = 1
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    average: int = 5
+    ema: float = 0.0
+    save_every: int = 1000
+    keep: int = 5
+    evaluate_every: int = 1000
+    log_every: int = 50
+    stop_on: Literal["loss", "bleu"] = "loss"
+    patience: int = 0
+    max_skips: int = 5
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, and say what could."""
+        for name in (
+            "steps",
+            "accumulate",
+            "average",
+            "save_every",
+            "evaluate_every",
+            "log_every",
+            "keep",
+            "max_skips",
+        ):
+            at_least(1, f"train.{name}", getattr(self, name))
+        for name in ("warmup_steps", "weight_decay", "clip", "patience", "seed"):
+            at_least(0, f"train.{name}", getattr(self, name))
+        for name in ("label_smoothing", "beta1", "beta2", "ema"):
+            fraction(f"train.{name}", getattr(self, name))
+        if self.learning_rate is not None and not self.learning_rate > 0:
+            raise RecipeError(f"train.learning_rate must be over 0; got {self.learning_rate}")
+        if self.learning_rate is None and not self.warmup_steps:
+            raise RecipeError(
+                "the paper's learning rate follows from train.warmup_steps, which is 0; give train.learning_rate"
+            )
+        if self.schedule in ("cosine", "linear") and self.warmup_steps >= self.steps:
+            raise RecipeError(
+                f"train.warmup_steps={self.warmup_steps} leaves nothing of train.steps={self.steps} for the rate to "
+                f"fall in; use fewer warmup_steps, or train.schedule='inverse_sqrt'"
+            )
+        if self.keep < self.average:
+            raise RecipeError(
+                f"train.average={self.average} needs as many checkpoints, but train.keep={self.keep} are kept; use "
+                f"train.keep={self.average}"
+            )
+
+
+@dataclass(frozen=True)
 class Recipe:
     """All the choices of one run, a section each."""
 
     model: ModelRecipe = field(default_factory=ModelRecipe)
     text: TextRecipe = field(default_factory=TextRecipe)
     data: DataRecipe = field(default_factory=DataRecipe)
+    train: TrainRecipe = field(default_factory=TrainRecipe)
 
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
@@ -194,6 +264,14 @@ class Recipe:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
             table = read_toml(Path(source))
+        for change in changes:
+            apply_change(table, change)
+        return cls.from_table(table)
+
+    @classmethod
+    def from_changes(cls, changes: Iterable[str]) -> Recipe:
+        """The defaults, then `changes`."""
+        table: dict[str, Any] = {}
         for change in changes:
             apply_change(table, change)
         return cls.from_table(table)

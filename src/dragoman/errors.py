@@ -28,6 +28,14 @@ class DataError(DragomanError, ValueError):
     """Files of sentence pairs that cannot be used as they are."""
 
 
+class DamagedError(DragomanError, OSError):
+    """A directory that is not what its manifest says."""
+
+
+class TrainingError(DragomanError, RuntimeError):
+    """A training run that cannot go on, or must not go on as it was asked to."""
+
+
 class MissingExtraError(DragomanError, ImportError):
     """A part that needs an optional package; the message holds the pip line that installs it."""
 

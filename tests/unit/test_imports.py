@@ -9,10 +9,11 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 
-BASE = {"errors", "config"}
+BASE = {"errors", "config", "files"}
 MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
+    "files": {"errors"},
     "text": BASE,
     "data": BASE | {"text"},
     "nn": {"errors"},  # sees no recipe, no file, no rank

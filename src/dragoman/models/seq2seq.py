@@ -39,6 +39,14 @@ class Seq2Seq(Protocol[S]):
     ) -> Tensor:
         """Teacher forcing: logits for what follows each target token."""
 
+    def hidden(
+        self, source: Tensor, target: Tensor, source_layout: Layout | None = None, target_layout: Layout | None = None
+    ) -> Tensor:
+        """The same up to the last layer: `logits(hidden(...))` is what a call gives."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """`[..., D]` to `[..., V]`."""
+
     def encode(self, source: Tensor, layout: Layout | None = None) -> Memory:
         """Read the sources."""
 

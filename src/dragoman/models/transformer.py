@@ -134,8 +134,22 @@ class Transformer(nn.Module):
 
         Ids are `[B, S]` and `[B, T]`, padded on the right with `pad`; or laid out as the layouts given say.
         """
-        memory = self.encode(source, source_layout, maps)
-        return self.embeddings.logits(self.decode(target, memory, target_layout, maps))
+        return self.logits(self.hidden(source, target, source_layout, target_layout, maps))
+
+    def hidden(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_layout: Layout | None = None,
+        target_layout: Layout | None = None,
+        maps: AttentionMaps | None = None,
+    ) -> Tensor:
+        """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
+        return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
+        return self.embeddings.logits(hidden)
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
         """The sources, read: what the decoder looks at."""
@@ -171,7 +185,7 @@ class Transformer(nn.Module):
         sees = look(layout, Padded(layout.longest), causal, ids.device)
         own = tuple(cache.fork() for cache in state.own)
         x = self._decode(target, layout, sees, state.source, state.source_layout, own, maps)
-        logits = self.embeddings.logits(x if ids.dim() == 2 else x[:, 0])
+        logits = self.logits(x if ids.dim() == 2 else x[:, 0])
         return logits, TransformerState(layout.longest, state.source_layout, own, state.source)
 
     def _remember(self, memory: Memory) -> tuple[KeyValues, ...]:

@@ -1,0 +1,5 @@
+"""From a model to text (section 6.1): searches are functions of `step`."""
+
+from dragoman.decode.greedy import greedy
+
+__all__ = ["greedy"]

@@ -1,0 +1,78 @@
+"""How good a model is getting, while it trains: loss, BLEU and a few translations of the validation set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from dragoman.config import DataRecipe
+from dragoman.data.prepared import Prepared
+from dragoman.decode import greedy
+from dragoman.models import Seq2Seq, State
+from dragoman.nn import Padded
+from dragoman.text.special import PAD
+
+
+@dataclass(frozen=True)
+class Validated:
+    """Figures by name, and a few translations (source, ours, reference)."""
+
+    figures: dict[str, float]
+    samples: list[tuple[str, str, str]]
+
+
+class Validation:
+    """The validation set, translated greedily each time it is asked for.
+
+    `loss` is the mean cross-entropy of a target piece without smoothing; `bleu` is sacreBLEU's, on text, cased;
+    `exact` is the percentage of sentences that are the reference to the letter.
+    """
+
+    def __init__(self, prepared: Prepared, recipe: DataRecipe, device: torch.device, sentences: int = 1000) -> None:
+        self.prepared, self.device, self.sentences = prepared, device, sentences
+        self.recipe = replace(recipe, layout="padded", batch_tokens=max(4096, recipe.max_tokens + 1), sampling=0.0)
+
+    def __call__(self, model: Seq2Seq[State]) -> Validated:
+        """Evaluate the model as it is now."""
+        from sacrebleu.metrics.bleu import BLEU
+
+        rows: list[tuple[int, str, str, str]] = []
+        total = tokens = 0.0
+        source_words, target_words = self.prepared.tokenisers
+        with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
+            for batch in loader:
+                here = batch.to(self.device)
+                source = Padded(here.source.shape[1], here.source_lengths)
+                target = Padded(here.target_in.shape[1], here.target_lengths)
+                logits = model(here.source, here.target_in, source, target).float()
+                plain = torch.nn.functional.cross_entropy(
+                    logits.flatten(0, 1), here.target_out.flatten(), ignore_index=PAD, reduction="sum"
+                )
+                total += float(plain)
+                tokens += batch.target_tokens
+                if len(rows) < self.sentences:
+                    written = greedy(model, here.source, source, here.source_lengths + 50)
+                    sources = [source_words.decode(ids) for ids in batch.source.tolist()]
+                    ours = [target_words.decode(ids) for ids in written]
+                    references = [target_words.decode(ids) for ids in batch.target_out.tolist()]
+                    rows += zip(batch.pairs.tolist(), sources, ours, references, strict=True)
+        rows.sort()
+        ours, references = [row[2] for row in rows], [row[3] for row in rows]
+        figures = {
+            "loss": total / tokens,
+            "bleu": float(BLEU(tokenize=tokeniser_for(references)).corpus_score(ours, [references]).score),
+            "exact": 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / len(rows),
+        }
+        return Validated(figures, [row[1:] for row in rows[:: max(1, len(rows) // 3)][:3]])
+
+
+def tokeniser_for(references: Sequence[str]) -> str:
+    """sacreBLEU's tokeniser, by the script of the text: Chinese and Japanese have no spaces to cut at."""
+    text = "".join(references[:200])
+    han = sum("\u4e00" <= c <= "\u9fff" for c in text)
+    kana = sum("\u3040" <= c <= "\u30ff" for c in text)
+    if kana > 0.05 * max(1, len(text)):
+        return "char"  # MeCab, which sacreBLEU prefers for Japanese, is no dependency of ours
+    return "zh" if han > 0.2 * max(1, len(text)) else "13a"

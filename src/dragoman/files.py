@@ -1,0 +1,144 @@
+"""Files that appear whole or not at all, and directories that can be verified.
+
+Everything that must survive a killed process or a full disk is written beside its place under another name, synced,
+and renamed. A manifest holds the SHA-256 of each file of a directory; what it does not confirm is not loaded.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from dragoman.errors import DamagedError, DragomanError
+
+MANIFEST: Final = "manifest.json"
+FORMAT: Final = 1
+
+
+def write_safely(path: Path, content: bytes | str) -> None:
+    """All of the file or none of it, whenever the machine stops."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with beside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        sync(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold a file's content, or the names in a directory."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    """The hex digest of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(directory: Path) -> None:
+    """List every file of the directory with its size and SHA-256, read back from the disk, and sync them all.
+
+    Directories inside it are left out: they are no part of what is promised.
+    """
+    files = {}
+    for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name != MANIFEST):
+        sync(path)
+        files[str(path.relative_to(directory))] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    write_safely(directory / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
+
+
+def verify_manifest(directory: Path) -> None:
+    """Refuse a directory that is not, byte for byte, what its manifest says."""
+    path = directory / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+        files = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest["files"].items()}
+        written = manifest["format"]
+    except FileNotFoundError:
+        raise DamagedError(f"{directory} has no {MANIFEST}: it is not a directory that Dragoman finished") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
+    if written != FORMAT:
+        raise DamagedError(f"{path} has format {written!r}; this Dragoman reads format {FORMAT}; use a newer one")
+    if not files:
+        raise DamagedError(f"{path} names no files; restore it from a copy")
+    for name, (size, digest) in files.items():
+        file = directory / name
+        if not file.is_file():
+            raise DamagedError(f"{file} is missing; {MANIFEST} promises it")
+        if file.stat().st_size != size:
+            raise DamagedError(
+                f"{file} has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}: it was cut or changed"
+            )
+        if sha256(file) != digest:
+            raise DamagedError(f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}")
+
+
+@contextmanager
+def staged(place: Path) -> Iterator[Path]:
+    """An empty directory to write into; it becomes `place` when the block ends, and vanishes when the block fails.
+
+    What a killed process left behind is removed here; a lock tells it from what a living process is writing.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    staging, lock = beside(place, "staging"), beside(place, "lock")
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(held.fileno()).st_ino != lock.stat().st_ino:
+                raise BlockingIOError  # its last holder removed the file that we have just locked
+        except OSError:
+            raise DragomanError(
+                f"another process is writing {place} right now; wait for it, or choose another place"
+            ) from None
+        try:
+            recover(place)
+            staging.mkdir()
+            yield staging
+            swap(staging, place)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
+def recover(place: Path) -> None:
+    """Put right what a process that was killed left beside the place."""
+    old = beside(place, "old")
+    if old.exists() and not place.exists():
+        old.rename(place)  # it was killed between the two renames of `swap`
+    for stale in (old, beside(place, "staging")):
+        if stale.exists():
+            shutil.rmtree(stale)
+
+
+def swap(staging: Path, place: Path) -> None:
+    """Put the new directory at its place, and only then remove the old one."""
+    sync(staging)
+    old = beside(place, "old")
+    if place.exists():
+        place.rename(old)
+    staging.rename(place)
+    sync(place.parent)
+    with suppress(OSError):
+        shutil.rmtree(old)
+
+
+def beside(place: Path, what: str) -> Path:
+    """The name of a helper of `place`, in the same directory and so on the same disk."""
+    return place.parent / f".{place.name}.{what}"

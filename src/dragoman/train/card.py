@@ -1,0 +1,62 @@
+"""`card.md`: what a person should know of a model before using it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dragoman import __version__
+from dragoman.config import Recipe
+from dragoman.data.prepared import Prepared
+from dragoman.train.progress import Progress
+
+
+def write_card(
+    directory: Path,
+    recipe: Recipe,
+    prepared: Prepared,
+    told: Mapping[str, Any],
+    progress: Progress,
+    names: tuple[str, str],
+) -> None:
+    """Data, size, training and scores, each with where it comes from."""
+    manifest = prepared.manifest
+    corpora = manifest["inputs"]["corpora"]
+    files = "\n".join(
+        f"| {file['name']} | {file['bytes']:,} | `{file['sha256'][:16]}` |" for c in corpora for file in c["files"]
+    )
+    splits = ", ".join(f"{name} {split['pairs']:,}" for name, split in manifest["splits"].items())
+    figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in told["valid"].items())
+    model = recipe.model
+    text = f"""# {names[0]} to {names[1]}
+
+Trained with Dragoman {__version__} (torch {version("torch")}) for {progress.step:,} steps, over
+{progress.target_tokens:,.0f} target tokens.
+
+## Data
+
+Pairs: {splits}. The data's licence says what may be done with this model; Dragoman does not know it: write it here.
+
+| file | bytes | SHA-256 begins |
+|---|---|---|
+{files}
+
+## Model
+
+{model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
+{model.n_heads} heads, d_ff {model.d_ff}, dropout {model.dropout}; {recipe.text.kind} pieces.
+All settings are in recipe.toml.
+The weights are {told["weights"]}.
+
+## Scores on the validation set
+
+| figure | value |
+|---|---|
+{figures}
+
+loss: mean cross-entropy of a target piece. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, at most 1,000
+sentences. exact: percentage of sentences that equal the reference to the letter.
+"""
+    (directory / "card.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,55 @@
+"""Sizes by themselves: what suits an amount of data and a machine, with the reason for each choice.
+
+The paper's base model is made for millions of pairs. On some ten thousand it learns them by heart: there a small model
+with strong dropout translates better, and trains in minutes. These rules are what was measured to work, not theory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dragoman.config import ModelRecipe
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A change to the recipe, as `section.key=value`, and why."""
+
+    change: str
+    reason: str
+
+
+def vocabulary_choice(pairs: int, fast: bool) -> Choice:
+    """More data carry more pieces; on a CPU the softmax over them is a large part of the time."""
+    most = 32_000 if fast else 10_000
+    size = int(min(most, max(1000, 35 * pairs**0.5)) // 100 * 100)
+    return Choice(f"text.vocabulary_size={size}", f"for {pairs:,} pairs{'' if fast else ' on a CPU'}")
+
+
+def model_choices(pairs: int, fast: bool) -> list[Choice]:
+    """A preset by the amount of data, smaller where there is no GPU."""
+    if pairs < 60_000:
+        name, reason = "tiny", f"{pairs:,} pairs are few: a larger model would learn them by heart"
+    elif pairs < 400_000 or not fast:
+        name, reason = "small", f"for {pairs:,} pairs" + ("" if fast else " on a CPU")
+    else:
+        name, reason = "base", f"{pairs:,} pairs can fill the paper's base model"
+    return [Choice(f"model.preset={name}", reason)]
+
+
+def training_choices(pairs: int, target_tokens: int, model: ModelRecipe, fast: bool) -> list[Choice]:
+    """Batch, schedule and length, from the target tokens of an epoch."""
+    batch = min(25_000 if fast else 4_000, max(1_000, target_tokens // 100))
+    epochs = min(60, max(8, 3_000_000 // max(1, pairs)))
+    steps = max(200, round(epochs * target_tokens / batch))
+    every = max(50, steps // 20)
+    rate = {128: 5e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
+    return [
+        Choice(f"data.batch_tokens={batch}", "about a hundred batches an epoch, as many tokens as the machine likes"),
+        Choice(f"train.steps={steps}", f"{epochs} times through {target_tokens:,} target tokens"),
+        Choice(f"train.warmup_steps={max(50, min(4000, steps // 12))}", "a twelfth of the steps"),
+        Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),
+        Choice(f"train.save_every={every}", "twenty times in the run"),
+        Choice(f"train.evaluate_every={every}", "twenty times in the run"),
+        Choice("train.clip=1.0", "so that a rare batch cannot throw the run off"),
+    ]
