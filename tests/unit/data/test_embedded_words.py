@@ -228,6 +228,11 @@ def test_the_dative_after_mit(count: int, noun: str, phrase: str) -> None:
     assert german(m.Statement(clause)) == f"Anna wartet {phrase}."
 
 
+def test_the_dative_plural_adds_an_n_except_after_n_and_s() -> None:
+    said = {key: NOUNS[key].german_dative_plural for key in ("car", "museum", "tower", "roll")}
+    assert said == {"car": "Autos", "museum": "Museen", "tower": "Türmen", "roll": "Brötchen"}
+
+
 # Present of he, perfect of he, infinitive.
 CONJUGATION = """
 buy kauft | hat gekauft | kaufen
