@@ -3,8 +3,8 @@
     python benchmarks/prepare.py DATA_DIR --pairs 100000 400000 0
 
 DATA_DIR holds train.en.xz and train.de.xz (other languages with --languages). The first so many pairs are unpacked into
-a temporary folder; 0 means all. Memory is the sum of the resident memory of all processes, read from /proc, so pages that they
-share count more than once. Linux only.
+a temporary folder; 0 means all. Memory is the sum of the resident memory of all processes, read from /proc, so pages
+that they share count more than once. Linux only.
 """
 
 from __future__ import annotations

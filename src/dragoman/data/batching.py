@@ -95,13 +95,19 @@ def by_length(source: Ints, target: Ints, budget: int) -> Ints:
     Batches are then tiles in the plane of both lengths, and there are as many strips as makes them about square (the
     factor 3 pads least, as measured). Targets go up and down in turn, so that no seam brings both extremes together.
     """
-    order = np.argsort(source, kind="stable")
+    order = sort_small(source)
     cost = np.maximum(source, target)[order]
     total = max(int(cost.sum()), 1)
     n_strips = int((3 * total / budget) ** 0.5) + 1
     strip = np.empty(len(source), np.int64)
     strip[order] = (np.cumsum(cost) - cost) * n_strips // total
-    return np.lexsort((np.where(strip % 2, -target, target), strip))
+    order = sort_small(np.where(strip % 2, target.max(initial=0) - target, target))
+    return order[sort_small(strip[order])]
+
+
+def sort_small(numbers: Ints) -> Ints:
+    """A stable order of numbers from 0; sixteen bits are sorted digit by digit, which takes a fraction of the time."""
+    return np.argsort(numbers.astype(np.min_scalar_type(int(numbers.max(initial=0)))), kind="stable")
 
 
 def cut_padded(width: Ints, budget: int, most: int) -> Ints:

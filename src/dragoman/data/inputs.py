@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.prepared import read_manifest, sha256
+from dragoman.data.prepared import Prepared, read_manifest, sha256
 from dragoman.data.reading import Corpus
 from dragoman.data.unpacking import check_file
 from dragoman.errors import DataError
@@ -82,7 +82,7 @@ def short(value: object) -> str:
     return f"{text[:12]}..." if len(text) == 64 else repr(value)
 
 
-def standing(out: Path, inputs: Mapping[str, Any], replace: bool) -> bool:
+def standing(out: Path, inputs: Mapping[str, Any], anew: bool) -> bool:
     """Whether `out` already holds these inputs prepared; raises where it holds something that may not be replaced."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
@@ -91,13 +91,20 @@ def standing(out: Path, inputs: Mapping[str, Any], replace: bool) -> bool:
     try:
         old = read_manifest(out)
     except DataError:
-        if replace:
+        if anew:
             return False
         raise
     found = differences(old["inputs"], inputs)
-    if found and not replace:
+    if found and not anew:
         listed = "\n  ".join(found)
         raise DataError(
             f"{out} was prepared from other inputs:\n  {listed}\nChoose another place, or prepare it anew with --anew"
         )
+    if not found:
+        try:
+            Prepared.open(out)
+        except DataError:
+            if anew:
+                return False
+            raise
     return not found

@@ -18,9 +18,13 @@ def staged(place: Path) -> Iterator[Path]:
 
     What a killed process left behind is removed here; a lock tells it from what a living process is writing.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging, lock = beside(place, "staging"), beside(place, "lock")
-    with lock.open("w") as held:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        staging, lock = beside(place, "staging"), beside(place, "lock")
+        held = lock.open("w")
+    except OSError as error:
+        raise DataError(f"cannot write {place}: {error.strerror}; choose another place") from None
+    with held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(held.fileno()).st_ino != lock.stat().st_ino:
@@ -34,6 +38,8 @@ def staged(place: Path) -> Iterator[Path]:
             staging.mkdir()
             yield staging
             swap(staging, place)
+        except OSError as error:  # a full disk, as a rule; files that are read have errors of their own
+            raise DataError(f"cannot write {place}: {error.strerror or error}; nothing is left of it") from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             lock.unlink(missing_ok=True)

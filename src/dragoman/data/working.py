@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from types import TracebackType
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from dragoman.errors import DataError
@@ -44,7 +46,7 @@ class Workers:
         waiting: deque[Future[T]] = deque()
         try:
             for given in arguments:
-                waiting.append(self._pool().submit(work, *given))
+                waiting.append(self._submit(work, *given))
                 if len(waiting) > 2 * self.processes:
                     yield waiting.popleft().result()
             while waiting:
@@ -60,7 +62,7 @@ class Workers:
         if self.processes == 1:
             return work(*arguments)
         try:
-            return self._pool().submit(work, *arguments).result()
+            return self._submit(work, *arguments).result()
         except BrokenProcessPool:
             raise DataError(DIED) from None
 
@@ -69,13 +71,13 @@ class Workers:
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def _pool(self) -> ProcessPoolExecutor:
-        with self.lock:
+    def _submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        with self.lock, interrupts_held():
             if self.pool is None:
                 # Spawned and not forked: a fork copies the locks of the threads that happen to run.
                 spawn = multiprocessing.get_context("spawn")
                 self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=begin)
-            return self.pool
+            return self.pool.submit(work, *arguments)
 
     def __enter__(self) -> Workers:
         return self
@@ -86,9 +88,27 @@ class Workers:
         self.close()
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait. Processes that are started meanwhile never see it: it is for their parent, who ends them."""
+    resource_tracker.ensure_running()  # it unblocks the signal when it starts, so let it start before
+    caught: list[tuple[int, FrameType | None]] = []
+    ours = threading.current_thread() is threading.main_thread()
+    # Blocking is what new processes inherit; but the signal may still reach another thread of this one.
+    handler = signal.signal(signal.SIGINT, lambda *signalled: caught.append(signalled)) if ours else None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if ours:
+            signal.signal(signal.SIGINT, handler)
+        if caught and callable(handler):
+            handler(*caught[0])
+
+
 def begin() -> None:
-    """What a helper does first: leave Ctrl-C to its parent, and end when the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What a helper does first: see to it that it ends when its parent is gone."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 

@@ -398,6 +398,10 @@ def test_damage_is_noticed(tmp_path):
     ids.unlink()
     with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
         Prepared.open(out)
+    corpus = Corpus(tmp_path / "a.en", tmp_path / "a.de")
+    with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
+        prepare([corpus], RECIPE, out)
+    assert len(prepare([corpus], RECIPE, out, anew=True).split()) == 57
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     with pytest.raises(DataError, match="has format 99; this version reads format 1"):
@@ -420,3 +424,17 @@ def test_settings_that_cannot_be_are_refused():
     }.items():
         with pytest.raises(RecipeError, match=message):
             Recipe.load("base", [bad])
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
+    corpus = put(tmp_path, "a", some_pairs(60))
+
+    def full(self, flat, lengths):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dragoman.data.shards.Writer.append", full)
+    with pytest.raises(DataError, match=r"cannot write .*out: No space left on device"):
+        prepare([corpus], RECIPE, tmp_path / "out")
+    with pytest.raises(DataError, match=r"cannot write .*: Not a directory"):
+        prepare([corpus], RECIPE, corpus.source / "below" / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en"]
