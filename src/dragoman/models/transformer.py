@@ -17,7 +17,7 @@ from dragoman.config import PRESETS, ModelRecipe, suggest
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models.parts import Parts, parts
 from dragoman.models.seq2seq import Memory
-from dragoman.nn import Embeddings, GrowingCache, KeyValues, Layout, Padded, Sees, causal, everything, look
+from dragoman.nn import Dropout, Embeddings, GrowingCache, KeyValues, Layout, Padded, Sees, causal, everything, look
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Transformer(nn.Module):
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
         self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie)
         self.source_positions, self.target_positions = make.positions(), make.positions()
-        self.dropout = nn.Dropout(recipe.dropout)  # section 5.4: also to the sums of embeddings and positions
+        self.dropout = Dropout(recipe.dropout)  # section 5.4: also to the sums of embeddings and positions
         self.encoder = nn.ModuleList(EncoderLayer(make) for _ in range(recipe.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(make) for _ in range(recipe.decoder_layers))
         self.encoder_norm, self.decoder_norm = make.last_norm(), make.last_norm()

@@ -26,6 +26,7 @@ from dragoman.nn.attention import (
     window,
 )
 from dragoman.nn.cache import GrowingCache, KeyValues
+from dragoman.nn.dropout import Dropout
 from dragoman.nn.embedding import Embeddings
 from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
 from dragoman.nn.layout import Layout, Packed, Padded
@@ -39,6 +40,7 @@ __all__ = [
     "Attended",
     "AttentionFunction",
     "BatchNorm",
+    "Dropout",
     "Embeddings",
     "FeedForward",
     "GrowingCache",

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.nn.attention import start_projection
+from dragoman.nn.dropout import Dropout
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -28,7 +29,7 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
         self.activation = activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         start_projection(self.inner)
         start_projection(self.outer)
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from dragoman.nn.dropout import Dropout
 from dragoman.nn.norm import Norm
 
 
@@ -23,7 +24,7 @@ class PostNorm(nn.Module):
     def __init__(self, norm: Norm, dropout: float) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
         """Add, then normalise."""
@@ -39,7 +40,7 @@ class PreNorm(nn.Module):
     def __init__(self, norm: Norm, dropout: float) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
         """Normalise, then add."""
