@@ -33,14 +33,14 @@ def learn(
     lines: Iterable[str],
     vocabulary_size: int,
     *,
-    character_coverage: float = 0.9999,
+    character_coverage: float = 0.9995,
     read_characters: int = READ_CHARACTERS,
 ) -> Tokeniser:
     """A tokeniser from lines of text; the same lines give the same tokeniser.
 
     `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer pieces, because a
-    piece that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters, beyond the
-    `character_coverage` of all characters of the text, are spelt in bytes.
+    piece that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters of large
+    alphabets, beyond the `character_coverage` of the text, are spelt in bytes.
     """
     if kind not in KINDS:
         raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(KINDS)}")
@@ -52,10 +52,10 @@ def learn(
             "the 256 bytes; ask for 300 at the very least, 8000 is usual"
         )
     if not 0 < character_coverage <= 1:
-        raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9999 is usual")
+        raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual")
     with collector_paused():
         words = count_words(thin_out(lines, read_characters))
-        alphabet = choose_alphabet(words, character_coverage, (vocabulary_size - FIRST_LEARNT) // 2)
+        alphabet = choose_alphabet(words, character_coverage, vocabulary_size)
         table: Counter[str] = Counter()
         for word, count in words.items():
             for chunk in chunks(word, alphabet):
@@ -97,8 +97,13 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
     return words
 
 
-def choose_alphabet(words: Counter[str], coverage: float, limit: int) -> frozenset[str]:
-    """The characters that get a piece: the most frequent, up to the coverage, and at most half of the vocabulary."""
+def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) -> frozenset[str]:
+    """The characters that get a piece, the most frequent first, and always some room left for longer pieces.
+
+    All of them where they are few, as in a European language; where they are many, as in Chinese, those that make up
+    `coverage` of the text, and never more than half of what is to be learnt.
+    """
+    few, most = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNT) // 2
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -108,7 +113,7 @@ def choose_alphabet(words: Counter[str], coverage: float, limit: int) -> frozens
     wanted = coverage * characters.total()
     chosen, covered = {" "}, 0
     for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if covered >= wanted or len(chosen) >= limit:
+        if len(chosen) >= most or (covered >= wanted and len(chosen) >= few):
             break
         chosen.add(character)
         covered += count
@@ -180,6 +185,7 @@ def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> Pi
         "remove_extra_whitespaces": False,
         "add_dummy_prefix": False,
         "split_digits": True,
+        "seed_sentencepiece_size": min(1_000_000, max(100_000, 20 * vocabulary_size)),  # more take longer, for no gain
         "pad_id": PAD, "bos_id": BOS, "eos_id": EOS, "unk_id": UNK,
         "num_threads": LEARNING_THREADS,
         "minloglevel": 2,

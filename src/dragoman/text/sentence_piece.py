@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from random import Random
 from typing import Any
 
 from dragoman.errors import TextError
 from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, PieceTable, byte_ids
 from dragoman.text.sampling import Lattice, bpe_dropout, draw, unigram_lattice
-from dragoman.text.tokeniser import PieceTokeniser
+from dragoman.text.tokeniser import BLOCK, PieceTokeniser, collector_paused
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 
 
@@ -33,6 +36,14 @@ class SentencePieceTokeniser(PieceTokeniser):
             ids += MARK_IDS
             ids += self.processor.encode(part)
         return ids
+
+    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`encode` for each text; unigram's threads take a block each, so that one normalises while others encode."""
+        if self.kind != "unigram" or threads <= 1 or len(texts) <= BLOCK:
+            return super().encode_many(texts, threads)
+        blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
+        with collector_paused(), ThreadPoolExecutor(threads) as pool:
+            return [*chain.from_iterable(pool.map(super().encode_many, blocks))]
 
     def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
         """BPE of text with words by the cache; text without spaces, and unigram, quick as it is, by the library."""

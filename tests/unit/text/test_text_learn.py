@@ -72,11 +72,17 @@ def test_more_characters_than_room_still_learn(kind: str) -> None:
     assert tokeniser.decode(tokeniser.encode(lines[0])) == lines[0]
 
 
-def test_rare_characters_are_left_to_bytes() -> None:
-    words = Counter({"abc": 5000, "é": 2, "▁": 900, "z": 1})
-    assert choose_alphabet(words, 0.9999, 100) == frozenset(" abcé")
-    assert choose_alphabet(words, 1.0, 100) == frozenset(" abcéz")
-    assert choose_alphabet(words, 1.0, 3) == frozenset(" ab")
+def test_rare_characters_of_large_alphabets_are_left_to_bytes() -> None:
+    few = Counter({"abc": 5000, "é": 2, "▁": 900, "z": 1})
+    assert choose_alphabet(few, 0.5, 8000) == frozenset(" abcéz")
+    assert choose_alphabet(few, 1.0, 266) == frozenset(" ab")
+    many = Counter({chr(0x4E00 + number): 1 + 30_000 // (number + 1) for number in range(3000)})
+    chosen = choose_alphabet(many, 0.99, 8000)
+    assert 600 < len(chosen) < 3000
+    covered = sum(many[character] for character in chosen) / many.total()
+    assert 0.99 <= covered < 0.9901
+    assert len(choose_alphabet(many, 0.99, 1260)) == 500
+    assert len(choose_alphabet(many, 0.01, 16_000)) == 1000
 
 
 def test_large_corpora_are_sampled_evenly_and_reproducibly() -> None:
