@@ -242,3 +242,9 @@ def test_an_unreadable_file_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(DataError, match=r"cannot read .*a\.en: Permission denied"):
         all_pairs(corpus)
+
+
+def test_the_documentation_lists_every_malformed_input():
+    told = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [case for case in MALFORMED if case not in told] == []
+    assert len(MALFORMED) >= 25
