@@ -47,6 +47,9 @@ class Seq2Seq(Protocol[S]):
     def logits(self, hidden: Tensor) -> Tensor:
         """`[..., D]` to `[..., V]`."""
 
+    def projection(self) -> Tensor:
+        """The matrix `[V, D]` of `logits`, for a loss that never holds all the logits."""
+
     def encode(self, source: Tensor, layout: Layout | None = None) -> Memory:
         """Read the sources."""
 

@@ -151,6 +151,10 @@ class Transformer(nn.Module):
         """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
         return self.embeddings.logits(hidden)
 
+    def projection(self) -> Tensor:
+        """The matrix `[V, D]` by which `logits` multiplies."""
+        return self.embeddings.projection()
+
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
         """The sources, read: what the decoder looks at."""
         layout = self._layout(source, layout, "source")

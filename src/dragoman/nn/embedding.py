@@ -59,7 +59,11 @@ class Embeddings(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
-        return F.linear(hidden, self._table(2))
+        return F.linear(hidden, self.projection())
+
+    def projection(self) -> Tensor:
+        """The matrix of `logits`."""
+        return self._table(2)
 
     def _table(self, use: int) -> Tensor:
         table: Tensor = self.tables[self.names[use]]

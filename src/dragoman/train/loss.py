@@ -7,6 +7,7 @@ all ranks and micro-batches, so that a token weighs the same wherever it stands.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
+
+CHUNK = 1 << 20  # logits held at once on a CPU: so many stay in its cache
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,49 @@ def smoothed_cross_entropy(
     return LossSum(smoothed.sum(), plain.detach().sum())
 
 
+class ProjectedCrossEntropy(torch.autograd.Function):
+    """The projection to the vocabulary and the loss in one, a few rows at a time, with the gradients made on the way.
+
+    The gradient of a row's loss with respect to its logits is p - q. Its part p needs the logits, which are still in
+    the cache; its part q is the same for all rows but for the label, and is added to the products instead. So
+    no table of all logits is ever held, and each is touched three times.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        n, vocabulary = len(hidden_ND), len(weight_VD)
+        mean_weight = weight_VD.mean(0)
+        grad_hidden = torch.empty_like(hidden_ND)
+        grad_weight = torch.zeros_like(weight_VD)
+        plain, even = hidden_ND.new_empty(n), hidden_ND.new_empty(n)
+        rows = max(1, CHUNK // vocabulary)
+        for start in range(0, n, rows):
+            here = slice(start, start + rows)
+            h, labels = hidden_ND[here], labels_N[here, None]
+            logits = h @ weight_VD.T
+            of_label = logits.gather(-1, labels).squeeze(-1)
+            log_p = torch.log_softmax(logits, -1)
+            plain[here] = -log_p.gather(-1, labels).squeeze(-1)
+            even[here] = plain[here] + of_label - h @ mean_weight  # logsumexp - mean logit
+            p = log_p.exp_()
+            torch.mm(p, weight_VD, out=grad_hidden[here])
+            grad_weight.addmm_(p.T, h)
+        grad_hidden.sub_(weight_VD[labels_N], alpha=1 - smoothing).sub_(mean_weight, alpha=smoothing)
+        grad_weight.index_add_(0, labels_N, hidden_ND, alpha=smoothing - 1)
+        grad_weight.sub_(hidden_ND.sum(0), alpha=smoothing / vocabulary)
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        plain_sum = plain.sum()
+        ctx.mark_non_differentiable(plain_sum)
+        return torch.lerp(plain, even, smoothing).sum(), plain_sum
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * grad, grad_weight * grad, None, None
+
+
 class TranslationLoss(nn.Module):
     """A model with its loss, as one module, so that what wraps the model for many processes wraps the whole step."""
 
@@ -55,9 +101,11 @@ class TranslationLoss(nn.Module):
         labels = batch.target_out.flatten()
         hidden = hidden.reshape(len(labels), -1)
         real = labels != self.pad
-        if hidden.device.type == "cpu":  # elsewhere, choosing rows would make the host wait for the device
-            kept = real.nonzero().squeeze(-1)
-            return smoothed_cross_entropy(self.model.logits(hidden[kept]), labels[kept], self.smoothing)
+        if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
+            kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
+            weight = self.model.projection()
+            together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
+            return LossSum(*together)
         return smoothed_cross_entropy(self.model.logits(hidden), labels, self.smoothing, real)
 
 

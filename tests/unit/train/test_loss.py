@@ -12,7 +12,7 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.data.batch import Flat, make_batch
 from dragoman.data.batching import Shape
-from dragoman.train.loss import TranslationLoss, smoothed_cross_entropy
+from dragoman.train.loss import ProjectedCrossEntropy, TranslationLoss, smoothed_cross_entropy
 
 N, V = 7, 11
 
@@ -46,6 +46,30 @@ def test_gradients_are_those_of_torchs_cross_entropy() -> None:
     ours = torch.autograd.grad(smoothed_cross_entropy(logits, labels, 0.1).smoothed, logits)[0]
     theirs = torch.autograd.grad(F.cross_entropy(logits, labels, label_smoothing=0.1, reduction="sum"), logits)[0]
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [1, 25, 1 << 20])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_projection_and_loss_in_one_equal_the_two_after_each_other(
+    smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.train.loss.CHUNK", chunk)
+    hidden, weight = torch.randn(N, 5, requires_grad=True), torch.randn(V, 5, requires_grad=True)
+    labels = torch.randint(V, (N,))
+    smoothed, plain = ProjectedCrossEntropy.apply(hidden, weight, labels, smoothing)
+    expected = smoothed_cross_entropy(hidden @ weight.T, labels, smoothing)
+    torch.testing.assert_close(smoothed, expected.smoothed)
+    torch.testing.assert_close(plain, expected.plain)
+    got = torch.autograd.grad(smoothed * 0.7, (hidden, weight))
+    for a, b in zip(got, torch.autograd.grad(expected.smoothed * 0.7, (hidden, weight)), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_no_rows_give_no_loss_and_no_gradient() -> None:
+    hidden, weight = torch.randn(0, 5, requires_grad=True), torch.randn(V, 5, requires_grad=True)
+    smoothed, _ = ProjectedCrossEntropy.apply(hidden, weight, torch.zeros(0, dtype=torch.long), 0.1)
+    assert smoothed.item() == 0
+    assert not torch.autograd.grad(smoothed, weight)[0].any()
 
 
 def test_rows_that_are_not_real_count_nothing() -> None:
