@@ -19,29 +19,30 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import DataRecipe, Recipe, TextRecipe
-from dragoman.data.loading import EPOCH
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus, lines
 
 
 class Stages:
-    """The seconds of each stage of a preparation."""
+    """The seconds of each stage of a preparation: by the clock, and of processor time in all processes together."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.title, self.started = "", 0.0
+        self.seconds: dict[str, tuple[float, float]] = {}
+        self.title, self.started = "", (0.0, 0.0)
 
     def stage(self, title: str, total: int | None, unit: str) -> None:
         self.end()
-        self.title, self.started = title.split()[0], time.perf_counter()
+        self.title, self.started = title.split()[0], (time.perf_counter(), processor_time())
 
     def advance(self, done: int) -> None:
         pass
 
     def end(self) -> None:
         if self.title:
-            spent = time.perf_counter() - self.started
-            self.seconds[self.title] = self.seconds.get(self.title, 0.0) + spent
+            before = self.seconds.get(self.title, (0.0, 0.0))
+            spent = time.perf_counter() - self.started[0], processor_time() - self.started[1]
+            self.seconds[self.title] = before[0] + spent[0], before[1] + spent[1]
+            self.title = ""
 
 
 class Memory:
@@ -79,6 +80,18 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def processor_time() -> float:
+    """The seconds that this process and its helpers, also those that have ended, have computed."""
+    spent = sum(os.times()[:4])
+    for pid in family(os.getpid())[1:]:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        spent += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return spent
+
+
 def resident(pid: int) -> int:
     """The bytes of a process that are in memory."""
     try:
@@ -111,15 +124,19 @@ def measure(folder: Path, data: Path, languages: list[str], pairs: int, recipe: 
     print(f"\n## {count:,} pairs ({size / 1e6:.0f} MB of text; unpacking it took {unpacked:.1f} s)", flush=True)
     stages = Stages()
     with Memory() as memory:
-        started = time.perf_counter()
+        started = time.perf_counter(), processor_time()
         out = prepare([Corpus(*files)], recipe, folder / f"out{pairs}", processes=processes, watch=stages)
         stages.end()
-        whole = time.perf_counter() - started
+        whole = time.perf_counter() - started[0], processor_time() - started[1]
     learning = stages.seconds["learn"]
-    others = whole - learning
-    print("| step | seconds | pairs/s | MB/s |\n|---|---:|---:|---:|")
-    for name, seconds in [*stages.seconds.items(), ("prepare, without learning", others), ("all", whole)]:
-        print(f"| {name} | {seconds:.1f} | {count / seconds:,.0f} | {size / 1e6 / seconds:.1f} |")
+    rows = [
+        *stages.seconds.items(),
+        ("without learning", (whole[0] - learning[0], whole[1] - learning[1])),
+        ("all", whole),
+    ]
+    print("| step | seconds | pairs/s | MB/s | processor seconds |\n|---|---:|---:|---:|---:|")
+    for name, (seconds, busy) in rows:
+        print(f"| {name} | {seconds:.1f} | {count / seconds:,.0f} | {size / 1e6 / seconds:.1f} | {busy:.1f} |")
     print(f"\nPeak resident memory, all processes together: {memory.peak / 2**20:,.0f} MiB", flush=True)
     for file in files:
         file.unlink()
@@ -131,18 +148,19 @@ def measure(folder: Path, data: Path, languages: list[str], pairs: int, recipe: 
             planned = time.perf_counter() - started
             batches = len(plan)
             next(loader)  # the first waits for the plan
-            tokens, seconds, taken = 0, 0.0, 0
-            started = time.perf_counter()
+            tokens, taken = 0, 0
+            started, busy = time.perf_counter(), processor_time()
             for batch in islice(loader, min(batches, 2000)):
                 tokens += batch.source_tokens + batch.target_tokens
                 taken += 1
-            seconds = time.perf_counter() - started
+            seconds, busy = time.perf_counter() - started, processor_time() - busy
         word = "padding" if layout == "padded" else "filler"
         waste = [100 * (1 - used) for used in plan.used]
         print(
             f"{layout}: {batches:,} batches an epoch of at most {recipe.data.batch_tokens:,} tokens a side, planned in "
-            f"{planned:.2f} s; {taken / seconds:,.0f} batches/s, {tokens / seconds / 1e6:.1f} M tokens/s; {word} "
-            f"{waste[0]:.2f} % of the source, {waste[1]:.2f} % of the target; state {loader.state % EPOCH}; "
+            f"{planned:.2f} s; {taken / seconds:,.0f} batches/s, {tokens / seconds / 1e6:.1f} M tokens/s, "
+            f"{1000 * busy / taken:.2f} ms of processor a batch; {word} "
+            f"{waste[0]:.2f} % of the source, {waste[1]:.2f} % of the target; "
             f"{memory.peak / 2**20:,.0f} MiB",
             flush=True,
         )

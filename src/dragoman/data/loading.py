@@ -131,11 +131,15 @@ class Loader:
 
     def _submit(self) -> bool:
         """Have one more batch made; False where the last epoch is over."""
-        epoch, done = self._cursor
-        if self.epochs is not None and epoch >= self.epochs:
-            return False
-        plan = self._planned(epoch)
-        if done > len(plan) or not len(plan):
+        while True:
+            epoch, done = self._cursor
+            if self.epochs is not None and epoch >= self.epochs:
+                return False
+            plan = self._planned(epoch)
+            if done != len(plan):
+                break
+            self._cursor = (epoch + 1, 0)  # a small weight can leave an epoch without pairs
+        if done > len(plan):
             raise DataError(
                 f"the loader's state says that {done} batches of epoch {epoch} are done, but it has {len(plan)}; "
                 "the state belongs to other data or settings"

@@ -182,6 +182,14 @@ def test_weights_of_the_parts_and_of_the_recipe():
         Loader(split, replace(RECIPE, weights=(1.0,)))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_epoch_without_pairs_is_passed_over(layout):
+    split = split_of(pairs_of(3))
+    batches = take(Loader(split, replace(RECIPE, layout=layout, weights=(0.1,))), 3)
+    assert sorted(i for batch in batches for i in numbers(batch)) == [0, 1, 2]
+    assert [batch.state // EPOCH for batch in batches] == [4, 7, 10]  # 0.3 pairs an epoch: one after 4, 7 and 10
+
+
 def test_epochs_and_seeds_differ_in_order_but_not_in_pairs():
     split = split_of(pairs_of(50))
     runs = [whole_epoch(split, RECIPE, epoch=e) for e in (0, 1)] + [whole_epoch(split, replace(RECIPE, seed=4))]
