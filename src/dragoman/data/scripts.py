@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -82,23 +82,27 @@ def expected_share(texts: Sequence[str], scripts: frozenset[str]) -> npt.NDArray
     asked = [i for i, text in enumerate(texts) if text and not ("LATIN" in scripts and text.isascii())]
     if not asked:
         return shares
-    names, table = letters()
     chosen = [texts[i] for i in asked]
     points = code_points(chosen)
-    found = table[points]
-    size = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
     ends = np.cumsum([len(text) for text in chosen])
-    in_script = np.isin(np.arange(len(names)), [names.index(s) for s in scripts if s in names])
-    letters_in_all = per_text(size * (found > 0), ends)
-    shares[asked] = np.where(
-        letters_in_all > 0, per_text(size * in_script[found], ends) / np.maximum(letters_in_all, 1), 1.0
-    )
+    in_all, in_scripts = (per_text(table[points], ends) for table in weights(scripts))
+    shares[asked] = np.where(in_all > 0, in_scripts / np.maximum(in_all, 1), 1.0)
     return shares
 
 
-def per_text(numbers: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+@lru_cache(8)
+def weights(scripts: frozenset[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """For each code point its UTF-8 bytes where it is a letter, and where it is a letter of `scripts`; 0 elsewhere."""
+    names, table = letters()
+    points = np.arange(len(table))
+    size = (1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)).astype(np.uint8)
+    wanted = [names.index(script) for script in scripts if script in names]
+    return size * (table > 0), size * np.isin(table, wanted)
+
+
+def per_text(numbers: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The sum of the numbers of each text, the texts lying end to end."""
-    return np.diff(np.cumsum(numbers)[ends - 1], prepend=0)
+    return np.diff(np.cumsum(numbers, dtype=np.int64)[ends - 1], prepend=0)
 
 
 def code_points(texts: Sequence[str]) -> npt.NDArray[np.uint32]:
