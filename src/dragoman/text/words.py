@@ -84,6 +84,6 @@ class WordCache:
 
 
 def has_words(texts: Sequence[str]) -> bool:
-    """Whether there are spaces enough for a cache of words to help; a guess from a few texts, for speed alone."""
+    """Whether a cache of words helps: not where there are no spaces. A guess from a few texts, for speed alone."""
     few = texts[:: len(texts) // 64 + 1]
-    return sum(map(len, few)) < 24 * (sum(text.count(" ") for text in few) + len(few))
+    return 2 * sum(SPACELESS.search(text) is not None for text in few) < len(few)
