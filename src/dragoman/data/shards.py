@@ -75,7 +75,8 @@ def mapped(path: Path, dtype: str) -> npt.NDArray[Any]:
         raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again") from None
     if size % np.dtype(dtype).itemsize:
         raise DataError(f"{path} has {size:,} bytes, which is no whole number of {dtype}; prepare the data again")
-    return np.memmap(path, dtype=dtype, mode="r") if size else np.zeros(0, dtype)
+    # A plain view of the map: NumPy looks after each slice of a `memmap`, which costs more than taking the slice.
+    return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray) if size else np.zeros(0, dtype)
 
 
 def dtype_for(vocabulary_size: int) -> str:
