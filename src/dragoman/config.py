@@ -202,6 +202,7 @@ class TrainRecipe:
     accumulate: int = 1
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
+    parallel: Literal["auto", "ddp", "fsdp"] = "auto"
     average: int = 5
     ema: float = 0.0
     save_every: int = 1000

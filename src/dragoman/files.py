@@ -2,6 +2,7 @@
 
 Everything that must survive a killed process or a full disk is written beside its place under another name, synced,
 and renamed. A manifest holds the SHA-256 of each file of a directory; what it does not confirm is not loaded.
+Locks belong to living processes: the system lets go of them, however their holder ended.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +47,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def forget_cached(path: Path) -> None:
+    """Have the next read come from the disk, where the system can do that, so that a check checks what lies there."""
+    if hasattr(os, "posix_fadvise"):
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def sha256(path: Path) -> str:
     """The hex digest of a file's content."""
     with path.open("rb") as file:
@@ -59,6 +68,7 @@ def write_manifest(directory: Path) -> None:
     files = {}
     for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name != MANIFEST):
         sync(path)
+        forget_cached(path)
         files[str(path.relative_to(directory))] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
     write_safely(directory / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
 
@@ -86,7 +96,11 @@ def verify_manifest(directory: Path) -> None:
             raise DamagedError(
                 f"{file} has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}: it was cut or changed"
             )
-        if sha256(file) != digest:
+        try:
+            found = sha256(file)
+        except OSError as error:
+            raise DamagedError(f"{file} cannot be read ({error.strerror}); restore it from a copy") from None
+        if found != digest:
             raise DamagedError(f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}")
 
 
@@ -117,6 +131,27 @@ def staged(place: Path) -> Iterator[Path]:
             lock.unlink(missing_ok=True)
 
 
+@contextmanager
+def only_one(path: Path, doing: str) -> Iterator[None]:
+    """Hold a place for one process at a time; a second one is refused, and told who holds it.
+
+    The file stays when it is let go: a lock whose file is removed can be held twice. The lock is one of `lockf`, which
+    a forked child does not inherit.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+", buffering=0) as held:
+        try:
+            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            held.seek(0)
+            holder = held.read().decode(errors="replace") or "another process"
+            raise DragomanError(f"{holder} is {doing} right now; wait for it, or choose another place") from None
+        with suppress(OSError):  # a full disk has no room for the name, but for the lock
+            held.truncate(0)
+            held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+        yield
+
+
 def recover(place: Path) -> None:
     """Put right what a process that was killed left beside the place."""
     old = beside(place, "old")
@@ -133,7 +168,12 @@ def swap(staging: Path, place: Path) -> None:
     old = beside(place, "old")
     if place.exists():
         place.rename(old)
-    staging.rename(place)
+    try:
+        staging.rename(place)
+    except BaseException:  # a second Ctrl-C too: either the new one or the old one stands at the place
+        if old.exists() and not place.exists():
+            old.rename(place)
+        raise
     sync(place.parent)
     with suppress(OSError):
         shutil.rmtree(old)

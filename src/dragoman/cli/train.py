@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import click
 
 from dragoman.cli.prepare import Bars, gather
 from dragoman.config import Recipe
+from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
 from dragoman.errors import DataError
@@ -33,7 +37,10 @@ FILE = click.Path(path_type=Path)
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenisers are kept.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to train; a GPU by default, if there is one.")
+@click.option("--processes", type=click.IntRange(1), default=1, help="Processes on this machine, a GPU or cores each.")
+@click.pass_context
 def command(
+    context: click.Context,
     sources: tuple[Path, ...],
     targets: tuple[Path, ...],
     tsvs: tuple[Path, ...],
@@ -48,19 +55,26 @@ def command(
     changes: tuple[str, ...],
     start_from: Path | None,
     device: str | None,
+    processes: int,
 ) -> None:
     """Train a translator from files of sentence pairs.
 
-    Run the same command again to go on where it stopped.
+    Run the same command again to go on where it stopped. Ctrl-C and SIGTERM save first, and leave with exit code 130
+    and 143.
     """
+    if processes > 1 and "WORLD_SIZE" not in os.environ:
+        from dragoman.train.launch import launch
+
+        sys.exit(launch(processes, ["train", *written_out(context)]))
     import torch
 
     from dragoman.evaluate.validation import Validation
+    from dragoman.train.begun import RUN, Begun, agree_with_before
     from dragoman.train.display import Display
+    from dragoman.train.interrupt import InterruptedTrainingError
     from dragoman.train.parallel import join
     from dragoman.train.progress import Silence
     from dragoman.train.run import TRAINING, finished, train
-    from dragoman.train.sizes import model_choices, training_choices, vocabulary_choice
 
     corpora = gather(sources, targets, tsvs, jsonls, source_key, target_key, weights)
     valid = None
@@ -70,10 +84,52 @@ def command(
         raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
     ranks = join(None if device is None else torch.device(device))
     watch: Any = Display() if ranks.first else Silence()
-    if finished(out):
-        watch.note(f"{out} is finished; nothing to do")
-        return
-    fast = ranks.device.type == "cuda"
+    place = out / TRAINING / "prepared"
+
+    def settle() -> str | None:
+        """The recipe, once the data are prepared; None where all is done."""
+        done = finished(out)
+        if done and not place.exists():
+            return None
+        told = Silence() if done else watch
+        recipe = settled(corpora, valid, place, source_recipe, changes, start_from, ranks.device, told)
+        if done:
+            begun = Begun.now(recipe, Prepared.open(place), start_from, ranks)
+            agree_with_before(out / TRAINING / RUN, begun, told)
+        return None if done else recipe.to_toml()
+
+    names = (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target")
+    try:
+        with ranks.together():
+            words = ranks.tell(settle)
+            if words is None:
+                watch.note(f"{out} is finished; nothing to do")
+                return
+            recipe, prepared = Recipe.from_table(tomllib.loads(words)), Prepared.open(place)
+            evaluate: Any = Validation(prepared, recipe.data, ranks.device)
+            train(
+                prepared, recipe, out, evaluate=evaluate, watch=watch, ranks=ranks, start_from=start_from, names=names
+            )
+    except InterruptedTrainingError as stopped:
+        click.echo(f"dragoman: {stopped}", err=True)
+        sys.exit(stopped.exit_code)
+    watch.note(f"{out} is finished")
+
+
+def settled(
+    corpora: list[Corpus],
+    valid: Corpus | None,
+    place: Path,
+    source_recipe: str | None,
+    changes: tuple[str, ...],
+    start_from: Path | None,
+    device: Any,
+    watch: Any,
+) -> Recipe:
+    """Prepare the data, and settle the recipe by what they are, where none was given."""
+    from dragoman.train.sizes import model_choices, training_choices, vocabulary_choice
+
+    fast = device.type == "cuda"
     chosen = []
     if source_recipe is None:
         pairs = count_pairs(corpora)
@@ -81,12 +137,8 @@ def command(
         recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
     else:
         recipe = Recipe.load(source_recipe, changes)
-    place = out / TRAINING / "prepared"
-    if ranks.first:
-        with Bars() as bars:
-            prepared = prepare(corpora, recipe, place, valid=valid, tokenisers=start_from, watch=bars)
-    ranks.wait()
-    prepared = prepare(corpora, recipe, place, valid=valid, tokenisers=start_from)
+    with Bars() as bars:
+        prepared = prepare(corpora, recipe, place, valid=valid, tokenisers=start_from, watch=bars)
     if source_recipe is None:
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)
@@ -94,10 +146,17 @@ def command(
         recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
         for choice in chosen:
             watch.note(f"{choice.change}: {choice.reason}")
-    names = (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target")
-    evaluate: Any = Validation(prepared, recipe.data, ranks.device)
-    train(prepared, recipe, out, evaluate=evaluate, watch=watch, ranks=ranks, start_from=start_from, names=names)
-    watch.note(f"{out} is finished")
+    return recipe
+
+
+def written_out(context: click.Context) -> list[str]:
+    """The options of this call as a command line, for the processes that do the work."""
+    words = []
+    for option in context.command.params:
+        value = context.params[str(option.name)]
+        for each in value if isinstance(value, tuple) else () if value is None else (value,):
+            words += [option.opts[0], str(each)]
+    return words
 
 
 def count_pairs(corpora: list[Corpus]) -> int:

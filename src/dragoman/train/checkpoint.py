@@ -1,4 +1,8 @@
-"""Checkpoints: a directory a step, whole or not there; the pointer moves last; what is damaged is not loaded."""
+"""Checkpoints: a directory a step, whole or not there; what is damaged is not loaded.
+
+The directories are the truth: one stands under its name only when it is whole and synced, and its manifest confirms it
+when it is read. `latest` names the newest for people and for tools that copy; it moves last and nothing here reads it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,16 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import beside, staged, verify_manifest, write_manifest, write_safely
+from dragoman.files import beside, recover, staged, verify_manifest, write_manifest, write_safely
 
-LATEST = "latest"
+LATEST: Final = "latest"
+PARTS: Final = ("model", "optimiser", "ema")
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,13 @@ class Checkpoint:
     ema: Mapping[str, Tensor]
     progress: Mapping[str, Any]
 
+    def parts(self) -> dict[str, Mapping[str, Tensor]]:
+        """The tensors, by part."""
+        return {"model": self.model, "optimiser": self.optimiser, "ema": self.ema}
+
 
 class Checkpoints:
-    """The checkpoints of one run, in one directory."""
+    """The checkpoints of one run, in one directory, which one process at a time writes."""
 
     def __init__(self, directory: Path, warn: Callable[[str], None]) -> None:
         self.directory, self.warn = directory, warn
@@ -41,44 +50,46 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps that have a checkpoint, oldest first."""
-        return sorted(int(path.name[5:]) for path in self.directory.glob("step-*") if path.name[5:].isdigit())
+        found = (path for path in self.directory.glob("step-*") if path.name[5:].isdigit() and path.is_dir())
+        return sorted(int(path.name[5:]) for path in found)
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write it beside its place, sync, verify by reading back, rename, and move the pointer last."""
+        """Write it beside its place, sync, read it back and compare, rename, and move the pointer last."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        for name, tensor in checkpoint.model.items():
-            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-                raise TrainingError(
-                    f"{name} holds a number that is not finite at step {checkpoint.step}; it is not saved"
-                )
+        refuse_what_is_not_finite(checkpoint)
         place = self.place(checkpoint.step)
         try:
             with staged(place) as staging:
-                for part in ("model", "optimiser", "ema"):
-                    tensors = {
-                        name: tensor.detach().cpu().contiguous() for name, tensor in getattr(checkpoint, part).items()
-                    }
-                    save_file(tensors, staging / f"{part}.safetensors")
+                for part, tensors in checkpoint.parts().items():
+                    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+                    save_file(ready, staging / f"{part}.safetensors")
                 (staging / "progress.json").write_text(json.dumps({"step": checkpoint.step, **checkpoint.progress}))
                 write_manifest(staging)
-                verify_manifest(staging)
+                if not same(read(staging), checkpoint):
+                    raise OSError("what was read back is not what was written; the disk or the memory fails")
             write_safely(self.directory / LATEST, place.name + "\n")
-        except OSError as error:
-            if isinstance(error, DamagedError):
-                raise
-            good = self.steps()
-            kept = (
-                f"the checkpoint of step {good[-1]} in {self.place(good[-1])} is whole" if good else "there is none yet"
-            )
+        except (OSError, SafetensorError) as error:
+            why = getattr(error, "strerror", None) or error
             raise TrainingError(
-                f"the checkpoint of step {checkpoint.step} could not be written: {error.strerror or error}; {kept}. "
-                "Make room and run the same command to go on from it"
+                f"the checkpoint of step {checkpoint.step} could not be written: {why}; {self._last_good()}. Make room "
+                "and run the same command to go on"
             ) from None
         return place
 
+    def _last_good(self) -> str:
+        for step in reversed(self.steps()):
+            try:
+                verify_manifest(self.place(step))
+            except DamagedError:
+                continue
+            return f"the checkpoint of step {step} in {self.place(step)} is whole"
+        return "there is none yet"
+
     def load(self) -> Checkpoint | None:
         """The newest whole checkpoint; those that are damaged are named, and passed over. None where there is none."""
+        self.tidy()
         found = self.steps()
         for step in reversed(found):
             try:
@@ -87,32 +98,90 @@ class Checkpoints:
                 self.warn(f"{error}; going back to the checkpoint before it")
         if found:
             raise TrainingError(
-                f"none of the {len(found)} checkpoints in {self.directory} is whole; restore one from a copy"
+                f"none of the {len(found)} checkpoints in {self.directory} is whole; restore one from a copy, or "
+                f"remove {self.directory} to begin anew"
             )
         return None
 
     def read(self, step: int) -> Checkpoint:
         """One checkpoint, verified."""
-        place = self.place(step)
-        verify_manifest(place)
-        progress = json.loads((place / "progress.json").read_text())
-        parts = {part: self.weights(step, part) for part in ("model", "optimiser", "ema")}
-        return Checkpoint(int(progress.pop("step")), progress=progress, **parts)
+        return read(self.place(step))
 
-    def weights(self, step: int, part: str = "model") -> dict[str, Tensor]:
-        """The tensors of one part of a checkpoint."""
-        from safetensors.torch import load_file
-
-        return load_file(self.place(step) / f"{part}.safetensors")
+    def weights(self, step: int) -> dict[str, Tensor]:
+        """The model's weights of one checkpoint, verified."""
+        verify_manifest(self.place(step))
+        return tensors_of(self.place(step), "model")
 
     def prune(self, keep: set[int]) -> None:
-        """Remove the checkpoints that are not to be kept, and what killed processes left half-written."""
+        """Remove the checkpoints that are not to be kept; each loses its name first, so that none stands half."""
         for step in self.steps():
             if step not in keep:
-                shutil.rmtree(self.place(step))
-        for stale in self.directory.glob(".step-*.*"):
-            if stale.is_dir() and stale != beside(self.place(0), "staging"):
+                gone = beside(self.place(step), "removed")
+                shutil.rmtree(gone, ignore_errors=True)
+                self.place(step).rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Put right and remove what a killed process left; the run's lock says that nobody is writing."""
+        for old in self.directory.glob(".step-*.old"):
+            recover(self.directory / old.name[1:].removesuffix(".old"))
+        for stale in [*self.directory.glob(".step-*.*"), *self.directory.glob(f".{LATEST}.*")]:
+            if stale.is_dir():
                 shutil.rmtree(stale, ignore_errors=True)
+            else:
+                stale.unlink(missing_ok=True)
+
+
+def read(place: Path) -> Checkpoint:
+    """The checkpoint in a directory, verified."""
+    verify_manifest(place)
+    try:
+        progress = json.loads((place / "progress.json").read_text())
+        step = int(progress.pop("step"))
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise DamagedError(f"{place / 'progress.json'} cannot be read ({error})") from None
+    parts = {part: tensors_of(place, part) for part in PARTS}
+    return Checkpoint(step, progress=progress, **parts)
+
+
+def tensors_of(place: Path, part: str) -> dict[str, Tensor]:
+    """The tensors of one part, whose file the manifest has confirmed."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(place / f"{part}.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise DamagedError(f"{place / part}.safetensors cannot be read ({error})") from None
+
+
+def same(one: Checkpoint, other: Checkpoint) -> bool:
+    """Whether two checkpoints are equal, bit for bit."""
+    if (one.step, json.dumps(one.progress)) != (other.step, json.dumps(other.progress)):
+        return False
+    for ours, theirs in zip(one.parts().values(), other.parts().values(), strict=True):
+        if set(ours) != set(theirs) or not all(same_bits(ours[name], theirs[name]) for name in ours):
+            return False
+    return True
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal in kind, shape and every bit."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    bits = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
+    return torch.equal(*bits)
+
+
+def refuse_what_is_not_finite(checkpoint: Checkpoint) -> None:
+    """A number that is not finite never reaches the disk: nothing could be trained from it again."""
+    for part, tensors in checkpoint.parts().items():
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise TrainingError(
+                    f"{name} of the {part} holds a number that is not finite at step {checkpoint.step}; it is not "
+                    "saved. Try a lower train.learning_rate, train.clip=1.0, or train.precision='float32'"
+                )
 
 
 def average(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:

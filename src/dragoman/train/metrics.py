@@ -5,36 +5,61 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from dragoman.errors import TrainingError
+from dragoman.files import sync
 
 # What depends on the clock and not on the run; two runs that are equal to the bit may differ here.
 CLOCK: Final = frozenset({"seconds", "target_tokens_per_second"})
 
 
 class Metrics:
-    """The log of one run."""
+    """The log of one run. Its length is counted in lines: bytes would depend on the clock."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.lines = path, 0
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write one line."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        """Write one line, or nothing."""
+        line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                before = file.tell()
+                try:
+                    written = file.write(line)
+                    if written != len(line):
+                        raise OSError("the disk took only a part of it")
+                except OSError:
+                    with suppress(OSError):
+                        file.truncate(before)
+                    raise
+        except OSError as error:
+            raise TrainingError(
+                f"{self.path} could not be written: {error.strerror or error}; the last checkpoint is whole. Make room "
+                "and run the same command to go on from it"
+            ) from None
+        self.lines += 1
 
-    def size(self) -> int:
-        """Bytes so far, on the disk for certain."""
-        if not self.path.exists():
-            return 0
-        with self.path.open("rb") as file:
-            os.fsync(file.fileno())
-        return self.path.stat().st_size
-
-    def cut(self, size: int) -> None:
-        """Forget what was written after a checkpoint; the run writes it again."""
+    def sync(self) -> None:
+        """Have the disk hold what a checkpoint is about to count on."""
         if self.path.exists():
-            os.truncate(self.path, size)
+            sync(self.path)
+
+    def cut(self, lines: int) -> bool:
+        """Forget what was written after a checkpoint; the run writes it again. False where lines are missing."""
+        self.lines = lines
+        if not self.path.exists():
+            return lines == 0
+        with self.path.open("rb") as file:
+            found = 0
+            while found < lines and file.readline().endswith(b"\n"):
+                found += 1
+            place = file.tell()
+        os.truncate(self.path, place)
+        return found == lines
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The lines so far."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError
+from dragoman.train.sharding import cut_like
 
 
 class Optimiser:
@@ -64,21 +65,17 @@ class Optimiser:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a saved state."""
-        by_name: dict[str, dict[str, Tensor]] = {}
         for key, value in state.items():
-            name, _, what = key.rpartition("/")
-            by_name.setdefault(name, {})[what] = value
-        unknown = set(by_name) - set(self.names.values())
-        if unknown:
-            raise DamagedError(f"the saved optimiser knows {sorted(unknown)[0]!r}, which the model does not have")
+            self.place(key, value)
+
+    def place(self, key: str, value: Tensor) -> None:
+        """Take one tensor of a saved state, as a copy: what was read may lie in a file that will be removed."""
+        name, _, what = key.rpartition("/")
         for optimiser in self.inner:
             for group in optimiser.param_groups:
                 for parameter in group["params"]:
-                    saved = by_name.get(self.names[id(parameter)])
-                    if saved is not None:
-                        optimiser.state[parameter] = {
-                            what: value.clone()
-                            if what == "step" and not group.get("fused")
-                            else value.to(parameter.device)
-                            for what, value in saved.items()
-                        }
+                    if self.names[id(parameter)] == name:
+                        stays = what == "step" and not group.get("fused")
+                        optimiser.state[parameter][what] = value.cpu().clone() if stays else cut_like(value, parameter)
+                        return
+        raise DamagedError(f"the saved optimiser knows {name!r}, which the model does not have")

@@ -1,32 +1,62 @@
-"""Many processes: who is who, sums over all, and an end within a minute when one of them dies or freezes."""
+"""Many processes: who is who, sums over all, and words from the first one to the others.
+
+Nothing here waits in a collective for something slow. While the first process prepares, evaluates or writes, the others
+ask a small store whether it is done; who is gone is found by the pulse, not by a time-out.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import socket
 import sys
-import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-BEAT: Final = 2.0  # seconds between two signs of life
-SILENT: Final = 30.0  # seconds without one after which a process counts as lost
-LOST: Final = 70  # the exit code of a process that ends because another one is lost
+from dragoman.errors import DragomanError, TrainingError
+from dragoman.train.pulse import LOST, Pulse, store_of
+
+T = TypeVar("T")
+ASK_EVERY: Final = 0.02  # seconds between two questions to the store
+COLLECTIVE: Final = timedelta(minutes=30)  # the first step may compile for long, and nothing slower is waited for
 
 
-@dataclass(frozen=True)
+class AgreedError(TrainingError):
+    """An end that every process comes to by the same numbers: the first one speaks, the others leave in silence."""
+
+    exit_code = 2
+
+
+class Store(Protocol):
+    """The part of PyTorch's stores that is used here."""
+
+    def set(self, key: str, value: str) -> None:
+        """Put a value."""
+
+    def get(self, key: str) -> bytes:
+        """The value, waited for."""
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are there."""
+
+
+@dataclass
 class Ranks:
     """This process among all of one run; alone, all of it costs nothing."""
 
     rank: int = 0
     world: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    store: Store | None = None
+    pulse: Pulse | None = None
+    told: int = 0
 
     @property
     def first(self) -> bool:
@@ -42,15 +72,75 @@ class Ranks:
         return [float(x) for x in together]
 
     def share(self, tensor: Tensor) -> Tensor:
-        """The first process's tensor, for all."""
+        """The first process's tensor, for all; it lies where collectives can reach it."""
         if self.world > 1:
             dist.broadcast(tensor, 0)
         return tensor
 
-    def wait(self) -> None:
-        """Wait for all."""
-        if self.world > 1:
-            dist.barrier()
+    def tell(self, make: Callable[[], T]) -> T:
+        """What the first process makes, as JSON carries it, for all; the others wait for as long as it takes."""
+        if self.world == 1 or self.store is None:
+            return make()
+        self.told += 1
+        key = f"told/{self.told}"
+        if self.first:
+            made = make()
+            self.store.set(key, json.dumps(made))
+            return made
+        while not self.store.check([key]):
+            if self.store.check(["failed/0"]):
+                raise SystemExit(AgreedError.exit_code)  # the first one has said why
+            time.sleep(ASK_EVERY)
+        heard: T = json.loads(self.store.get(key))
+        return heard
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Leave the run together: an error of one process ends all, and one that is gone is named."""
+        if self.world == 1 or self.store is None or self.pulse is None:
+            yield
+            return
+        try:
+            yield
+        except AgreedError as error:
+            self.leave()
+            if not self.first:
+                raise SystemExit(error.exit_code) from None
+            raise
+        except SystemExit:
+            self.pulse.stop()
+            raise
+        except BaseException as error:
+            if isinstance(error, RuntimeError) and not isinstance(error, DragomanError) and about_a_peer(error):
+                self.pulse.name_the_lost(str(error))
+            self.pulse.stop()
+            with suppress(RuntimeError):  # the store itself may be what is gone
+                self.store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
+            if not self.first and isinstance(error, DragomanError):
+                sys.stderr.write(f"dragoman: rank {self.rank}: {error}\n")
+                raise SystemExit(AgreedError.exit_code) from None
+            raise
+        else:
+            self.leave()
+
+    def leave(self) -> None:
+        """Say goodbye; the first process goes last, because the store may be its own."""
+        if self.pulse is None or self.store is None:
+            return
+        self.pulse.stop()
+        with suppress(RuntimeError):
+            self.store.set(f"left/{self.rank}", "")
+            others = [f"left/{rank}" for rank in range(self.world)]
+            until = time.monotonic() + 10
+            while self.first and time.monotonic() < until and not self.store.check(others):
+                time.sleep(ASK_EVERY)
+        dist.destroy_process_group()
+
+
+def about_a_peer(error: RuntimeError) -> bool:
+    """Whether a collective failed because another process is gone."""
+    words = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in words for word in ("gloo", "nccl", "connection"))
 
 
 def join(device: torch.device | None = None) -> Ranks:
@@ -60,60 +150,19 @@ def join(device: torch.device | None = None) -> Ranks:
     if world == 1:
         return Ranks(device=device if device is not None else torch.device("cuda" if cuda else "cpu"))
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    if cuda and local >= torch.cuda.device_count():
+        raise TrainingError(
+            f"process {local + 1} of this machine has no GPU to itself: there are {torch.cuda.device_count()}; use "
+            "so many processes, or --device cpu"
+        )
     place = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(place)
-    # Others wait while the first process evaluates or saves, so that a collective may take long: it is the pulse below,
-    # not this limit, that finds the process that is gone.
-    dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=2))
-    Pulse(rank, world).start()
-    return Ranks(rank, world, place)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE)
+    store: Any = store_of()
+    pulse = Pulse(rank, world)
+    pulse.start()
+    return Ranks(rank, world, place, store, pulse)
 
 
-class Pulse(threading.Thread):
-    """Writes this process's signs of life, watches the others', and ends the process when one has fallen silent.
-
-    A thread of its own with a connection of its own, because the main thread may be waiting inside a collective for the
-    very process that is gone. A frozen process cannot write, so that its silence names it.
-    """
-
-    def __init__(self, rank: int, world: int) -> None:
-        super().__init__(daemon=True, name="dragoman-pulse")
-        self.rank, self.world = rank, world
-
-    def run(self) -> None:
-        """Beat and watch until the process ends."""
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        try:
-            store = dist.TCPStore(  # type: ignore[attr-defined]  # it is documented, but not in the stubs
-                host, port, is_master=False, timeout=timedelta(seconds=SILENT), wait_for_workers=False
-            )
-            store.set(f"dragoman/name/{self.rank}", f"{socket.gethostname()}, process {os.getpid()}")
-        except (dist.DistError, RuntimeError):
-            return
-        heard: dict[int, tuple[int, float]] = {}
-        beats = 0
-        while True:
-            beats += 1
-            try:
-                store.set(f"dragoman/beat/{self.rank}", str(beats))
-                for other in range(self.world):
-                    if other == self.rank or not store.check([f"dragoman/beat/{other}"]):
-                        continue
-                    count = int(store.get(f"dragoman/beat/{other}"))
-                    if heard.get(other, (None, 0.0))[0] != count:
-                        heard[other] = (count, time.monotonic())
-                    elif time.monotonic() - heard[other][1] > SILENT and not store.check(["dragoman/done"]):
-                        name = store.get(f"dragoman/name/{other}").decode()
-                        self.end(f"rank {other} ({name}) has given no sign of life for {SILENT:.0f} s")
-            except (dist.DistError, RuntimeError, ConnectionError):
-                self.end("the process that holds the run together is gone")
-            time.sleep(BEAT)
-
-    def end(self, why: str) -> None:
-        """Leave at once; the last checkpoint is whole, whatever this process was doing."""
-        sys.stderr.write(
-            f"dragoman: rank {self.rank} stops: {why}. The last checkpoint is safe; run the same command to go on.\n"
-        )
-        sys.stderr.flush()
-        os._exit(LOST)
+__all__ = ["LOST", "AgreedError", "Ranks", "join"]

@@ -44,7 +44,7 @@ class Progress:
     best_value: float | None = None
     best_step: int = 0
     without_better: int = 0
-    metrics_bytes: int = 0
+    metrics_lines: int = 0
     window: Window = field(default_factory=Window)
 
     def to_json(self) -> dict[str, Any]:

@@ -6,37 +6,44 @@ my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoin
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from dragoman.config import Recipe
+from dragoman.config import Recipe, TrainRecipe
 from dragoman.data.prepared import TOKENISERS, Prepared
-from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import MANIFEST, verify_manifest, write_manifest, write_safely
+from dragoman.errors import DamagedError, DragomanError, TrainingError
+from dragoman.files import MANIFEST, only_one, sync, verify_manifest, write_manifest
 from dragoman.models.directory import build, load_weights, write_model
 from dragoman.text.special import PAD
+from dragoman.train.begun import RUN, Begun, agree_with_before
 from dragoman.train.card import write_card
-from dragoman.train.checkpoint import average
+from dragoman.train.checkpoint import Checkpoints, average
 from dragoman.train.curve import draw_curve
 from dragoman.train.parallel import Ranks
-from dragoman.train.progress import Evaluation, Watch
+from dragoman.train.progress import Evaluation, Progress, Watch
 from dragoman.train.trainer import HIGHER_IS_BETTER, Trainer
 
-TRAINING = "training"
+TRAINING, LOCK = "training", "lock"
 
 
 def finished(out: Path) -> bool:
     """Whether `out` holds a finished model."""
     if not (out / MANIFEST).exists():
         return False
-    verify_manifest(out)
+    try:
+        verify_manifest(out)
+    except DamagedError as error:
+        raise DamagedError(
+            f"{error}; remove {out / MANIFEST} and run the same command to have it written from the checkpoints again"
+        ) from None
     return True
 
 
@@ -52,32 +59,43 @@ def train(
     names: tuple[str, str] = ("source", "target"),
 ) -> None:
     """Train until done and write the model; begin anew, or go on where an earlier call stopped."""
+    with ExitStack() as held:
+        ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
+        torch.manual_seed(recipe.train.seed)
+        model = build(recipe.model, vocabulary_of(prepared), PAD)
+        if start_from is not None:
+            model.load_state_dict(load_weights(start_from))
+        trainer = Trainer(
+            model,
+            recipe.train,
+            out / TRAINING,
+            lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
+            d_model=recipe.model.d_model,
+            pad=PAD,
+            evaluate=evaluate,
+            watch=watch,
+            ranks=ranks,
+        )
+        trainer.run()
+        last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
+
+        def close() -> None:
+            chosen = choose(trainer, last, ema, evaluate, watch)
+            finish(out, prepared, recipe, chosen.weights, chosen.told, trainer, names)
+
+        ranks.tell(close)
+
+
+def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
+    """Take the directory for this run alone, and see that it goes on as it began."""
     training = out / TRAINING
-    if ranks.first:
-        training.mkdir(parents=True, exist_ok=True)
-        agree_with_before(training / "run.json", recipe, prepared.fingerprint, ranks.world, watch)
-    ranks.wait()
-    torch.manual_seed(recipe.train.seed)
-    vocabulary = vocabulary_of(prepared)
-    model = build(recipe.model, vocabulary, PAD)
-    if start_from is not None:
-        model.load_state_dict(load_weights(start_from))
-    trainer = Trainer(
-        model,
-        recipe.train,
-        training,
-        lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
-        d_model=recipe.model.d_model,
-        pad=PAD,
-        evaluate=evaluate,
-        watch=watch,
-        ranks=ranks,
-    )
-    trainer.run()
-    if ranks.first:
-        weights, told = choose(trainer, evaluate, watch)
-        finish(out, prepared, recipe, weights, told, trainer, names)
-    ranks.wait()
+    try:
+        held.enter_context(only_one(training / LOCK, f"training in {out}"))
+        agree_with_before(training / RUN, begun, watch)
+    except OSError as error:
+        if isinstance(error, DragomanError):
+            raise
+        raise TrainingError(f"{training} cannot be written: {error.strerror or error}; choose another --out") from None
 
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
@@ -86,70 +104,67 @@ def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
     return source.vocabulary_size if source is target else (source.vocabulary_size, target.vocabulary_size)
 
 
-def agree_with_before(path: Path, recipe: Recipe, data: str, world: int, watch: Watch) -> None:
-    """Refuse to go on with other data or settings than the run began with, and name both values."""
-    now: dict[str, Any] = {"recipe": asdict(recipe), "data": data, "processes": world}
-    if not path.exists():
-        write_safely(path, json.dumps(now, indent=1) + "\n")
-        return
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        changed = differences(before["recipe"], json.loads(json.dumps(now["recipe"])))
-        old_data, old_world = before["data"], before["processes"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{path} cannot be read ({error}); restore it, or choose another --out") from None
-    if old_data != data:
-        changed.append(f"the data had fingerprint {old_data[:12]}, and now has {data[:12]}")
-    if changed:
-        listed = "\n  ".join(changed)
-        raise TrainingError(
-            f"{path.parent.parent} was begun with other settings:\n  {listed}\nGive the same as before to go on, "
-            "or another --out to begin anew"
-        )
-    if old_world != world:
-        watch.note(
-            f"the run was begun with {old_world} processes and goes on with {world}: sums are taken in another order, "
-            "so that the result is equal within rounding and no longer to the bit"
-        )
+@dataclass(frozen=True)
+class Chosen:
+    """The weights of the model, and what its card tells of them."""
 
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Each value that is not what it was."""
-    found = []
-    for section in now:
-        for key in sorted({*before.get(section, {}), *now[section]}):
-            old, new = before.get(section, {}).get(key), now[section].get(key)
-            if old != new:
-                found.append(f"{section}.{key} was {old!r}, and is now {new!r}")
-    return found
+    weights: Mapping[str, Tensor]
+    told: dict[str, Any]
 
 
 def choose(
-    trainer: Trainer, evaluate: Callable[[nn.Module], Evaluation], watch: Watch
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights that do best on the validation set: the last ones, the best single ones, or an average of several."""
+    trainer: Trainer,
+    last: Mapping[str, Tensor],
+    ema: Mapping[str, Tensor],
+    evaluate: Callable[[nn.Module], Evaluation],
+    watch: Watch,
+) -> Chosen:
+    """The weights that do best on the validation set: the last ones, the best single ones, or an average of several.
+
+    Only checkpoints that every run of these settings has are looked at: being stopped and resumed changes nothing.
+    """
     checkpoints, recipe, progress = trainer.checkpoints, trainer.recipe, trainer.progress
-    due = [step for step in checkpoints.steps() if step % recipe.save_every == 0][-recipe.average :]
-    candidates: dict[str, Callable[[], dict[str, Tensor]]] = {}
-    if len(due) > 1:
-        candidates[f"the average of the checkpoints {due}"] = lambda: average([checkpoints.weights(s) for s in due])
-    if progress.best_step in checkpoints.steps():
-        candidates[f"the checkpoint of step {progress.best_step}"] = lambda: checkpoints.weights(progress.best_step)
-    candidates["the last weights"] = lambda: {k: v.cpu().clone() for k, v in trainer.model.state_dict().items()}
-    if trainer.ema:
-        candidates["the moving average"] = lambda: {**trainer.model.state_dict(), **trainer.ema}
-    chosen: tuple[float, str, dict[str, Tensor], Evaluation] | None = None
-    for name, weights in candidates.items():
-        tried = weights()
-        trainer.model.load_state_dict(tried)
-        evaluation = evaluate(trainer.model.eval())
-        figure = evaluation.figures[recipe.stop_on] * (1 if HIGHER_IS_BETTER[recipe.stop_on] else -1)
+    last = {name: tensor.detach().cpu().clone() for name, tensor in last.items()}  # the model is lent below
+    sign = 1 if HIGHER_IS_BETTER[recipe.stop_on] else -1
+    best: tuple[float, Chosen] | None = None
+    for name, weights in candidates(checkpoints, recipe, progress, last, ema, watch).items():
+        with trainer.replica.filled(trainer.model, weights) as model:
+            evaluation = evaluate(model.eval())
         watch.note(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in evaluation.figures.items()))
-        if chosen is None or figure > chosen[0]:
-            chosen = (figure, name, tried, evaluation)
-    assert chosen is not None  # the last weights are always a candidate
-    watch.note(f"kept: {chosen[1]}")
-    return chosen[2], {"weights": chosen[1], "valid": dict(chosen[3].figures)}
+        figure = evaluation.figures[recipe.stop_on] * sign
+        if best is None or figure > best[0]:
+            best = (figure, Chosen(weights, {"weights": name, "valid": dict(evaluation.figures)}))
+    assert best is not None  # the last weights are always a candidate
+    watch.note(f"kept: {best[1].told['weights']}")
+    return best[1]
+
+
+def candidates(
+    checkpoints: Checkpoints,
+    recipe: TrainRecipe,
+    progress: Progress,
+    last: Mapping[str, Tensor],
+    ema: Mapping[str, Tensor],
+    watch: Watch,
+) -> dict[str, Mapping[str, Tensor]]:
+    """The weights to choose from, by the words for the card; a damaged checkpoint is left out, and named."""
+    due = [step for step in checkpoints.steps() if step % recipe.save_every == 0 and step <= progress.step]
+    whole: dict[int, Mapping[str, Tensor]] = {}
+    for step in sorted({*due[-recipe.average :], progress.best_step} & set(checkpoints.steps())):
+        try:
+            whole[step] = checkpoints.weights(step)
+        except DamagedError as error:
+            watch.note(f"{error}; it is left out")
+    found: dict[str, Mapping[str, Tensor]] = {}
+    averaged = [step for step in due[-recipe.average :] if step in whole]
+    if len(averaged) > 1:
+        found[f"the average of the checkpoints {averaged}"] = average([whole[step] for step in averaged])
+    if progress.best_step in whole and progress.best_step != progress.step:
+        found[f"the checkpoint of step {progress.best_step}"] = whole[progress.best_step]
+    found["the last weights"] = last
+    if ema:
+        found["the moving average"] = {**last, **{name: tensor.detach().cpu() for name, tensor in ema.items()}}
+    return found
 
 
 def finish(
@@ -163,16 +178,25 @@ def finish(
 ) -> None:
     """Write the model beside its place, then move it in; the manifest comes last."""
     staging = out / TRAINING / "model"
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir()
-    write_model(staging, recipe, vocabulary_of(prepared), weights)
-    for file in (prepared.directory / TOKENISERS).iterdir():
-        shutil.copy2(file, staging / file.name)
-    entries = list(trainer.metrics.read())
-    draw_curve(entries, out / TRAINING / "curve.png")
-    write_card(staging, recipe, prepared, told, trainer.progress, names)
-    write_manifest(staging)
-    verify_manifest(staging)
-    for file in sorted(staging.iterdir(), key=lambda f: f.name == MANIFEST):
-        file.replace(out / file.name)
-    staging.rmdir()
+    try:
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+        write_model(staging, recipe, vocabulary_of(prepared), weights)
+        for file in (prepared.directory / TOKENISERS).iterdir():
+            shutil.copy2(file, staging / file.name)
+        draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
+        write_card(staging, recipe, prepared, told, trainer.progress, names)
+        write_manifest(staging)
+        verify_manifest(staging)
+        for file in sorted(staging.iterdir(), key=lambda f: f.name == MANIFEST):
+            if file.name == MANIFEST:
+                sync(out)  # the manifest never stands before what it promises
+            file.replace(out / file.name)
+        sync(out)
+        staging.rmdir()
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise TrainingError(
+            f"the training is done and its checkpoints are whole, but {out} could not be written: "
+            f"{getattr(error, 'strerror', None) or error}; make room and run the same command to have it written"
+        ) from None

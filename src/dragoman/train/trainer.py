@@ -6,39 +6,35 @@ rank). So a checkpoint holds no state of any random generator, and a resumed run
 
 from __future__ import annotations
 
-import hashlib
+import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import FrameType
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dragoman.config import TrainRecipe
-from dragoman.data.batch import Batch
 from dragoman.data.loading import Loader
-from dragoman.errors import TrainingError
-from dragoman.models import Seq2Seq, State
-from dragoman.text.special import BOS, EOS, PAD
+from dragoman.errors import DamagedError
 from dragoman.train.checkpoint import Checkpoint, Checkpoints
+from dragoman.train.interrupt import InterruptedTrainingError, StopRequest
 from dragoman.train.loss import TranslationLoss
 from dragoman.train.metrics import Metrics
 from dragoman.train.optimiser import Optimiser
-from dragoman.train.parallel import Ranks
+from dragoman.train.parallel import AgreedError, Ranks
 from dragoman.train.progress import Evaluation, Progress, Watch, Window
+from dragoman.train.replica import Replica
 from dragoman.train.schedule import learning_rate
+from dragoman.train.sharding import Sharded, cut_like, own, wants_sharding, whole
+from dragoman.train.step import nothing, present, seed_of
 
 Evaluate = Callable[[nn.Module], Evaluation]
 HIGHER_IS_BETTER = {"loss": False, "bleu": True}
-
-
-class InterruptedTrainingError(TrainingError):
-    """The run was asked to stop (Ctrl-C, SIGTERM), and saved before it did."""
 
 
 class Trainer:
@@ -57,25 +53,32 @@ class Trainer:
         watch: Watch,
         ranks: Ranks,
     ) -> None:
-        self.model, self.recipe, self.d_model = model.to(ranks.device), recipe, d_model
+        self.recipe, self.d_model = recipe, d_model
         self.open_loader, self.evaluate, self.watch, self.ranks = open_loader, evaluate, watch, ranks
         self.metrics = Metrics(directory / "metrics.jsonl")
         self.checkpoints = Checkpoints(directory / "checkpoints", watch.note)
-        self.optimiser = Optimiser(model, recipe)
-        self.ema = {name: p.detach().clone() for name, p in model.named_parameters()} if recipe.ema else {}
+        self.sharded = wants_sharding(recipe, model, ranks)
+        self.replica = Replica(model, ranks, self.sharded)
+        self.model = model if self.sharded else model.to(ranks.device)
+        self.task = self._wrapped(pad)
+        self.optimiser = Optimiser(self.model, recipe)
+        self.ema = {name: p.detach().clone() for name, p in self.model.named_parameters()} if recipe.ema else {}
         self.progress = Progress()
-        self.task = self._wrapped(model, pad)
         self.autocast = precision(recipe, ranks.device)
-        self._stop = False
-        self._logged_at = time.perf_counter()
+        self.stop = StopRequest(speaks=ranks.first)
+        self._seconds = self._tokens = 0.0
 
-    def _wrapped(self, model: Seq2Seq[State] | nn.Module, pad: int) -> nn.Module:
-        task: nn.Module = TranslationLoss(model, self.recipe.label_smoothing, pad)  # type: ignore[arg-type]
-        if self.ranks.world > 1:
-            ids = [self.ranks.device.index] if self.ranks.device.type == "cuda" else None
-            task = DistributedDataParallel(task, device_ids=ids, broadcast_buffers=False)
+    def _wrapped(self, pad: int) -> nn.Module:
+        task: nn.Module = TranslationLoss(self.model, self.recipe.label_smoothing, pad)  # type: ignore[arg-type]
+        if self.sharded:
+            return Sharded(task, self.model, self.ranks)
         if self.recipe.compile:
             task = torch.compile(task, dynamic=True)  # type: ignore[assignment]
+        if self.ranks.world > 1:
+            ids = [self.ranks.device.index] if self.ranks.device.type == "cuda" else None
+            with warnings.catch_warnings():  # the newer name of this option is unknown to PyTorch 2.11
+                warnings.filterwarnings("ignore", ".*broadcast_buffers", FutureWarning)
+                task = DistributedDataParallel(task, device_ids=ids, broadcast_buffers=False)
         return task
 
     def run(self) -> None:
@@ -83,9 +86,11 @@ class Trainer:
         self.resume()
         self.watch.begin(self.progress.step, self.recipe.steps)
         try:
-            with self.open_loader(self.progress.loader) as loader, self._signals():
-                while not self.finished():
-                    self.step(loader)
+            if not self.finished():
+                self._settle_buckets()
+                with self.open_loader(self.progress.loader) as loader, self.stop:
+                    while not self.finished():
+                        self.step(loader)
         finally:
             self.watch.end()
 
@@ -94,58 +99,88 @@ class Trainer:
         out_of_patience = 0 < self.recipe.patience <= self.progress.without_better
         return self.progress.step >= self.recipe.steps or out_of_patience
 
+    def _settle_buckets(self) -> None:
+        """Let DistributedDataParallel lay out its buckets before the first step, in every run alike.
+
+        It does so after its first backward pass, and among three processes or more the layout decides the order of
+        sums: without this, the step after a resume would differ in its last bits.
+        """
+        if isinstance(self.task, DistributedDataParallel) and not self.recipe.compile:
+            self.model.eval()  # so that batch norm counts nothing
+            for _ in range(2):
+                self.task(nothing(self.ranks.device)).smoothed.backward()
+            self.optimiser.forget_gradients()
+
     def step(self, loader: Loader) -> None:
         """One step of the optimiser, and what is due after it."""
-        progress = self.progress
+        began, progress, ranks = time.perf_counter(), self.progress, self.ranks
         batches = [next(loader) for _ in range(self.recipe.accumulate)]
-        counts = self.ranks.sum(
-            sum(b.target_tokens for b in batches), sum(b.source_tokens for b in batches), float(self._stop)
+        target, source, *asked = ranks.sum(
+            sum(b.target_tokens for b in batches), sum(b.source_tokens for b in batches), *self.stop.flags()
         )
         self.model.train()
-        step, sums = progress.step + 1, torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
+        step, sums = progress.step + 1, torch.zeros(2, dtype=torch.float64, device=ranks.device)
         for number, batch in enumerate(batches):
-            torch.manual_seed(seed_of(self.recipe.seed, step, number, self.ranks.rank))
-            with self._quiet(number + 1 < len(batches)):
+            torch.manual_seed(seed_of(self.recipe.seed, step, number, ranks.rank))
+            with self._exchange(number + 1 == len(batches)):
                 with self.autocast():
-                    loss = self.task(present(batch, self.ranks.device))
-                # The mean that DistributedDataParallel takes over processes is undone here: we divide once, by tokens.
-                (loss.smoothed * (self.ranks.world / counts[0])).backward()
+                    loss = self.task(present(batch, ranks.device))
+                # The mean that is taken over processes is undone here: we divide once, by the tokens of all.
+                (loss.smoothed * (ranks.world / target)).backward()
             sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip or float("inf"), foreach=True)
-        smoothed, plain = self.ranks.sum(*sums.tolist())
+        norm = self._clipped_norm()
+        smoothed, plain, spoilt = ranks.sum(*sums.tolist(), float(not math.isfinite(norm)))
         progress.step, progress.loader = step, batches[-1].state
-        if self._finite(smoothed, norm):
+        finite = spoilt == 0 and math.isfinite(smoothed)  # the same sums everywhere, so that all skip or none does
+        if finite:
+            progress.skipped_in_a_row = 0
             self.optimiser.step(learning_rate(self.recipe, self.d_model, step))
             self._follow()
-            self._count(smoothed, plain, counts[0], counts[1], float(norm))
+            self._count(smoothed, plain, target, source, norm)
         self.optimiser.forget_gradients()
-        self.watch.stepped(progress, counts[0], plain / counts[0])
-        self._after(asked_to_stop=counts[2] > 0)
+        self._seconds, self._tokens = self._seconds + time.perf_counter() - began, self._tokens + target
+        if finite:
+            self.watch.stepped(progress, target, plain / target)
+        else:
+            self._skip(smoothed, norm)
+        self._after(asked)
 
-    def _finite(self, loss: float, norm: Tensor) -> bool:
-        """Skip a step whose loss or gradient is not finite; a run that does nothing else is stopped."""
-        progress, recipe = self.progress, self.recipe
-        if bool(norm.isfinite()) and loss - loss == 0:
-            progress.skipped_in_a_row = 0
-            return True
+    def _exchange(self, now: bool) -> AbstractContextManager[None]:
+        """Sum gradients over processes after the last micro-batch of a step alone."""
+        if isinstance(self.task, Sharded):
+            self.task.exchange(now)
+        elif isinstance(self.task, DistributedDataParallel) and not now:
+            quiet: AbstractContextManager[None] = self.task.no_sync()
+            return quiet
+        return nullcontext()
+
+    def _clipped_norm(self) -> float:
+        """The norm of all gradients, before they are clipped to the recipe's."""
+        norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
+        if self.recipe.clip:
+            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.recipe.clip, norm, foreach=True)
+        return float(whole(norm))
+
+    def _skip(self, loss: float, norm: float) -> None:
+        """Count a step whose loss or gradient is not finite; a run that does nothing else is stopped."""
+        progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        self.watch.note(f"step {progress.step}: loss {loss:g}, gradient norm {float(norm):g}; skipped")
-        if progress.skipped_in_a_row >= recipe.max_skips:
+        self.watch.note(f"step {progress.step}: loss {loss:g}, gradient norm {norm:g}; skipped")
+        if progress.skipped_in_a_row >= self.recipe.max_skips:
             last = max(self.checkpoints.steps(), default=0)
-            raise TrainingError(
+            raise AgreedError(
                 f"{progress.skipped_in_a_row} steps in a row, up to step {progress.step}, had a loss or gradient that "
                 f"is not finite; nothing of them was saved, and the last checkpoint is that of step {last}. Try a "
                 "lower train.learning_rate, more train.warmup_steps, train.clip=1.0, or train.precision='float32'"
             )
-        return False
 
     def _follow(self) -> None:
         """Let the moving average follow the weights."""
         if self.ema:
             with torch.no_grad():
                 for name, parameter in self.model.named_parameters():
-                    self.ema[name].lerp_(parameter, 1 - self.recipe.ema)
+                    own(self.ema[name]).lerp_(own(parameter), 1 - self.recipe.ema)
 
     def _count(self, smoothed: float, plain: float, target: float, source: float, norm: float) -> None:
         window = self.progress.window
@@ -158,23 +193,25 @@ class Trainer:
         self.progress.target_tokens += target
         self.progress.source_tokens += source
 
-    def _after(self, asked_to_stop: bool) -> None:
+    def _after(self, asked: list[float]) -> None:
         """Log, evaluate and save where the step's number says so; stop where someone asked for it."""
         step, recipe = self.progress.step, self.recipe
         last = step >= recipe.steps
         if step % recipe.log_every == 0 or last:
             self._log()
         if self.evaluate is not None and (step % recipe.evaluate_every == 0 or last):
-            self._evaluate()
-        if step % recipe.save_every == 0 or self.finished() or asked_to_stop:
+            self._evaluate(self.evaluate)
+        best = self.progress.best_step == step  # saved always, so that it is there at the end of any run
+        if step % recipe.save_every == 0 or best or self.finished() or any(asked):
             self.save()
-        if asked_to_stop and not self.finished():
+        if any(asked) and not self.finished():
             raise InterruptedTrainingError(
-                f"stopped after step {step}, which is saved; run the same command to go on from there"
+                f"stopped after step {step}, which is saved; run the same command to go on from there",
+                signal.SIGINT if asked[0] else signal.SIGTERM,
             )
 
     def _log(self) -> None:
-        window, now = self.progress.window, time.perf_counter()
+        window, seconds = self.progress.window, max(self._seconds, 1e-9)
         if window.steps and self.ranks.first:
             entry = {
                 "step": self.progress.step,
@@ -184,117 +221,112 @@ class Trainer:
                 "gradient_norm": window.norm / window.steps,
                 "target_tokens": self.progress.target_tokens,
                 "skipped": self.progress.skipped,
-                "seconds": round(now - self._logged_at, 3),
-                "target_tokens_per_second": round(window.target_tokens / (now - self._logged_at), 1),
+                "seconds": round(seconds, 3),
+                "target_tokens_per_second": round(self._tokens / seconds, 1),
             }
             self.metrics.append(entry)
             self.watch.logged(entry)
-        self.progress.window, self._logged_at = Window(), now
+        self.progress.window = Window()
+        self._seconds = self._tokens = 0.0
 
-    def _evaluate(self) -> None:
-        """Evaluate on the first process, and let all know whether it got better."""
+    def _evaluate(self, evaluate: Evaluate) -> None:
+        """Evaluate on the first process, and let all know what it found; the others wait for as long as it takes."""
         progress, figure = self.progress, self.recipe.stop_on
-        value = 0.0
-        if self.ranks.first and self.evaluate is not None:
-            with self.averaged() if self.ema else nullcontext():
-                evaluation = self.evaluate(self.model.eval())
-            value = evaluation.figures[figure]
-        value = self.ranks.sum(value)[0]  # the others add 0, and wait here until it is there
-        better = progress.best_value is None or (
-            value > progress.best_value if HIGHER_IS_BETTER[figure] else value < progress.best_value
+        evaluations: list[Evaluation] = []
+
+        def look() -> float:
+            evaluations.append(evaluate(model.eval()))
+            return evaluations[0].figures[figure]
+
+        with self.replica.holding(self.model, self.ema) as model:
+            value = self.ranks.tell(look)
+        before = progress.best_value
+        better = math.isfinite(value) and (
+            before is None or (value > before if HIGHER_IS_BETTER[figure] else value < before)
         )
         if better:
             progress.best_value, progress.best_step, progress.without_better = value, progress.step, 0
         else:
             progress.without_better += 1
-        if self.ranks.first:
+        for evaluation in evaluations:
             self.metrics.append({"step": progress.step, "valid": dict(evaluation.figures)})
             self.watch.evaluated(progress.step, evaluation, better)
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """The model with the moving average in the place of its weights."""
-        own = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-        self.model.load_state_dict(self.ema, strict=False)
-        try:
-            yield
-        finally:
-            self.model.load_state_dict(own, strict=False)
-
     def save(self) -> None:
         """A checkpoint of this step, from which `resume` goes on to the bit."""
-        if self.ranks.first:
-            self.progress.metrics_bytes = self.metrics.size()
-            values = self.progress.to_json()
-            step = values.pop("step")
-            self.checkpoints.save(Checkpoint(step, self.model.state_dict(), self.optimiser.state(), self.ema, values))
+        self.progress.metrics_lines = self.metrics.lines
+        values = self.progress.to_json()
+        step = values.pop("step")
+        model, optimiser = self.gathered(self.model.state_dict()), self.gathered(self.optimiser.state())
+        checkpoint = Checkpoint(step, model, optimiser, self.gathered(self.ema), values)
+
+        def write() -> None:
+            self.metrics.sync()
+            self.checkpoints.save(checkpoint)
             self.checkpoints.prune(self.worth_keeping())
-        self.ranks.wait()
+
+        self.ranks.tell(write)
+
+    def gathered(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The whole tensors, for the first process; all must ask, because each may hold a part of them."""
+        if not self.sharded:
+            return tensors if self.ranks.first else {}
+        whole_ones = ((name, whole(tensor)) for name, tensor in tensors.items())
+        return {name: tensor.cpu() for name, tensor in whole_ones if self.ranks.first}
 
     def worth_keeping(self) -> set[int]:
-        """The last few that were due (to average), the best, and the newest."""
-        steps = self.checkpoints.steps()
-        due = [step for step in steps if step % self.recipe.save_every == 0]
-        return {*due[-self.recipe.keep :], *steps[-1:], self.progress.best_step}
+        """The last few that were due (to average; at least two, should one be damaged), the best, and this one.
+
+        What has a later number is damaged, or it would have been resumed from.
+        """
+        now, keep = self.progress.step, max(2, self.recipe.keep)
+        due = [step for step in self.checkpoints.steps() if step <= now and step % self.recipe.save_every == 0]
+        return {*due[-keep:], now, self.progress.best_step}
 
     def resume(self) -> None:
-        """Take up the newest whole checkpoint, if there is one."""
-        saved = self.checkpoints.load()
-        if saved is None:
-            self.metrics.cut(0)
-            return
-        self.model.load_state_dict(saved.model)
-        self.optimiser.restore(saved.optimiser)
-        self.ema = {name: tensor.to(self.ranks.device) for name, tensor in saved.ema.items()}
-        self.progress = Progress.from_json({**saved.progress, "step": saved.step})
+        """Take up the newest whole checkpoint, if there is one: the first process reads it for all."""
+        saved = self.checkpoints.load() if self.ranks.first else None
+        about = self.ranks.tell(lambda: None if saved is None else describe(saved))
         if self.ranks.first:
-            self.metrics.cut(self.progress.metrics_bytes)
-        self.ranks.wait()
+            lines = 0 if saved is None else int(saved.progress["metrics_lines"])
+            if not self.metrics.cut(lines):
+                self.watch.note(f"{self.metrics.path} has lost lines that were written before the last checkpoint")
+        if about is None:
+            return
+        weights = self.model.state_dict()
+        if set(about["model"]) != set(weights):
+            odd = sorted(set(about["model"]) ^ set(weights))[0]
+            raise DamagedError(f"only one of the checkpoint and the model has {odd!r}; they belong to different runs")
+        parts = saved.parts() if saved is not None else {}
+        for part, specification in about.items():
+            if part == "progress":
+                continue
+            for name, (kind, shape) in specification.items():
+                tensor = self._received(parts[part][name] if parts else None, kind, shape)
+                match part:
+                    case "model":
+                        own(weights[name]).copy_(own(cut_like(tensor, weights[name])))
+                    case "optimiser":
+                        self.optimiser.place(name, tensor)
+                    case "ema":
+                        self.ema[name] = cut_like(tensor, weights[name])
+        self.progress = Progress.from_json(about["progress"])
+        self.metrics.lines = self.progress.metrics_lines
 
-    def _quiet(self, more_to_come: bool) -> AbstractContextManager[None]:
-        """Hold back the exchange of gradients until the last micro-batch of a step."""
-        if more_to_come and isinstance(self.task, DistributedDataParallel):
-            quiet: AbstractContextManager[None] = self.task.no_sync()
-            return quiet
-        return nullcontext()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM ask the loop to save and stop; a second Ctrl-C stops at once."""
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self._stop and number == signal.SIGINT:
-                raise KeyboardInterrupt
-            self._stop = True
-            self.watch.note("asked to stop: finishing this step and saving (again to stop at once)")
-
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def present(batch: Batch, device: torch.device) -> Batch:
-    """The batch on the device; a rank whose epoch is over takes part with a sentence that counts nothing."""
-    if batch.n_sentences or batch.layout == "packed":
-        return batch.to(device)
-    one = torch.ones(1, 1, dtype=torch.long)
-    return replace(
-        batch,
-        source=one * EOS,
-        source_lengths=one[0],
-        target_in=one * BOS,
-        target_out=one * PAD,
-        target_lengths=one[0],
-    ).to(device)
+    def _received(self, tensor: Tensor | None, kind: str, shape: list[int]) -> Tensor:
+        """A tensor of the first process's checkpoint, on this one's device."""
+        if tensor is None:
+            tensor = torch.empty(shape, dtype=getattr(torch, kind))
+        return self.ranks.share(tensor.to(self.ranks.device))
 
 
-def seed_of(*counters: int) -> int:
-    """A seed for the random numbers of one place in the run."""
-    text = "/".join(map(str, counters)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+def describe(saved: Checkpoint) -> dict[str, dict[str, tuple[str, list[int]]]]:
+    """What a checkpoint holds, for those who wait for its tensors."""
+    about: dict[str, dict[str, tuple[str, list[int]]]] = {
+        part: {name: (str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()}
+        for part, tensors in saved.parts().items()
+    }
+    return {**about, "progress": {**saved.progress, "step": saved.step}}
 
 
 def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:

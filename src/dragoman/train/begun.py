@@ -1,0 +1,92 @@
+"""`run.json`: how a run was begun, so that it goes on with the same data and settings or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from dragoman.config import Recipe
+from dragoman.data.prepared import Prepared
+from dragoman.errors import DamagedError, TrainingError
+from dragoman.files import sha256, write_safely
+from dragoman.models.directory import WEIGHTS
+from dragoman.train.parallel import Ranks
+from dragoman.train.progress import Watch
+
+RUN: Final = "run.json"
+# Settings that decide how fast a run is and not what comes out of it, but for the last bits.
+FREE: Final = frozenset({"data.workers", "data.ahead", "train.parallel"})
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What decides the outcome of a run: all of it but for the last bits, and what those depend on."""
+
+    recipe: dict[str, Any]
+    data: str
+    start_from: str
+    machine: dict[str, Any]
+
+    @classmethod
+    def now(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> Begun:
+        """As the present call would begin it."""
+        machine = {
+            "processes": ranks.world,
+            "parallel": recipe.train.parallel,
+            "device": ranks.device.type,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+        weights = "" if start_from is None else sha256(start_from / WEIGHTS)
+        plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as they come back from a file
+        return cls(plain, prepared.fingerprint, weights, machine)
+
+
+def agree_with_before(path: Path, now: Begun, watch: Watch) -> None:
+    """Refuse to go on with other data or settings than the run began with, and name both values."""
+    if path.exists():
+        try:
+            before = Begun(**json.loads(path.read_text(encoding="utf-8")))
+            changed = differences(before, now)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedError(f"{path} cannot be read ({error}); restore it, or choose another --out") from None
+        if changed:
+            listed = "\n  ".join(changed)
+            raise TrainingError(
+                f"{path.parent.parent} was begun with other settings:\n  {listed}\nGive the same as before to go on, "
+                "or another --out to begin anew"
+            )
+        if before.machine == now.machine:
+            return
+        moved = [
+            f"{key} {before.machine.get(key)}, now {value}"
+            for key, value in now.machine.items()
+            if before.machine.get(key) != value
+        ]
+        watch.note(
+            f"the run goes on in another way than before ({'; '.join(moved)}): sums are taken in another order, so "
+            "that the result is equal within rounding and no longer to the bit"
+        )
+    write_safely(path, json.dumps(asdict(now), indent=1) + "\n")
+
+
+def differences(before: Begun, now: Begun) -> list[str]:
+    """Each value that is not what it was; a setting that is newer than the run had its default."""
+    defaults = json.loads(json.dumps(asdict(Recipe())))
+    found = []
+    for section, settings in now.recipe.items():
+        was: Mapping[str, Any] = {**defaults[section], **before.recipe.get(section, {})}
+        for key in sorted({*was, *settings}):
+            if was.get(key) != settings.get(key) and f"{section}.{key}" not in FREE:
+                found.append(f"{section}.{key} was {was.get(key)!r}, and is now {settings.get(key)!r}")
+    if before.data != now.data:
+        found.append(f"the data had fingerprint {before.data[:12]}, and now has {now.data[:12]}")
+    if before.start_from != now.start_from:
+        words = [f"weights {digest[:12]}" if digest else "nothing" for digest in (before.start_from, now.start_from)]
+        found.append(f"the run began from {words[0]}, and would now begin from {words[1]}")
+    return found

@@ -1,0 +1,53 @@
+"""Ctrl-C and SIGTERM: finish the step, save, and say how to go on; a second Ctrl-C ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from dragoman.train.parallel import AgreedError
+
+SAID = b"\ndragoman: asked to stop: finishing this step and saving (Ctrl-C again to stop at once)\n"
+
+
+class InterruptedTrainingError(AgreedError):
+    """The run was asked to stop (Ctrl-C, SIGTERM), and saved before it did."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number  # as shells have it: 130 after Ctrl-C, 143 after SIGTERM
+
+
+class StopRequest:
+    """Remembers which signals came while it is entered; the loop looks at it between steps."""
+
+    def __init__(self, speaks: bool) -> None:
+        self.speaks = speaks
+        self.came: set[int] = set()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():  # elsewhere, signals are not ours to catch
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.came and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.came.add(number)
+        if self.speaks:
+            os.write(2, SAID)  # nothing else may be called here: the signal may have come inside a print
+
+    def flags(self) -> tuple[float, float]:
+        """Whether SIGINT came, and whether SIGTERM came, as numbers that can be summed over processes."""
+        return float(signal.SIGINT in self.came), float(signal.SIGTERM in self.came)

@@ -1,0 +1,42 @@
+"""What one step of training needs beside the model: batches that are there, and random numbers of their own."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+from dragoman.data.batch import Batch
+from dragoman.text.special import BOS, EOS, PAD
+
+
+def present(batch: Batch, device: torch.device) -> Batch:
+    """The batch on the device; a rank whose epoch is over takes part with a sentence that counts nothing."""
+    if batch.n_sentences or batch.layout == "packed":
+        return batch.to(device)
+    return nothing(device, batch.state)
+
+
+def nothing(device: torch.device, state: int = 0) -> Batch:
+    """A batch of one empty sentence whose target is all padding, so that every weight has a gradient of 0."""
+    one = torch.ones(1, 1, dtype=torch.long)
+    return Batch(
+        layout="padded",
+        source=one * EOS,
+        source_lengths=one[0],
+        target_in=one * BOS,
+        target_out=one * PAD,
+        target_lengths=one[0],
+        pairs=one[0] * -1,
+        n_sentences=0,
+        source_tokens=0,
+        target_tokens=0,
+        longest=1,
+        state=state,
+    ).to(device)
+
+
+def seed_of(*counters: int) -> int:
+    """A seed for the random numbers of one place in the run."""
+    text = "/".join(map(str, counters)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
