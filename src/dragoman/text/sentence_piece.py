@@ -38,8 +38,8 @@ class SentencePieceTokeniser(PieceTokeniser):
         return ids
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text; unigram's threads take a block each, so that one normalises while others encode."""
-        if self.kind != "unigram" or threads <= 1 or len(texts) <= BLOCK:
+        """`encode` for each text; where the library does it, threads take a block each and so normalise meanwhile."""
+        if threads <= 1 or len(texts) <= BLOCK or (self.kind == "bpe" and has_words(texts)):
             return super().encode_many(texts, threads)
         blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
         with collector_paused(), ThreadPoolExecutor(threads) as pool:

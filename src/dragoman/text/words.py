@@ -76,10 +76,11 @@ class WordCache:
         """The ids of normalised texts, their new words found all at once; no piece reaches across a space."""
         split = [text.split(" ") for text in texts]
         if len(self.known) > CACHED_WORDS:
-            self.known.clear()
-        new = list(set(chain.from_iterable(split)).difference(self.known))
-        self.known.update(zip(new, map(tuple, encode_words(new)), strict=True))
-        ids_of = self.known.__getitem__
+            self.known = {}  # anew, and not emptied: another thread may be reading the old one
+        known = self.known
+        new = list(set(chain.from_iterable(split)).difference(known))
+        known.update(zip(new, map(tuple, encode_words(new)), strict=True))
+        ids_of = known.__getitem__
         return [[*chain.from_iterable(map(ids_of, words))] for words in split]
 
 
