@@ -20,10 +20,16 @@ Lattice = list[tuple[list[int], list[float]]]
 UNKNOWN_SCORE = -100.0  # any number: a character without a piece can be spelt in one way only
 
 
-def bpe_dropout(word: str, ranks: Mapping[str, int], alpha: float, random: Random) -> list[str]:
+def kept_before_a_drop(alpha: float, random: Random) -> int:
+    """How many candidates in a row stay: one draw for all of them, since most words come through untouched."""
+    return int(math.log(1 - random.random()) / math.log1p(-alpha)) if alpha < 1 else 0
+
+
+def bpe_dropout(word: str, ranks: Mapping[str, int], alpha: float, random: Random, kept: int = -1) -> list[str]:
     """Merge as BPE does, but at each step leave out each candidate with probability `alpha`; 0 is plain BPE.
 
-    Candidates are drawn from best to worst until one stays: those behind it would not have been chosen anyway.
+    Candidates are drawn from best to worst until one stays: those behind it would not have been chosen anyway. The
+    first `kept` of them stay and the next does not, where that has been drawn before.
     """
     symbols = list(word)
     before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
@@ -36,9 +42,11 @@ def bpe_dropout(word: str, ranks: Mapping[str, int], alpha: float, random: Rando
         right = after[left]
         if right >= len(symbols) or not symbols[left] or symbols[left] + symbols[right] != merged:
             continue  # one of the two has been merged with another since
-        if random.random() < alpha:
+        if kept == 0 or (kept < 0 and random.random() < alpha):
+            kept = -1
             left_out.append(candidate)
             continue
+        kept -= kept > 0
         for waiting in left_out:
             heappush(queue, waiting)
         left_out.clear()

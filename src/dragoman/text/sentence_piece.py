@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.errors import TextError
 from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, PieceTable, byte_ids
-from dragoman.text.sampling import Lattice, bpe_dropout, draw, unigram_lattice
+from dragoman.text.sampling import Lattice, bpe_dropout, draw, kept_before_a_drop, unigram_lattice
 from dragoman.text.tokeniser import BLOCK, PieceTokeniser, collector_paused
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 
@@ -26,6 +26,7 @@ class SentencePieceTokeniser(PieceTokeniser):
         self.ids = {piece: FIRST_LEARNT + i for i, piece in enumerate(learnt)}
         self.longest = max(map(len, learnt), default=1)
         self.scores = {piece: self.processor.get_score(number) for piece, number in self.ids.items()}
+        self.merges: dict[str, tuple[int, list[int]]] = {}
         self.lattices: dict[tuple[str, float], Lattice] = {}
 
     def encode_marked(self, marked: str) -> list[int]:
@@ -61,15 +62,29 @@ class SentencePieceTokeniser(PieceTokeniser):
 
     def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:
         """BPE-dropout, or a draw from the lattice of all segmentations."""
-        if self.kind == "bpe":
-            pieces = bpe_dropout(word, self.ids, alpha, random)
-        else:
-            pieces = draw(word, self.lattice(word, alpha), random)
+        if self.kind == "unigram":
+            return self.spell(draw(word, self.lattice(word, alpha), random))
+        merges, plain = self.plain_merges(word)
+        kept = kept_before_a_drop(alpha, random)
+        return plain if kept >= merges else self.spell(bpe_dropout(word, self.ids, alpha, random, kept))
+
+    def spell(self, pieces: list[str]) -> list[int]:
+        """The ids of pieces, in bytes where a character has none."""
         ids: list[int] = []
         for piece in pieces:
             known = self.ids.get(piece)
             ids += byte_ids(piece) if known is None else (known,)
         return ids
+
+    def plain_merges(self, word: str) -> tuple[int, list[int]]:
+        """How many merges BPE needs for a word, and its ids, remembered."""
+        known = self.merges.get(word)
+        if known is None:
+            pieces = bpe_dropout(word, self.ids, 0.0, Random())
+            known = len(word) - len(pieces), self.spell(pieces)
+            if len(self.merges) < CACHED_WORDS:
+                self.merges[word] = known
+        return known
 
     def lattice(self, word: str, alpha: float) -> Lattice:
         """The word's segmentations, remembered, because drawing is cheap and weighing them is not."""

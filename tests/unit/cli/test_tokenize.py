@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -86,3 +87,17 @@ def test_a_reader_that_goes_away_is_no_error(directory: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "▁the ▁old ▁box\n" * 2
     assert done.stderr == ""
+
+
+def test_ctrl_c_is_clean(directory: Path) -> None:
+    command = [sys.executable, "-m", "dragoman", "tokenize", str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write(b"the old box\n" * 1024)  # a whole block, so that an answer comes while input is open
+        running.stdin.flush()
+        assert running.stdout.readline() == "▁the ▁old ▁box\n".encode()
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate()
+        assert running.returncode == 130
+        assert errors.strip() == b"dragoman: stopped"

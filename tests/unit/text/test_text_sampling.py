@@ -12,7 +12,7 @@ from bpe_from_definition import encode
 
 from dragoman.text import Tokeniser
 from dragoman.text.pieces import FIRST_LEARNT
-from dragoman.text.sampling import bpe_dropout, draw, unigram_lattice
+from dragoman.text.sampling import bpe_dropout, draw, kept_before_a_drop, unigram_lattice
 
 
 def splits(word: str) -> list[list[str]]:
@@ -53,16 +53,24 @@ def dropout_by_the_paper(word: str, ranks: dict[str, int], alpha: float, random:
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
 
 
-def test_bpe_dropout_has_the_distribution_of_its_algorithm() -> None:
+@pytest.mark.parametrize(
+    ("word", "alpha"), [("abcabc", 0.35), ("abcabc", 0.05), ("caabcab", 0.6), ("ab", 0.5), ("ab", 1.0)]
+)
+@pytest.mark.parametrize("ahead", [False, True], ids=["each candidate", "the first drop drawn ahead"])
+def test_bpe_dropout_has_the_distribution_of_its_algorithm(word: str, alpha: float, ahead: bool) -> None:
     ranks = {piece: i for i, piece in enumerate(["ab", "bc", "abc", "ca", "abca"])}
-    n, word = 20_000, "abcabc"
-    ours, theirs = Random(1), Random(2)
-    one = Counter(tuple(bpe_dropout(word, ranks, 0.35, ours)) for _ in range(n))
-    two = Counter(tuple(dropout_by_the_paper(word, ranks, 0.35, theirs)) for _ in range(n))
-    assert len(one) > 10
+    n, ours, theirs = 8_000, Random(1), Random(2)
+    plain = bpe_dropout(word, ranks, 0.0, ours)
+
+    def once() -> tuple[str, ...]:
+        kept = kept_before_a_drop(alpha, ours) if ahead else -1
+        return tuple(plain if kept >= len(word) - len(plain) else bpe_dropout(word, ranks, alpha, ours, kept))
+
+    one = Counter(once() for _ in range(n))
+    two = Counter(tuple(dropout_by_the_paper(word, ranks, alpha, theirs)) for _ in range(n))
     for cut in one | two:
         p = (one[cut] + two[cut]) / (2 * n)
-        assert abs(one[cut] - two[cut]) / n < 5 * math.sqrt(2 * p * (1 - p) / n)
+        assert abs(one[cut] - two[cut]) / n <= 5 * math.sqrt(2 * p * (1 - p) / n)
 
 
 def test_without_dropout_it_is_bpe(tokenisers: dict[str, Tokeniser], corpus: list[str]) -> None:
