@@ -10,7 +10,7 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_
 .PHONY: demo test lint clean
 
 demo: $(VENV)/.core
-	$(BIN)/python examples/reverse_digits.py
+	$(BIN)/dragoman demo
 
 test: lint
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
@@ -25,7 +25,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e .
+	$(PIP) -e '.[pictures]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -16,11 +16,10 @@ from pathlib import Path
 import torch
 
 from dragoman.data.reading import Corpus, read
-from dragoman.decode import greedy
+from dragoman.decode import greedy_texts
 from dragoman.models.directory import load_model
-from dragoman.nn import Padded
 from dragoman.text import load_tokeniser
-from dragoman.text.special import EOS, PAD
+from dragoman.text.special import PAD
 
 
 def find(directory: Path, name: str) -> Path:
@@ -30,22 +29,10 @@ def find(directory: Path, name: str) -> Path:
     sys.exit(f"{directory} has no {name}, packed or not")
 
 
-@torch.inference_mode()
 def translate(model_directory: Path, sources: list[str], device: str) -> list[str]:
     model, recipe = load_model(model_directory, PAD, device)
     names = ("shared", "shared") if recipe.text.shared else ("source", "target")
-    encode, decode = (load_tokeniser(model_directory, name) for name in names)
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    out = [""] * len(sources)
-    for start in range(0, len(order), 64):
-        rows = [torch.tensor([*encode.encode(sources[i]), EOS]) for i in order[start : start + 64]]
-        lengths = torch.tensor([len(r) for r in rows], device=device)
-        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD).to(device)
-        for i, pieces in zip(
-            order[start : start + 64], greedy(model, ids, Padded(ids.shape[1], lengths), lengths + 50), strict=True
-        ):
-            out[i] = decode.decode(pieces)
-    return out
+    return greedy_texts(model, *(load_tokeniser(model_directory, name) for name in names), sources, device)
 
 
 def main() -> None:

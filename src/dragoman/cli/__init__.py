@@ -14,6 +14,7 @@ from dragoman.errors import DragomanError
 
 # verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
 VERBS = {
+    "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "recipe": "Show a recipe in full, with the model's size.",

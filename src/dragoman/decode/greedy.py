@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from dragoman.models import Seq2Seq, State
-from dragoman.nn import Layout
+from dragoman.nn import Layout, Padded
+from dragoman.text import Tokeniser
 from dragoman.text.special import BOS, EOS, PAD
 
 
@@ -34,3 +37,25 @@ def greedy(model: Seq2Seq[State], source: Tensor, layout: Layout, limits: Tensor
             ids, open_rows, state = ids[stay], open_rows[stay], state.select(stay, stay)
     rows: list[list[int]] = written.tolist()
     return [[piece for piece in row if piece not in (PAD, EOS)] for row in rows]
+
+
+def greedy_texts(
+    model: Seq2Seq[State],
+    source: Tokeniser,
+    target: Tokeniser,
+    texts: Sequence[str],
+    device: torch.device | str = "cpu",
+    batch: int = 64,
+) -> list[str]:
+    """The translations of some texts, in their order; those of like length share a batch."""
+    ids = [[*source.encode(text), EOS] for text in texts]
+    order = sorted(range(len(texts)), key=lambda i: len(ids[i]))
+    translations = [""] * len(texts)
+    for start in range(0, len(order), batch):
+        here = order[start : start + batch]
+        width = max(len(ids[i]) for i in here)
+        rows = torch.tensor([ids[i] + [PAD] * (width - len(ids[i])) for i in here], device=device)
+        lengths = torch.tensor([len(ids[i]) for i in here], device=device)
+        for i, pieces in zip(here, greedy(model, rows, Padded(width, lengths), lengths + 50), strict=True):
+            translations[i] = target.decode(pieces)
+    return translations

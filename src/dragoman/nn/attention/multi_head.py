@@ -39,7 +39,7 @@ class _MultiHead(nn.Module):
 
     def _heads(self, x: Tensor) -> Tensor:
         """`[B, T, H*C]` to `[B, H, T, C]`."""
-        return x.reshape(*x.shape[:2], self.n_heads, -1).transpose(1, 2)
+        return x.reshape(*x.shape[:2], self.n_heads, x.shape[-1] // self.n_heads).transpose(1, 2)
 
     def _attend(self, q: Tensor, past: KeyValues, sees: Sees, weights: list[Tensor] | None) -> Tensor:
         """`[B, T, H*V]` from heads that look; the weights go into the caller's list, if one was given."""
@@ -117,13 +117,14 @@ class MultiHeadCrossAttention(_MultiHead):
         q = sees.queries.to_grid(self.query(x))
         rows, width = len(q), q.shape[1]
         sentences = len(past.keys)
-        folded = self._heads(q.reshape(sentences, -1, q.shape[-1]))
+        beams = rows // max(1, sentences)
+        folded = self._heads(q.reshape(sentences, beams * width, q.shape[-1]))
         seen: list[Tensor] | None = None if weights is None else []
         mixed = self._attend(folded, past, sees, seen)
         if weights is not None and seen:
-            beams = seen[0].reshape(sentences, self.n_heads, -1, width, seen[0].shape[-1])  # [B, H, W, T, S]
-            weights.append(beams.transpose(1, 2).flatten(0, 1))
-        y: Tensor = self.output(sees.queries.from_grid(mixed.reshape(rows, width, -1)))
+            apart = seen[0].reshape(sentences, self.n_heads, beams, width, seen[0].shape[-1])  # [B, H, W, T, S]
+            weights.append(apart.transpose(1, 2).flatten(0, 1))
+        y: Tensor = self.output(sees.queries.from_grid(mixed.reshape(rows, width, mixed.shape[-1])))
         return y
 
 
