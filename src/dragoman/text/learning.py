@@ -185,7 +185,6 @@ def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> Pi
         "remove_extra_whitespaces": False,
         "add_dummy_prefix": False,
         "split_digits": True,
-        "seed_sentencepiece_size": min(1_000_000, max(100_000, 20 * vocabulary_size)),  # more take longer, for no gain
         "pad_id": PAD, "bos_id": BOS, "eos_id": EOS, "unk_id": UNK,
         "num_threads": LEARNING_THREADS,
         "minloglevel": 2,
