@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import TextError
+from dragoman.files import write_safely
 from dragoman.text.normalise import VERSION
 from dragoman.text.sentence_piece import SentencePieceTokeniser
 from dragoman.text.tokeniser import PieceTokeniser, Tokeniser
@@ -50,19 +50,6 @@ def save(kind: str, model: bytes, vocabulary_size: int, directory: Path, name: s
     write_safely(path, model)
     write_safely(description, (json.dumps(about, indent=2) + "\n").encode())
     return [path, description]
-
-
-def write_safely(path: Path, content: bytes) -> None:
-    """All of the file or none of it, whenever the machine stops."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def load_tokeniser(directory: Path, name: str) -> Tokeniser:
