@@ -29,9 +29,8 @@ class Metrics:
             with self.path.open("ab", buffering=0) as file:
                 before = file.tell()
                 try:
-                    written = file.write(line)
-                    if written != len(line):
-                        raise OSError("the disk took only a part of it")
+                    while line:  # a disk that is almost full takes a part, and says why at the next try
+                        line = line[file.write(line) :]
                 except OSError:
                     with suppress(OSError):
                         file.truncate(before)

@@ -91,6 +91,8 @@ def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
     training = out / TRAINING
     try:
         held.enter_context(only_one(training / LOCK, f"training in {out}"))
+        for stale in training.glob(f".{RUN}.*"):  # of a process that was killed as it began
+            stale.unlink()
         agree_with_before(training / RUN, begun, watch)
     except OSError as error:
         if isinstance(error, DragomanError):

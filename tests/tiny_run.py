@@ -1,0 +1,204 @@
+"""A run of training so small that it can be begun, killed and resumed a hundred times.
+
+Its processes come from a fork server that has imported PyTorch once, so that each of them starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import dragoman.train.run
+from dragoman.config import Recipe
+from dragoman.data.prepared import Prepared
+from dragoman.data.preparing import prepare
+from dragoman.data.reading import Corpus
+from dragoman.errors import DragomanError
+from dragoman.train.metrics import CLOCK
+from dragoman.train.parallel import AgreedError, Ranks, join
+from dragoman.train.progress import Silence
+from dragoman.train.run import train
+
+ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
+TINY = (
+    *("model.d_model=16", "model.n_heads=2", "model.d_ff=24", "model.encoder_layers=1", "model.decoder_layers=1"),
+    *("model.dropout=0.1", "text.vocabulary_size=300", "data.batch_tokens=300", "data.valid_pairs=20"),
+    *("train.steps=14", "train.accumulate=2", "train.save_every=4", "train.evaluate_every=3", "train.log_every=3"),
+    *("train.keep=2", "train.average=2", "train.ema=0.9", "train.warmup_steps=6", "train.clip=1.0"),
+)
+
+
+def write_corpus(directory: Path, pairs: int = 300) -> Corpus:
+    """Numbers in words, in two languages; lengths differ widely."""
+    draw = random.Random(5)
+    rows = [[draw.randrange(10) for _ in range(draw.choice((1, 2, 3, 9, 17)))] for _ in range(pairs)]
+    sides = (directory / "numbers.en", directory / "numbers.de")
+    for side, words in zip(sides, (ENGLISH, GERMAN), strict=True):
+        side.write_text("".join(" ".join(words[i] for i in row) + "\n" for row in rows), encoding="utf-8")
+    return Corpus(*sides)
+
+
+def recipe(*changes: str) -> Recipe:
+    """The tiny recipe, with changes."""
+    return Recipe.from_changes([*TINY, *changes])
+
+
+def prepare_tiny(directory: Path) -> Prepared:
+    """The tiny data."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return prepare([write_corpus(directory)], recipe(), directory / "prepared", processes=1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the tiny evaluation finds."""
+
+    figures: dict[str, float]
+    samples: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def evaluate(model: torch.nn.Module) -> Found:
+    """A figure that depends on every bit of every weight and jumps about, so that the best step may be any."""
+    total = sum(float(p.detach().double().abs().sum()) for p in model.parameters())
+    return Found({"loss": abs(math.sin(1e3 * total))})
+
+
+class Telling(Silence):
+    """A watch that writes notes to stderr."""
+
+    def note(self, text: str) -> None:
+        sys.stderr.write(f"note: {text}\n")
+
+
+def tiny_run(
+    data: Path, out: Path, *changes: str, watch: Any = None, ranks: Ranks | None = None, look: Any = None
+) -> None:
+    """Train, or go on."""
+    dragoman.train.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
+    train(
+        Prepared.open(data / "prepared"),
+        recipe(*changes),
+        out,
+        evaluate=look or evaluate,
+        watch=watch or Silence(),
+        ranks=ranks or Ranks(),
+    )
+
+
+def outcome(out: Path) -> dict[str, Any]:
+    """All that a run leaves, as raw bytes; of the log, all but what the clock says."""
+    left: dict[str, Any] = {}
+    for path in sorted((out / "training" / "checkpoints").rglob("*")):
+        if path.is_file():
+            left[str(path.relative_to(out))] = path.read_bytes()
+    left["model.safetensors"] = (out / "model.safetensors").read_bytes()
+    left["card.md"] = (out / "card.md").read_bytes()
+    left["metrics"] = metrics(out)
+    return left
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    lines = (out / "training" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in CLOCK} for line in lines]
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """In words, where two outcomes differ; empty where they do not."""
+    odd = sorted(set(one) ^ set(other))
+    if odd:
+        return f"only one has {odd}"
+    return ", ".join(name for name in one if one[name] != other[name])
+
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    ["dragoman.train.run", "dragoman.data.preparing", "safetensors.torch", "sacrebleu", "torch._dynamo"]
+)
+
+
+def start(target: Callable[..., None], *args: Any, stderr: Path | None = None, **environment: str) -> Any:
+    """A process of its own that does this."""
+    process = CONTEXT.Process(target=_inside, args=(target, args, stderr, environment), daemon=True)
+    process.start()
+    return process
+
+
+def _inside(
+    target: Callable[..., None], args: tuple[Any, ...], stderr: Path | None, environment: dict[str, str]
+) -> None:
+    if stderr is not None:
+        os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 2)
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    try:
+        target(*args)
+    except AgreedError as error:
+        sys.stderr.write(f"dragoman: {error}\n")
+        sys.exit(error.exit_code)
+    except DragomanError as error:
+        sys.stderr.write(f"dragoman: {error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(1)
+
+
+class Team:
+    """Processes of one run, with the store that they meet in."""
+
+    def __init__(self, world: int, target: Callable[..., None], *args: Any, folder: Path, **environment: str) -> None:
+        import torch.distributed as dist
+
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.errors = [folder / f"stderr-{rank}" for rank in range(world)]
+        meeting = {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.store.port),
+            "WORLD_SIZE": str(world),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            **environment,
+        }
+        self.members = [
+            start(target, *args, stderr=self.errors[rank], RANK=str(rank), LOCAL_RANK=str(rank), **meeting)
+            for rank in range(world)
+        ]
+
+    def wait(self, seconds: float = 60) -> list[int | None]:
+        """The exit codes; who has not ended by then is killed."""
+        for member in self.members:
+            member.join(seconds)
+            if member.is_alive():
+                member.kill()
+        for member in self.members:
+            member.join()
+        return [member.exitcode for member in self.members]
+
+    def said(self) -> str:
+        """All that was written to stderr."""
+        return "\n".join(path.read_text() for path in self.errors if path.exists())
+
+
+def member(target: Callable[..., None], *args: Any) -> None:
+    """What a member of a team does: join, work, leave."""
+    ranks = join(torch.device("cpu"))
+    with ranks.together():
+        target(ranks, *args)
+
+
+def train_as_member(ranks: Ranks, data: Path, out: Path, changes: tuple[str, ...]) -> None:
+    """The tiny run among others."""
+    tiny_run(data, out, *changes, watch=Telling() if ranks.first else None, ranks=ranks)

@@ -1,0 +1,145 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import DamagedError, DragomanError
+from dragoman.files import MANIFEST, only_one, staged, verify_manifest, write_manifest, write_safely
+from tiny_run import start
+
+
+def fill(directory: Path, text: str) -> None:
+    (directory / "a").write_text(text)
+    (directory / "b").write_text(2 * text)
+    write_manifest(directory)
+
+
+def test_write_safely_replaces_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    write_safely(path, "one")
+    write_safely(path, b"two")
+    assert path.read_text() == "two"
+
+    def fails(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(OSError, match="No space"):
+        write_safely(path, "three")
+    assert path.read_text() == "two"
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
+    fill(tmp_path, "text")
+    verify_manifest(tmp_path)
+    cases = {"a": b"texT", "b": b"texttex", MANIFEST: b"{}"}
+    for name, content in cases.items():
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DamagedError):
+            verify_manifest(tmp_path)
+        (tmp_path / name).write_bytes(whole)
+    verify_manifest(tmp_path)
+    newer = json.loads((tmp_path / MANIFEST).read_text()) | {"format": 2}
+    (tmp_path / MANIFEST).write_text(json.dumps(newer))
+    with pytest.raises(DamagedError, match="format 2; this Dragoman reads format 1"):
+        verify_manifest(tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    with pytest.raises(DamagedError, match="no manifest"):
+        verify_manifest(tmp_path)
+
+
+def test_staged_is_all_or_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    with staged(place) as staging:
+        fill(staging, "one")
+    with pytest.raises(ZeroDivisionError), staged(place) as staging:
+        fill(staging, "two")
+        raise ZeroDivisionError
+    assert (place / "a").read_text() == "one"
+    with staged(place) as staging:
+        fill(staging, "three")
+        with pytest.raises(DragomanError, match="another process is writing"), staged(place):
+            pass
+    assert (place / "a").read_text() == "three"
+    assert [p.name for p in tmp_path.iterdir()] == ["place"]
+
+
+def stage_and_die(place: Path, call: int) -> None:
+    calls = 0
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(self, target)
+
+    Path.rename = rename  # type: ignore[method-assign]
+    with staged(place) as staging:
+        fill(staging, "new")
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_killed_at_a_rename(tmp_path: Path, call: int) -> None:
+    place = tmp_path / "place"
+    with staged(place) as staging:
+        fill(staging, "old")
+    process = start(stage_and_die, place, call)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert place.exists() == (call == 1)
+    with pytest.raises(ZeroDivisionError), staged(place):  # the next writer puts the old one back, though it fails
+        raise ZeroDivisionError
+    verify_manifest(place)
+    assert (place / "a").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["place"]
+
+
+def test_an_exception_between_the_renames_puts_the_old_one_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    with staged(place) as staging:
+        fill(staging, "old")
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name.endswith(".staging"):
+            raise KeyboardInterrupt
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt), staged(place) as staging:
+        fill(staging, "new")
+    assert (place / "a").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["place"]
+
+
+def hold_and_wait(path: Path, said: Path) -> None:
+    with only_one(path, "testing"):
+        said.touch()
+        signal.pause()
+
+
+def test_only_one_holds_and_a_killed_holder_lets_go(tmp_path: Path) -> None:
+    process = start(hold_and_wait, tmp_path / "lock", tmp_path / "said")
+    while not (tmp_path / "said").exists():
+        assert process.is_alive()
+    refused = pytest.raises(DragomanError, match=f"process {process.pid} on .* is testing right now")
+    with refused, only_one(tmp_path / "lock", "testing"):
+        pass
+    process.kill()
+    process.join()
+    with only_one(tmp_path / "lock", "testing"):
+        pass
+    with only_one(tmp_path / "lock", "testing"):
+        pass
