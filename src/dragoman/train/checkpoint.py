@@ -71,7 +71,7 @@ class Checkpoints:
                     raise OSError("what was read back is not what was written; the disk or the memory fails")
             write_safely(self.directory / LATEST, place.name + "\n")
         except (OSError, SafetensorError) as error:
-            why = getattr(error, "strerror", None) or error
+            why = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
             raise TrainingError(
                 f"the checkpoint of step {checkpoint.step} could not be written: {why}; {self._last_good()}. Make room "
                 "and run the same command to go on"

@@ -37,8 +37,8 @@ class Metrics:
                     raise
         except OSError as error:
             raise TrainingError(
-                f"{self.path} could not be written: {error.strerror or error}; the last checkpoint is whole. Make room "
-                "and run the same command to go on from it"
+                f"{self.path} could not be written: {error.strerror or error}; what was saved before is whole. Make "
+                "room and run the same command to go on from it"
             ) from None
         self.lines += 1
 
