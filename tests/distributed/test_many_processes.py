@@ -106,7 +106,7 @@ def kill_when(path: Path, run: Team, rank: int, number: int) -> float:
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_killed_and_resumed_is_the_same_to_the_bit(data: Path, tmp_path: Path, parallel: str) -> None:
-    changes = (f"train.parallel={parallel}", "train.steps=40")
+    changes = (f"train.parallel={parallel}", "train.steps=24")
     run = team(2, data, tmp_path / "one/m", *changes)
     assert run.wait() == [0, 0], run.said()
     run = team(2, data, tmp_path / "two/m", *changes, **QUICK)

@@ -42,6 +42,10 @@ class Begun:
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
         }
+        if start_from is not None and not (start_from / WEIGHTS).is_file():
+            raise DamagedError(
+                f"{start_from} is not a model: it has no {WEIGHTS}; give the --out of a finished training"
+            )
         weights = "" if start_from is None else sha256(start_from / WEIGHTS)
         plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as they come back from a file
         return cls(plain, prepared.fingerprint, weights, machine)

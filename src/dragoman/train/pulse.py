@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 import time
@@ -98,6 +99,8 @@ class Pulse(threading.Thread):
 
     def name_the_lost(self, why: str) -> NoReturn:
         """A collective failed, and whoever does not beat any more is the reason; wait a few beats to see, and end."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun asks all to end; first, the name
         store = store_of()
         until = time.monotonic() + 4 * self.beat
         while time.monotonic() < until:

@@ -21,7 +21,7 @@ from dragoman.config import Recipe, TrainRecipe
 from dragoman.data.prepared import TOKENISERS, Prepared
 from dragoman.errors import DamagedError, DragomanError, TrainingError
 from dragoman.files import MANIFEST, only_one, sync, verify_manifest, write_manifest
-from dragoman.models.directory import build, load_weights, write_model
+from dragoman.models.directory import RECIPE, build, load_weights, write_model
 from dragoman.text.special import PAD
 from dragoman.train.begun import RUN, Begun, agree_with_before
 from dragoman.train.card import write_card
@@ -64,7 +64,7 @@ def train(
         torch.manual_seed(recipe.train.seed)
         model = build(recipe.model, vocabulary_of(prepared), PAD)
         if start_from is not None:
-            model.load_state_dict(load_weights(start_from))
+            begin_from(model, start_from)
         trainer = Trainer(
             model,
             recipe.train,
@@ -84,6 +84,18 @@ def train(
             finish(out, prepared, recipe, chosen.weights, chosen.told, trainer, names)
 
         ranks.tell(close)
+
+
+def begin_from(model: nn.Module, start_from: Path) -> None:
+    """Take the weights of a finished model, verified, into one of the same sizes."""
+    verify_manifest(start_from)
+    try:
+        model.load_state_dict(load_weights(start_from))
+    except RuntimeError as error:
+        raise TrainingError(
+            f"the weights of {start_from} do not fit the recipe ({str(error).splitlines()[-1].strip()}); fine-tune "
+            f"with its own: --recipe {start_from / RECIPE}"
+        ) from None
 
 
 def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:

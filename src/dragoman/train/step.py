@@ -1,11 +1,14 @@
-"""What one step of training needs beside the model: batches that are there, and random numbers of their own."""
+"""What one step of training needs beside the model: batches that are there, random numbers, a precision."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.text.special import BOS, EOS, PAD
 
@@ -40,3 +43,11 @@ def seed_of(*counters: int) -> int:
     """A seed for the random numbers of one place in the run."""
     text = "/".join(map(str, counters)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
+    """Autocast to bfloat16 where the recipe or the device asks for it."""
+    wanted = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
+    if not wanted:
+        return nullcontext
+    return lambda: torch.autocast(device.type, torch.bfloat16)

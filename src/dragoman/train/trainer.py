@@ -31,7 +31,8 @@ from dragoman.train.progress import Evaluation, Progress, Watch, Window
 from dragoman.train.replica import Replica
 from dragoman.train.schedule import learning_rate
 from dragoman.train.sharding import Sharded, cut_like, own, wants_sharding, whole
-from dragoman.train.step import nothing, present, seed_of
+from dragoman.train.step import nothing, precision, present, seed_of
+from dragoman.train.transfer import describe, tensors_for_all
 
 Evaluate = Callable[[nn.Module], Evaluation]
 HIGHER_IS_BETTER = {"loss": False, "bleu": True}
@@ -297,41 +298,13 @@ class Trainer:
         if set(about["model"]) != set(weights):
             odd = sorted(set(about["model"]) ^ set(weights))[0]
             raise DamagedError(f"only one of the checkpoint and the model has {odd!r}; they belong to different runs")
-        parts = saved.parts() if saved is not None else {}
-        for part, specification in about.items():
-            if part == "progress":
-                continue
-            for name, (kind, shape) in specification.items():
-                tensor = self._received(parts[part][name] if parts else None, kind, shape)
-                match part:
-                    case "model":
-                        own(weights[name]).copy_(own(cut_like(tensor, weights[name])))
-                    case "optimiser":
-                        self.optimiser.place(name, tensor)
-                    case "ema":
-                        self.ema[name] = cut_like(tensor, weights[name])
+        for part, name, tensor in tensors_for_all(self.ranks, saved, about):
+            match part:
+                case "model":
+                    own(weights[name]).copy_(own(cut_like(tensor, weights[name])))
+                case "optimiser":
+                    self.optimiser.place(name, tensor)
+                case "ema":
+                    self.ema[name] = cut_like(tensor, weights[name])
         self.progress = Progress.from_json(about["progress"])
         self.metrics.lines = self.progress.metrics_lines
-
-    def _received(self, tensor: Tensor | None, kind: str, shape: list[int]) -> Tensor:
-        """A tensor of the first process's checkpoint, on this one's device."""
-        if tensor is None:
-            tensor = torch.empty(shape, dtype=getattr(torch, kind))
-        return self.ranks.share(tensor.to(self.ranks.device))
-
-
-def describe(saved: Checkpoint) -> dict[str, dict[str, tuple[str, list[int]]]]:
-    """What a checkpoint holds, for those who wait for its tensors."""
-    about: dict[str, dict[str, tuple[str, list[int]]]] = {
-        part: {name: (str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()}
-        for part, tensors in saved.parts().items()
-    }
-    return {**about, "progress": {**saved.progress, "step": saved.step}}
-
-
-def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Autocast to bfloat16 where the recipe or the device asks for it."""
-    wanted = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
-    if not wanted:
-        return nullcontext
-    return lambda: torch.autocast(device.type, torch.bfloat16)

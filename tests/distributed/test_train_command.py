@@ -1,0 +1,73 @@
+"""`dragoman train` as a person uses it: in two processes, stopped with Ctrl-C, gone on with, finished, asked again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.train.launch import ended_badly, wait
+from tiny_run import TINY, write_corpus
+
+
+def words(directory: Path, *changes: str) -> list[str]:
+    corpus = write_corpus(directory)
+    settings = [word for change in (*TINY, *changes) for word in ("--set", change)]
+    sides = ["--source", str(corpus.source), "--target", str(corpus.target)]
+    return ["train", *sides, "--out", str(directory / "m"), "--recipe", "tiny", *settings]
+
+
+def test_two_processes_stopped_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = words(tmp_path, "train.steps=60", "train.evaluate_every=60")
+    log = tmp_path / "stderr"
+    with log.open("wb") as errors:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", *command, "--processes", "2"],
+            stderr=errors,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        until = time.monotonic() + 60
+        while not (tmp_path / "m/training/checkpoints/step-00000004").exists():
+            assert run.poll() is None and time.monotonic() < until, log.read_text()
+            time.sleep(0.01)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130, log.read_text()
+    said = log.read_text()
+    assert said.count("which is saved; run the same command to go on") == 1
+    assert "Traceback" not in said
+    assert not (tmp_path / "m/manifest.json").exists()
+    main(command)  # on with one process, and to the end
+    told = capsys.readouterr().err
+    assert "processes 2, now 1" in told and "no longer to the bit" in told and "m is finished" in told
+    main(command)
+    assert "is finished; nothing to do" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as refused:
+        main([*command, "--set", "train.seed=9"])
+    assert refused.value.code == 2
+    assert "train.seed was 1, and is now 9" in capsys.readouterr().err
+    (tmp_path / "numbers.de").write_text("eins\n" * 300)
+    with pytest.raises(SystemExit) as refused:
+        main(command)
+    assert refused.value.code == 2
+    assert "numbers.de" in capsys.readouterr().err
+
+
+def test_the_launcher_names_who_was_killed(capsys: pytest.CaptureFixture[str]) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    children = [subprocess.Popen(sleep) for _ in range(3)]
+    children[1].kill()
+    assert wait(children) == 70
+    assert f"rank 1 (process {children[1].pid}) was killed by SIGKILL" in capsys.readouterr().err
+    assert all(child.wait() for child in children)
+
+
+def test_the_launcher_passes_an_exit_code_on() -> None:
+    children = [subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) for code in (0, 2)]
+    assert wait(children) == 2
+    assert ended_badly(children, 1, 2) == 2
