@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.prepared import Prepared, read_manifest, sha256
+from dragoman.data.prepared import Prepared, read_manifest
 from dragoman.data.reading import Corpus
 from dragoman.data.unpacking import check_file
 from dragoman.errors import DataError
+from dragoman.files import sha256
 
 
 def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:

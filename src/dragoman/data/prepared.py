@@ -6,7 +6,6 @@ for batch in prepared.loader(recipe.data): ...
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.config import DataRecipe
 from dragoman.data.shards import Part, Sentences, Split, dtype_for
 from dragoman.errors import DataError
+from dragoman.files import sha256
 
 if TYPE_CHECKING:
     from dragoman.data.loading import Loader
@@ -123,9 +123,3 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again")
     return manifest
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

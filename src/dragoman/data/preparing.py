@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +23,7 @@ from dragoman.data import inputs as given
 from dragoman.data.cleaning import RULES, Cleaner, Hashes, Seen, examine
 from dragoman.data.encoding import append_texts, encode_splits
 from dragoman.data.job import CHUNK, Cleaned, Job, Names, Silence, Watch
-from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared, sha256
+from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared
 from dragoman.data.reading import Corpus, read
 from dragoman.data.scripts import detect, named
 from dragoman.data.shards import Part, Writer
@@ -32,6 +31,7 @@ from dragoman.data.staging import staged
 from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
+from dragoman.files import sha256, write_safely
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
 # The settings that decide what is written; the others decide how batches are made of it.
@@ -208,12 +208,7 @@ def write_manifest(
 
 def save_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Write the manifest whole or not at all."""
-    new = directory / f".{MANIFEST}.new"
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, ensure_ascii=False, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(directory / MANIFEST)
+    write_safely(directory / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
 
 
 def reweighted(prepared: Prepared, weights: Sequence[float]) -> Prepared:

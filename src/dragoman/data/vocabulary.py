@@ -13,8 +13,9 @@ import numpy.typing as npt
 from dragoman.config import Recipe
 from dragoman.data.encoding import ranges, read_texts
 from dragoman.data.job import CHUNK, Job, Names
-from dragoman.data.prepared import SIDES, TOKENISERS, sha256
+from dragoman.data.prepared import SIDES, TOKENISERS
 from dragoman.errors import DataError
+from dragoman.files import sha256
 
 LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` looks at; reading all of a large corpus would be waste
 

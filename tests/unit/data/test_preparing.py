@@ -18,7 +18,7 @@ from dragoman.config import DataRecipe, Recipe, RecipeError, TextRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import held_out, prepare
 from dragoman.data.reading import Corpus
-from dragoman.errors import DataError
+from dragoman.errors import DataError, DragomanError
 from dragoman.text import normalise
 
 RECIPE = Recipe(
@@ -308,7 +308,7 @@ def test_two_preparations_of_one_place_do_not_mix(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
     with (tmp_path / ".out.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(DataError, match="another process is writing"):
+        with pytest.raises(DragomanError, match="another process is writing"):
             prepare([corpus], RECIPE, tmp_path / "out")
     prepare([corpus], RECIPE, tmp_path / "out")
 
