@@ -114,7 +114,7 @@ PRESETS: Mapping[str, ModelRecipe] = {
         d_model=256, n_heads=4, d_ff=1024, encoder_layers=3, decoder_layers=3, dropout=0.2, norm_order="pre"
     ),
     "tiny": ModelRecipe(
-        d_model=128, n_heads=4, d_ff=256, encoder_layers=4, decoder_layers=4, dropout=0.3, norm_order="pre"
+        d_model=128, n_heads=4, d_ff=512, encoder_layers=3, decoder_layers=3, dropout=0.2, norm_order="pre"
     ),
 }
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from dragoman.config import ModelRecipe
 
+FEW, MANY = 60_000, 400_000  # pairs
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -28,28 +30,32 @@ def vocabulary_choice(pairs: int, fast: bool) -> Choice:
 
 def model_choices(pairs: int, fast: bool) -> list[Choice]:
     """A preset by the amount of data, smaller where there is no GPU."""
-    if pairs < 60_000:
-        name, reason = "tiny", f"{pairs:,} pairs are few: a larger model would learn them by heart"
-    elif pairs < 400_000 or not fast:
-        name, reason = "small", f"for {pairs:,} pairs" + ("" if fast else " on a CPU")
-    else:
-        name, reason = "base", f"{pairs:,} pairs can fill the paper's base model"
-    return [Choice(f"model.preset={name}", reason)]
+    where = "" if fast else " on a CPU"
+    if pairs < FEW and not fast:
+        return [Choice("model.preset=tiny", f"for {pairs:,} pairs{where}: a larger model would see them too seldom")]
+    if pairs < FEW:
+        few = f"{pairs:,} pairs are few: the base model would learn them by heart"
+        return [Choice("model.preset=small", few), Choice("model.dropout=0.3", few)]
+    if pairs < MANY or not fast:
+        return [Choice("model.preset=small", f"for {pairs:,} pairs{where}")]
+    return [Choice("model.preset=base", f"{pairs:,} pairs can fill the paper's base model")]
 
 
 def training_choices(pairs: int, target_tokens: int, model: ModelRecipe, fast: bool) -> list[Choice]:
     """Batch, schedule and length, from the target tokens of an epoch."""
-    batch = min(25_000 if fast else 4_000, max(1_000, target_tokens // 100))
-    epochs = min(60, max(8, 3_000_000 // max(1, pairs)))
+    batch = min(25_000 if fast else 2_000, max(500, target_tokens // (100 if fast else 200)))
+    epochs = min(60, max(8, 3_000_000 // max(1, pairs))) if fast else min(60, max(3, 14_000_000 // target_tokens))
     steps = max(200, round(epochs * target_tokens / batch))
-    every = max(50, steps // 20)
-    rate = {128: 5e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
+    every = max(50, steps // 12)
+    rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
+    times = f"{epochs} times through {target_tokens:,} target tokens"
     return [
-        Choice(f"data.batch_tokens={batch}", "about a hundred batches an epoch, as many tokens as the machine likes"),
-        Choice(f"train.steps={steps}", f"{epochs} times through {target_tokens:,} target tokens"),
+        Choice(f"data.batch_tokens={batch}", "a hundred batches or more an epoch, no more than the machine likes"),
+        Choice(f"train.steps={steps}", times if fast else f"{times}, what two cores do in about half an hour"),
         Choice(f"train.warmup_steps={max(50, min(4000, steps // 12))}", "a twelfth of the steps"),
+        Choice("train.schedule=cosine", "the number of steps is known, so that the rate can end at nothing"),
         Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),
-        Choice(f"train.save_every={every}", "twenty times in the run"),
-        Choice(f"train.evaluate_every={every}", "twenty times in the run"),
+        Choice(f"train.save_every={every}", "twelve times in the run"),
+        Choice(f"train.evaluate_every={every}", "twelve times in the run"),
         Choice("train.clip=1.0", "so that a rare batch cannot throw the run off"),
     ]

@@ -1,0 +1,38 @@
+"""Sizes chosen for an amount of data make a recipe that can be built, and never the paper's base on little data."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.config import Recipe
+from dragoman.train.sizes import model_choices, training_choices, vocabulary_choice
+
+
+def settled(pairs: int, fast: bool) -> Recipe:
+    chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
+    model = Recipe.from_changes(c.change for c in chosen).model
+    chosen += training_choices(pairs, pairs * 14, model, fast)
+    assert all(c.reason for c in chosen)
+    return Recipe.from_changes(c.change for c in chosen)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("pairs", [1, 50, 1000, 29_000, 165_000, 1_660_000, 40_000_000])
+def test_every_amount_of_data_gets_a_recipe_that_holds_together(pairs: int, fast: bool) -> None:
+    recipe = settled(pairs, fast)
+    assert recipe.train.warmup_steps < recipe.train.steps
+    assert recipe.train.evaluate_every <= recipe.train.steps
+    assert recipe.data.batch_tokens > recipe.data.max_tokens
+
+
+def test_little_data_never_gets_the_base_model() -> None:
+    for fast in (True, False):
+        assert settled(29_000, fast).model.d_model < 512
+        assert settled(29_000, fast).model.dropout > 0.1
+    assert settled(1_660_000, True).model.d_model == 512
+
+
+def test_more_data_get_no_smaller_vocabulary() -> None:
+    for fast in (True, False):
+        sizes = [settled(pairs, fast).text.vocabulary_size for pairs in (10, 1000, 10_000, 100_000, 10_000_000)]
+        assert sizes == sorted(sizes)
