@@ -308,3 +308,6 @@ class Trainer:
                     self.ema[name] = cut_like(tensor, weights[name])
         self.progress = Progress.from_json(about["progress"])
         self.metrics.lines = self.progress.metrics_lines
+        if self.ranks.first:  # a process may have been killed between a save and its pruning
+            later = {step for step in self.checkpoints.steps() if step > self.progress.step}
+            self.checkpoints.prune(self.worth_keeping() | later)

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from dragoman.errors import DragomanError, TrainingError
+from dragoman.train.checkpoint import Checkpoints
 from dragoman.train.interrupt import InterruptedTrainingError
 from dragoman.train.progress import Progress, Silence
 from tiny_run import Telling, difference, metrics, outcome, prepare_tiny, start, tiny_run
@@ -269,3 +270,19 @@ def test_a_resumed_run_does_not_invent_metrics(data: Path, tmp_path: Path) -> No
     tiny_run(data, tmp_path / "m", watch=watch)
     assert any("has lost lines" in note for note in watch.notes)
     assert [entry["step"] for entry in metrics(tmp_path / "m")] == [14, 14]
+
+
+def test_killed_after_the_last_save_and_before_its_pruning(
+    data: Path, reference: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(self: Checkpoints, keep: set[int]) -> None:
+        if 14 in keep:
+            raise Crash
+        prune(self, keep)
+
+    prune = Checkpoints.prune
+    with monkeypatch.context() as patched, pytest.raises(Crash):
+        patched.setattr(Checkpoints, "prune", crash)
+        tiny_run(data, tmp_path / "m")
+    tiny_run(data, tmp_path / "m")
+    assert difference(reference, outcome(tmp_path / "m")) == ""
