@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the step, save, and say how to go on; a second Ctrl-C ends at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: finish the step, save, and say how to go on; a second Ctrl-C ends at once."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():  # elsewhere, signals are not ours to catch
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._ask)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                    self._before[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(
@@ -44,6 +45,11 @@ class StopRequest:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.came and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if number == signal.SIGHUP:  # the terminal is gone, and a word to it would be an error before the save
+            hole = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(hole, 1)
+            os.dup2(hole, 2)
+            number = signal.SIGTERM
         self.came.add(number)
         if self.speaks:
             os.write(2, SAID)  # nothing else may be called here: the signal may have come inside a print

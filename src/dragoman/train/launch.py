@@ -61,10 +61,9 @@ def pass_signals_on(children: Sequence[subprocess.Popen[bytes]]) -> None:
         if at_once:
             raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, pass_on)
-    # A closed terminal is a reason to save and stop like SIGTERM.
-    signal.signal(signal.SIGHUP, lambda number, frame: pass_on(signal.SIGTERM, frame))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+            signal.signal(number, pass_on)
 
 
 def wait(children: Sequence[subprocess.Popen[bytes]]) -> int:

@@ -200,6 +200,8 @@ def finish(
             shutil.copy2(file, staging / file.name)
         draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         write_card(staging, recipe, prepared, told, trainer.progress, names)
+        for file in staging.iterdir():  # safetensors writes for its owner alone; a model is there to be shared
+            file.chmod((staging / "card.md").stat().st_mode)
         write_manifest(staging)
         verify_manifest(staging)
         for file in sorted(staging.iterdir(), key=lambda f: f.name == MANIFEST):
