@@ -11,7 +11,7 @@ import click
 # Found by trying: small batches learn most in a few minutes, and there is no end of data to overfit.
 SETTINGS = [
     *("text.vocabulary_size=1000", "data.max_tokens=100", "data.batch_tokens=500"),
-    *("model.preset=tiny", "model.encoder_layers=2", "model.decoder_layers=2", "model.dropout=0.05"),
+    *("model.preset=tiny", "model.d_ff=256", "model.encoder_layers=2", "model.decoder_layers=2", "model.dropout=0.05"),
     *("train.steps=3000", "train.warmup_steps=300", "train.learning_rate=0.003", "train.schedule=cosine"),
     *("train.label_smoothing=0.05", "train.average=1", "train.clip=1.0"),
     *("train.save_every=500", "train.evaluate_every=500", "train.log_every=100"),
