@@ -104,10 +104,12 @@ def kill_when(path: Path, run: Team, rank: int, number: int) -> float:
     return time.monotonic()
 
 
-@pytest.mark.parametrize(("parallel", "world"), [("ddp", 3), ("fsdp", 2)])
-def test_killed_and_resumed_is_the_same_to_the_bit(data: Path, tmp_path: Path, parallel: str, world: int) -> None:
+@pytest.mark.parametrize(("parallel", "world", "steps"), [("ddp", 3, 24), ("fsdp", 2, 12)])
+def test_killed_and_resumed_is_the_same_to_the_bit(
+    data: Path, tmp_path: Path, parallel: str, world: int, steps: int
+) -> None:
     """Three of them, because with two the order of a sum cannot show."""
-    changes = (f"train.parallel={parallel}", "train.steps=24")
+    changes = (f"train.parallel={parallel}", f"train.steps={steps}")
     run = team(world, data, tmp_path / "one/m", *changes)
     assert run.wait() == [0] * world, run.said()
     run = team(world, data, tmp_path / "two/m", *changes, **QUICK)
@@ -134,6 +136,21 @@ def test_a_lost_rank_ends_the_run_with_its_name(data: Path, tmp_path: Path, rank
     assert other.exitcode == LOST, run.said()
     assert f"rank {rank} (process {pid} on " in run.said() and "The last checkpoint is safe" in run.said()
     assert took < 15
+
+
+def test_all_frozen_together_go_on_together(data: Path, tmp_path: Path) -> None:
+    """As Ctrl-Z and `fg` do it: nobody is taken for lost because everybody slept."""
+    run = team(2, data, tmp_path / "m", "train.steps=100000", "train.keep=2", **QUICK)
+    kill_when(tmp_path / "m/training/checkpoints/step-00000004", run, 0, 0)
+    for number, seconds in ((signal.SIGSTOP, 2.6), (signal.SIGCONT, 1.0)):
+        for process in run.members:
+            os.kill(process.pid, number)
+        time.sleep(seconds)
+    alive = [process.is_alive() for process in run.members]
+    for process in run.members:
+        process.kill()
+    run.wait()
+    assert alive == [True, True], run.said()
 
 
 SLEPT: list[bool] = []
@@ -188,11 +205,12 @@ def test_an_infinite_gradient_on_one_rank_makes_both_skip(data: Path, tmp_path: 
 
 
 def test_another_number_of_processes_goes_on_and_says_so(data: Path, tmp_path: Path) -> None:
-    run = team(2, data, tmp_path / "m", "train.steps=90", **QUICK)
+    changes = ("train.steps=40", "train.evaluate_every=20", "train.save_every=3")
+    run = team(2, data, tmp_path / "m", *changes, **QUICK)
     kill_when(tmp_path / "m/training/checkpoints/step-00000003", run, 0, signal.SIGTERM)
     assert run.wait() == [143, 143], run.said()
     assert run.said().count("run the same command to go on") == 1  # one speaks for all
-    run = team(3, data, tmp_path / "m", "train.steps=90")
+    run = team(3, data, tmp_path / "m", *changes)
     assert run.wait() == [0, 0, 0], run.said()
     assert "processes 2, now 3" in run.said() and "no longer to the bit" in run.said()
 

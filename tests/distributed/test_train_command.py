@@ -24,7 +24,7 @@ def words(directory: Path, *changes: str) -> list[str]:
 
 
 def test_two_processes_stopped_and_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = words(tmp_path, "train.steps=60", "train.evaluate_every=60")
+    command = words(tmp_path, "train.steps=40", "train.evaluate_every=40")
     log = tmp_path / "stderr"
     with log.open("wb") as errors:
         run = subprocess.Popen(
