@@ -62,7 +62,7 @@ def pass_signals_on(children: Sequence[subprocess.Popen[bytes]]) -> None:
             raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
             signal.signal(number, pass_on)
 
 
