@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -10,6 +12,7 @@ import torch
 
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
+from dragoman.errors import TrainingError
 from dragoman.text.special import BOS, EOS, PAD
 
 
@@ -39,6 +42,15 @@ def nothing(device: torch.device, state: int = 0) -> Batch:
     ).to(device)
 
 
+def survives_bfloat16() -> bool:
+    """Whether this CPU can do it, tried in a child process that may die.
+
+    Some virtual machines hide a part of what PyTorch's kernels ask the processor for, and then kill the process.
+    """
+    trial = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); (x @ x).sum().item()"
+    return subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode == 0
+
+
 def seed_of(*counters: int) -> int:
     """A seed for the random numbers of one place in the run."""
     text = "/".join(map(str, counters)).encode()
@@ -50,4 +62,8 @@ def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], Abstrac
     wanted = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
     if not wanted:
         return nullcontext
+    if device.type == "cpu" and not survives_bfloat16():
+        raise TrainingError(
+            "train.precision='bfloat16' ends in an illegal instruction on this CPU; use train.precision='float32'"
+        )
     return lambda: torch.autocast(device.type, torch.bfloat16)
