@@ -37,6 +37,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenisers are kept.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to train; a GPU by default, if there is one.")
+@click.option("--tensorboard", is_flag=True, help="Also write training/tensorboard in the model directory.")
 @click.option("--processes", type=click.IntRange(1), default=1, help="Processes on this machine, a GPU or cores each.")
 @click.pass_context
 def command(
@@ -55,6 +56,7 @@ def command(
     changes: tuple[str, ...],
     start_from: Path | None,
     device: str | None,
+    tensorboard: bool,
     processes: int,
 ) -> None:
     """Train a translator from files of sentence pairs.
@@ -84,6 +86,10 @@ def command(
         raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
     ranks = join(None if device is None else torch.device(device))
     watch: Any = Display() if ranks.first else Silence()
+    if tensorboard and ranks.first:
+        from dragoman.train.board import Board
+
+        watch = Board(out / TRAINING / "tensorboard", watch)
     place = out / TRAINING / "prepared"
 
     def settle() -> str | None:
@@ -154,6 +160,9 @@ def written_out(context: click.Context) -> list[str]:
     words = []
     for option in context.command.params:
         value = context.params[str(option.name)]
+        if isinstance(value, bool):
+            words += [option.opts[0]] if value else []
+            continue
         for each in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [option.opts[0], str(each)]
     return words
