@@ -71,3 +71,17 @@ def test_the_launcher_passes_an_exit_code_on() -> None:
     children = [subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) for code in (0, 2)]
     assert wait(children) == 2
     assert ended_badly(children, 1, 2) == 2
+
+
+def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr("dragoman.train.launch.launch", lambda count, arguments: seen.append([str(count), *arguments]))
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    given = ["--source", "a b", "--source", "c", "--out", "m", "--set", "x.y=1", "--tensorboard", "--processes", "3"]
+    with pytest.raises(SystemExit):
+        main(["train", *given])
+    assert seen[0][:2] == ["3", "train"]
+    assert sorted(seen[0][2:]) == sorted([*given, "--source-key", "", "--target-key", ""])
+    with pytest.raises(SystemExit):
+        main(["train", *[word for word in given if word != "--tensorboard"]])
+    assert "--tensorboard" not in seen[1]
