@@ -44,7 +44,7 @@ def model_choices(pairs: int, fast: bool) -> list[Choice]:
 def training_choices(pairs: int, target_tokens: int, model: ModelRecipe, fast: bool) -> list[Choice]:
     """Batch, schedule and length, from the target tokens of an epoch."""
     batch = min(25_000 if fast else 2_000, max(500, target_tokens // (100 if fast else 200)))
-    epochs = min(60, max(8, 3_000_000 // max(1, pairs))) if fast else min(60, max(3, 14_000_000 // target_tokens))
+    epochs = min(60, max(8, 3_000_000 // max(1, pairs))) if fast else min(60, max(3, 12_000_000 // target_tokens))
     every = max(20, round(epochs * target_tokens / batch / 12))
     steps = 12 * every
     rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
