@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -12,27 +11,17 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
-from dragoman.data.reading import Corpus
 from dragoman.data.report import draw_lengths, print_report
-from dragoman.errors import DataError
 
-FILE = click.Path(path_type=Path)
 PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 
 
 @click.command(name="prepare")
-@click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line.")
-@click.option("--target", "targets", type=FILE, multiple=True, help="Its translation, line by line.")
-@click.option("--tsv", "tsvs", type=FILE, multiple=True, help="Source, tab, target on each line.")
-@click.option("--jsonl", "jsonls", type=FILE, multiple=True, help='A JSON object per line: {"en": ..., "de": ...}.')
-@click.option("--source-key", default="", help="The source in JSON lines (such as en), or its column in TSV.")
-@click.option("--target-key", default="", help="The target in JSON lines (such as de), or its column in TSV.")
-@click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus.")
-@click.option("--valid-source", type=FILE, help="Validation sentences; without them, pairs are held out by hash.")
-@click.option("--valid-target", type=FILE, help="Their translations.")
+@corpus_options
 @click.option("--out", type=FILE, required=True, help="The directory to write.")
 @click.option("--recipe", "source_recipe", default="base", show_default=True, help="A preset or a TOML file.")
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
@@ -40,15 +29,7 @@ PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no termin
 @click.option("--processes", type=click.IntRange(1), help="Processes to work in; all cores by default.")
 @click.option("--anew", is_flag=True, help="Replace what --out holds, where it was prepared from other inputs.")
 def command(
-    sources: tuple[Path, ...],
-    targets: tuple[Path, ...],
-    tsvs: tuple[Path, ...],
-    jsonls: tuple[Path, ...],
-    source_key: str,
-    target_key: str,
-    weights: tuple[float, ...],
-    valid_source: Path | None,
-    valid_target: Path | None,
+    given: Given,
     out: Path,
     source_recipe: str,
     changes: tuple[str, ...],
@@ -62,43 +43,19 @@ def command(
     order. Files may be packed as .gz, .xz or .zst.
     """
     recipe = Recipe.load(source_recipe, changes)
-    corpora = gather(sources, targets, tsvs, jsonls, source_key, target_key, weights)
-    valid = None
-    if valid_source is not None and valid_target is not None:
-        valid = Corpus(valid_source, valid_target)
-    elif valid_source is not None or valid_target is not None:
-        raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
     started = time.monotonic()
     with Bars() as bars:
         prepared = prepare(
-            corpora, recipe, out, valid=valid, tokenisers=tokenisers, anew=anew, processes=processes, watch=bars
+            given.corpora,
+            recipe,
+            out,
+            valid=given.valid,
+            tokenisers=tokenisers,
+            anew=anew,
+            processes=processes,
+            watch=bars,
         )
     show(prepared, begun=bars.begun, seconds=time.monotonic() - started)
-
-
-def gather(
-    sources: Sequence[Path],
-    targets: Sequence[Path],
-    tsvs: Sequence[Path],
-    jsonls: Sequence[Path],
-    source_key: str,
-    target_key: str,
-    weights: Sequence[float],
-) -> list[Corpus]:
-    """The corpora in order, with their weights."""
-    if len(sources) != len(targets):
-        raise DataError(
-            f"{len(sources)} files came with --source but {len(targets)} with --target; plain files come in twos"
-        )
-    corpora = [Corpus(s, t) for s, t in zip(sources, targets, strict=True)]
-    corpora += [Corpus(path, form="tsv", source_key=source_key, target_key=target_key) for path in tsvs]
-    corpora += [Corpus(path, form="jsonl", source_key=source_key, target_key=target_key) for path in jsonls]
-    if not corpora:
-        raise DataError("there is nothing to prepare; give --source and --target, --tsv or --jsonl")
-    if weights and len(weights) != len(corpora):
-        raise DataError(f"{len(weights)} weights came for {len(corpora)} corpora; give one for each, or none")
-    named = zip(corpora, weights or [1.0] * len(corpora), strict=True)
-    return [Corpus(c.source, c.target, c.form, c.source_key, c.target_key, weight) for c, weight in named]
 
 
 def show(prepared: Prepared, begun: bool, seconds: float) -> None:

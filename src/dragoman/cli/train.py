@@ -10,26 +10,16 @@ from typing import Any
 
 import click
 
-from dragoman.cli.prepare import Bars, gather
+from dragoman.cli.corpora import FILE, Given, corpus_options
+from dragoman.cli.prepare import Bars
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
-from dragoman.errors import DataError
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command(name="train")
-@click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line.")
-@click.option("--target", "targets", type=FILE, multiple=True, help="Its translation, line by line.")
-@click.option("--tsv", "tsvs", type=FILE, multiple=True, help="Source, tab, target on each line.")
-@click.option("--jsonl", "jsonls", type=FILE, multiple=True, help='A JSON object per line: {"en": ..., "de": ...}.')
-@click.option("--source-key", default="", help="The source in JSON lines (such as en), or its column in TSV.")
-@click.option("--target-key", default="", help="The target in JSON lines (such as de), or its column in TSV.")
-@click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus.")
-@click.option("--valid-source", type=FILE, help="Validation sentences; without them, pairs are held out by hash.")
-@click.option("--valid-target", type=FILE, help="Their translations.")
+@corpus_options
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option(
     "--recipe", "source_recipe", help="A preset or a TOML file; without it, sizes are chosen to suit the data."
@@ -42,15 +32,7 @@ FILE = click.Path(path_type=Path)
 @click.pass_context
 def command(
     context: click.Context,
-    sources: tuple[Path, ...],
-    targets: tuple[Path, ...],
-    tsvs: tuple[Path, ...],
-    jsonls: tuple[Path, ...],
-    source_key: str,
-    target_key: str,
-    weights: tuple[float, ...],
-    valid_source: Path | None,
-    valid_target: Path | None,
+    given: Given,
     out: Path,
     source_recipe: str | None,
     changes: tuple[str, ...],
@@ -78,12 +60,6 @@ def command(
     from dragoman.train.progress import Silence
     from dragoman.train.run import TRAINING, finished, train
 
-    corpora = gather(sources, targets, tsvs, jsonls, source_key, target_key, weights)
-    valid = None
-    if valid_source is not None and valid_target is not None:
-        valid = Corpus(valid_source, valid_target)
-    elif valid_source is not None or valid_target is not None:
-        raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
     ranks = join(None if device is None else torch.device(device))
     watch: Any = Display() if ranks.first else Silence()
     if tensorboard and ranks.first:
@@ -98,13 +74,12 @@ def command(
         if done and not place.exists():
             return None
         told = Silence() if done else watch
-        recipe = settled(corpora, valid, place, source_recipe, changes, start_from, ranks.device, told)
+        recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, told)
         if done:
             begun = Begun.now(recipe, Prepared.open(place), start_from, ranks)
             agree_with_before(out / TRAINING / RUN, begun, told)
         return None if done else recipe.to_toml()
 
-    names = (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target")
     try:
         with ranks.together():
             words = ranks.tell(settle)
@@ -114,7 +89,14 @@ def command(
             recipe, prepared = Recipe.from_table(tomllib.loads(words)), Prepared.open(place)
             evaluate: Any = Validation(prepared, recipe.data, ranks.device)
             train(
-                prepared, recipe, out, evaluate=evaluate, watch=watch, ranks=ranks, start_from=start_from, names=names
+                prepared,
+                recipe,
+                out,
+                evaluate=evaluate,
+                watch=watch,
+                ranks=ranks,
+                start_from=start_from,
+                names=given.names,
             )
     except InterruptedTrainingError as stopped:
         click.echo(f"dragoman: {stopped}", err=True)
@@ -123,8 +105,7 @@ def command(
 
 
 def settled(
-    corpora: list[Corpus],
-    valid: Corpus | None,
+    given: Given,
     place: Path,
     source_recipe: str | None,
     changes: tuple[str, ...],
@@ -138,13 +119,13 @@ def settled(
     fast = device.type == "cuda"
     chosen = []
     if source_recipe is None:
-        pairs = count_pairs(corpora)
+        pairs = count_pairs(given.corpora)
         chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
         recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
     else:
         recipe = Recipe.load(source_recipe, changes)
     with Bars() as bars:
-        prepared = prepare(corpora, recipe, place, valid=valid, tokenisers=start_from, watch=bars)
+        prepared = prepare(given.corpora, recipe, place, valid=given.valid, tokenisers=start_from, watch=bars)
     if source_recipe is None:
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -74,32 +75,18 @@ def parts(recipe: ModelRecipe) -> Parts:
             case "none":
                 return NoPositions()
 
-    def self_attention() -> MultiHeadSelfAttention:
-        return MultiHeadSelfAttention(
-            recipe.d_model,
-            recipe.n_heads,
-            d_k=recipe.key_size,
-            d_v=recipe.value_size,
-            bias=recipe.attention_bias,
-            dropout=recipe.attention_dropout,
-            function=attention_function(),
-        )
-
-    def cross_attention() -> MultiHeadCrossAttention:
-        return MultiHeadCrossAttention(
-            recipe.d_model,
-            recipe.n_heads,
-            d_k=recipe.key_size,
-            d_v=recipe.value_size,
-            bias=recipe.attention_bias,
-            dropout=recipe.attention_dropout,
-            function=attention_function(),
-        )
-
+    heads: dict[str, Any] = {
+        "d_model": recipe.d_model,
+        "n_heads": recipe.n_heads,
+        "d_k": recipe.key_size,
+        "d_v": recipe.value_size,
+        "bias": recipe.attention_bias,
+        "dropout": recipe.attention_dropout,
+    }
     activation: Callable[[Tensor], Tensor] = ACTIVATIONS[recipe.activation]
     return Parts(
-        self_attention=self_attention,
-        cross_attention=cross_attention,
+        self_attention=lambda: MultiHeadSelfAttention(**heads, function=attention_function()),
+        cross_attention=lambda: MultiHeadCrossAttention(**heads, function=attention_function()),
         feed_forward=lambda: FeedForward(recipe.d_model, recipe.d_ff, activation, recipe.feed_forward_dropout),
         residual=residual,
         last_norm=lambda: norm() if recipe.norm_order == "pre" else None,

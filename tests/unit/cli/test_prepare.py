@@ -69,7 +69,7 @@ def test_several_corpora_of_every_form_with_weights(tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "nothing to prepare"),
+        ([], "there are no sentence pairs"),
         (["--source", "x.en"], "1 files came with --source but 0 with --target"),
         (["--source", "x.en", "--target", "x.de"], "there is no file x.en"),
         (["--tsv", "x.tsv", "--weight", "1", "--weight", "2"], "2 weights came for 1 corpora"),

@@ -1,0 +1,91 @@
+"""The options that name files of sentence pairs, the same for every verb that reads them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dragoman.data.reading import Corpus
+from dragoman.errors import DataError
+
+FILE = click.Path(path_type=Path)
+OPTIONS = [
+    click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line."),
+    click.option("--target", "targets", type=FILE, multiple=True, help="Its translation, line by line."),
+    click.option("--tsv", "tsvs", type=FILE, multiple=True, help="Source, tab, target on each line."),
+    click.option("--jsonl", "jsonls", type=FILE, multiple=True, help='An object per line: {"en": ..., "de": ...}.'),
+    click.option("--source-key", default="", help="The source in JSON lines (such as en), or its column in TSV."),
+    click.option("--target-key", default="", help="The target in JSON lines (such as de), or its column in TSV."),
+    click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus."),
+    click.option("--valid-source", type=FILE, help="Validation sentences; without them, pairs are held out by hash."),
+    click.option("--valid-target", type=FILE, help="Their translations."),
+]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The corpora that a person named, in order, and the validation set, if there is one."""
+
+    corpora: list[Corpus]
+    valid: Corpus | None
+    names: tuple[str, str]
+
+
+def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options above, and hand it what they name as `given`."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **values: Any) -> None:
+        own = {name: values.pop(name) for name in PARAMETERS}
+        function(*args, given=gather(**own), **values)
+
+    for option in reversed(OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+PARAMETERS = (
+    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key"),
+    *("weights", "valid_source", "valid_target"),
+)
+
+
+def gather(
+    sources: tuple[Path, ...],
+    targets: tuple[Path, ...],
+    tsvs: tuple[Path, ...],
+    jsonls: tuple[Path, ...],
+    source_key: str,
+    target_key: str,
+    weights: tuple[float, ...],
+    valid_source: Path | None,
+    valid_target: Path | None,
+) -> Given:
+    """The corpora in order, with their weights."""
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{len(sources)} files came with --source but {len(targets)} with --target; plain files come in twos"
+        )
+    corpora = [Corpus(s, t) for s, t in zip(sources, targets, strict=True)]
+    corpora += [Corpus(path, form="tsv", source_key=source_key, target_key=target_key) for path in tsvs]
+    corpora += [Corpus(path, form="jsonl", source_key=source_key, target_key=target_key) for path in jsonls]
+    if not corpora:
+        raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl")
+    if weights and len(weights) != len(corpora):
+        raise DataError(f"{len(weights)} weights came for {len(corpora)} corpora; give one for each, or none")
+    weighted = zip(corpora, weights or [1.0] * len(corpora), strict=True)
+    valid = None
+    if valid_source is not None and valid_target is not None:
+        valid = Corpus(valid_source, valid_target)
+    elif valid_source is not None or valid_target is not None:
+        raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
+    return Given(
+        [Corpus(c.source, c.target, c.form, c.source_key, c.target_key, weight) for c, weight in weighted],
+        valid,
+        (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target"),
+    )
