@@ -77,7 +77,8 @@ def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.
     seen: list[list[str]] = []
     monkeypatch.setattr("dragoman.train.launch.launch", lambda count, arguments: seen.append([str(count), *arguments]))
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    given = ["--source", "a b", "--source", "c", "--out", "m", "--set", "x.y=1", "--tensorboard", "--processes", "3"]
+    given = ["--source", "a b", "--target", "c", "--tsv", "d", "--tsv", "e", "--out", "m", "--set", "x.y=1"]
+    given += ["--tensorboard", "--processes", "3"]
     with pytest.raises(SystemExit):
         main(["train", *given])
     assert seen[0][:2] == ["3", "train"]
