@@ -1,7 +1,8 @@
 """Sizes by themselves: what suits an amount of data and a machine, with the reason for each choice.
 
 The paper's base model is made for millions of pairs. On some ten thousand it learns them by heart: there a small model
-with strong dropout translates better, and trains in minutes. These rules are what was measured to work, not theory.
+with strong dropout translates better, and trains in minutes. These rules come from single runs on one
+corpus (benchmarks/results/multi30k.md) and from common practice: a start, not an optimum.
 """
 
 from __future__ import annotations
