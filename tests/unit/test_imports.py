@@ -14,12 +14,13 @@ MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
     "files": {"errors"},
+    "native": set(),  # C and how it is built
     "text": BASE,
     "data": BASE | {"text"},
-    "nn": {"errors"},  # sees no recipe, no file, no rank
-    "models": BASE | {"nn"},
-    "train": BASE | {"text", "data", "nn", "models"},  # is handed a function that evaluates, and so needs no decode
-    "decode": BASE | {"text", "nn", "models"},
+    "nn": {"errors", "native"},  # sees no recipe, no file, no rank
+    "models": BASE | {"native", "nn"},
+    "train": BASE | {"native", "text", "data", "nn", "models"},  # is handed a function that evaluates, and so needs no decode
+    "decode": BASE | {"native", "text", "nn", "models"},
     "evaluate": BASE | {"text", "data", "nn", "models", "decode"},
     "inspect": BASE | {"text", "nn", "models", "decode"},
     "export": BASE | {"text", "nn", "models"},

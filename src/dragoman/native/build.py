@@ -1,0 +1,116 @@
+"""C beside the Python that uses it, compiled for the machine at hand on first use, and kept.
+
+Nothing depends on it: without a C compiler `library` gives None, and the caller goes its slower way. What was built is
+first tried in a child process, because virtual machines exist that announce instructions and then kill who uses them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+COMMON: Final = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-pthread")
+# The first set of flags whose library answers is kept.
+TARGETS: Final = (
+    ("-march=native",),
+    ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"),
+    (),
+)
+TRIAL: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).self_test())"
+
+_reasons: dict[str, str] = {}
+
+
+@cache
+def library(name: str, *flags: str) -> ctypes.CDLL | None:
+    """The library built from `<name>.c`, or None where it cannot be had; `why_not` then says why.
+
+    Its `int self_test(void)` must give 0 once every kind of instruction that it may use has been used and was right.
+    `DRAGOMAN_NATIVE=0` turns all of them off; `CC` names another compiler.
+    """
+    made = _made(name, flags)
+    if isinstance(made, str):
+        _reasons[name] = made
+        return None
+    return ctypes.CDLL(str(made))
+
+
+def why_not(name: str) -> str | None:
+    """The reason for which `library(name)` gave None."""
+    return _reasons.get(name)
+
+
+def cache_directory() -> Path:
+    """Where built things are kept: `$DRAGOMAN_CACHE`, or the user's cache directory."""
+    if "DRAGOMAN_CACHE" in os.environ:
+        return Path(os.environ["DRAGOMAN_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman"
+
+
+def _made(name: str, flags: tuple[str, ...]) -> Path | str:
+    """The file of the library, built if need be; a reason where there is none."""
+    if os.environ.get("DRAGOMAN_NATIVE", "1") == "0":
+        return "DRAGOMAN_NATIVE=0 says not to use it"
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    found = shutil.which(compiler[0])
+    if found is None:
+        return f"there is no C compiler {compiler[0]!r} on this machine; install gcc or clang, or set CC"
+    source = HERE / f"{name}.c"
+    path = cache_directory() / f"{name}-{_key(source, found, compiler[1:], flags)}.so"
+    return path if path.exists() else _build(source, [found, *compiler[1:]], flags, path)
+
+
+def _key(source: Path, compiler: str, arguments: list[str], flags: tuple[str, ...]) -> str:
+    """What the result depends on: the sources, the compiler, the flags, the processor."""
+    about = Path(compiler).resolve().stat()
+    digest = hashlib.sha256()
+    for file in sorted([source, *HERE.glob("*.h")]):
+        digest.update(file.read_bytes())
+    digest.update(repr((compiler, about.st_size, about.st_mtime_ns, arguments, COMMON, TARGETS, flags)).encode())
+    digest.update(_processor())
+    return digest.hexdigest()[:20]
+
+
+def _processor() -> bytes:
+    """What tells this processor's abilities from another's."""
+    try:
+        with Path("/proc/cpuinfo").open("rb") as lines:
+            return next(
+                (line for line in lines if line.startswith((b"flags", b"Features"))), platform.machine().encode()
+            )
+    except OSError:
+        return (platform.machine() + platform.processor()).encode()
+
+
+def _build(source: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> Path | str:
+    """Build, try, and put in place; the reason where no set of flags led to a library that works."""
+    reason = "no compiler flags were tried"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as beside:
+            made = Path(beside) / path.name
+            for target in TARGETS:
+                words = [*compiler, *COMMON, *target, *flags, str(source), "-o", str(made), "-lm"]
+                done = subprocess.run(words, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    reason = f"{compiler[0]} could not compile {source.name}: {done.stderr.strip()[:500]}"
+                    continue
+                tried = subprocess.run([sys.executable, "-c", TRIAL, str(made)], capture_output=True, check=False)
+                if tried.returncode == 0:
+                    made.replace(path)
+                    return path
+                reason = f"{source.name}, built with {' '.join(target) or 'plain flags'}, failed its own test here"
+    except OSError as error:
+        reason = f"{path.parent} cannot be written: {error.strerror}; set DRAGOMAN_CACHE to a directory that can"
+    return reason

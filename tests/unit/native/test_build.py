@@ -1,0 +1,97 @@
+"""Building C on first use: kept, tried before it is trusted, and never needed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dragoman.native import build
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+GOOD = "int self_test(void) { return 0; }\nint twice(int x) { return 2 * x; }\n"
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(build, "HERE", tmp_path)
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("DRAGOMAN_NATIVE", raising=False)
+    build.library.cache_clear()
+    yield tmp_path
+    build.library.cache_clear()
+    build._reasons.clear()
+
+
+@needs_compiler
+def test_built_once_and_kept(sources: Path) -> None:
+    (sources / "good.c").write_text(GOOD)
+    made = build.library("good")
+    assert made is not None and made.twice(21) == 42
+    (kept,) = (sources / "cache").iterdir()
+    before = kept.stat().st_mtime_ns
+    build.library.cache_clear()
+    again = build.library("good")
+    assert again is not None and kept.stat().st_mtime_ns == before
+
+
+@needs_compiler
+def test_another_source_is_another_library(sources: Path) -> None:
+    (sources / "good.c").write_text(GOOD)
+    build.library("good")
+    build.library.cache_clear()
+    (sources / "good.c").write_text(GOOD.replace("2 * x", "3 * x"))
+    made = build.library("good")
+    assert made is not None and made.twice(21) == 63
+    assert len(list((sources / "cache").iterdir())) == 2
+
+
+@needs_compiler
+@pytest.mark.parametrize("body", ["return 1;", "__builtin_trap();"])
+def test_what_fails_or_dies_in_its_own_test_is_not_loaded(sources: Path, body: str) -> None:
+    (sources / "bad.c").write_text(f"int self_test(void) {{ {body} }}\n")
+    assert build.library("bad") is None
+    assert "failed its own test" in str(build.why_not("bad"))
+    assert not list((sources / "cache").iterdir())
+
+
+@needs_compiler
+def test_only_the_flags_that_work_are_kept(sources: Path) -> None:
+    (sources / "picky.c").write_text(
+        "int self_test(void) {\n#ifdef PLAIN\nreturn 0;\n#else\nreturn 1;\n#endif\n}\nint plain(void) { return 7; }\n"
+    )
+    build.library.cache_clear()
+    assert build.library("picky") is None
+    made = build.library("picky", "-DPLAIN")
+    assert made is not None and made.plain() == 7
+
+
+@needs_compiler
+def test_a_compile_error_is_told(sources: Path) -> None:
+    (sources / "wrong.c").write_text("int self_test(void) { return nonsense; }\n")
+    assert build.library("wrong") is None
+    assert "nonsense" in str(build.why_not("wrong"))
+
+
+def test_no_compiler(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert build.library("good") is None
+    assert "no-such-compiler" in str(build.why_not("good"))
+
+
+def test_turned_off(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_NATIVE", "0")
+    assert build.library("good") is None
+    assert "DRAGOMAN_NATIVE" in str(build.why_not("good"))
+
+
+@needs_compiler
+def test_a_cache_that_cannot_be_written(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sources / "good.c").write_text(GOOD)
+    (sources / "file").write_text("")
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(sources / "file" / "below"))
+    assert build.library("good") is None
+    assert "DRAGOMAN_CACHE" in str(build.why_not("good"))
