@@ -41,3 +41,7 @@ class MissingExtraError(DragomanError, ImportError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'dragoman[{extra}]'")
+
+
+class SearchError(DragomanError, ValueError):
+    """A search that cannot be done as it was asked."""

@@ -1,0 +1,104 @@
+"""What a search is asked to do and what it gives back; no engine and no tensor in sight, so that it loads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dragoman.errors import SearchError
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draw pieces by chance instead of searching: from the `top_k` likeliest, or the likeliest that hold `top_p`.
+
+    The draw of a sentence is a function of `seed`, the sentence and the number of its hypothesis, and of nothing else
+    in the batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn from."""
+        if not self.temperature > 0:
+            raise SearchError(f"temperature must be over 0; got {self.temperature}. For the likeliest, use beam 1")
+        if self.top_k < 0:
+            raise SearchError(f"top_k must be at least 0, which cuts nothing off; got {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise SearchError(f"top_p must be over 0 and at most 1, which cuts nothing off; got {self.top_p}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to look for a translation; the defaults are the paper's (section 6.1).
+
+    A sentence has `beam` slots. At each step its open hypotheses are extended by every piece, and the likeliest stay,
+    as many as there are open slots; one that ends keeps its slot to itself. The search ends when every slot has ended,
+    or when no open hypothesis can still beat the `n_best` that have. Beam 1 is greedy search.
+
+    Hypotheses are ranked by log P(Y | X) / lp(Y), with lp(Y) = ((5 + |Y|) / 6) ** length_penalty, where |Y| counts
+    pieces and the end mark. Y has at most `extra_length` pieces more than the source, and no more than `max_length`;
+    at that length only the end mark can follow. It has at least `min_length`.
+    `no_repeat` n forbids a piece that would make n pieces in a row appear twice.
+    """
+
+    beam: int = 4
+    length_penalty: float = 0.6
+    n_best: int = 1
+    extra_length: int = 50
+    max_length: int | None = None
+    min_length: int = 0
+    no_repeat: int = 0
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no search can do."""
+        for name, least in (("beam", 1), ("n_best", 1), ("extra_length", 0), ("min_length", 0), ("no_repeat", 0)):
+            if getattr(self, name) < least:
+                raise SearchError(f"{name} must be at least {least}; got {getattr(self, name)}")
+        if self.n_best > self.beam:
+            raise SearchError(
+                f"n_best={self.n_best} translations cannot come from beam={self.beam}; use beam={self.n_best} or more"
+            )
+        if self.max_length is not None and self.max_length < max(1, self.min_length):
+            raise SearchError(f"max_length={self.max_length} leaves no room; min_length is {self.min_length}")
+
+    def limit(self, source_pieces: int) -> int:
+        """The most pieces, without the end mark, that a source of so many pieces, without its own, may turn into."""
+        longest = max(source_pieces + self.extra_length, self.min_length)
+        return longest if self.max_length is None else min(longest, self.max_length)
+
+    def normaliser(self, length: int) -> float:
+        """lp of a hypothesis of so many pieces, the end mark counted."""
+        return float(((5 + length) / 6) ** self.length_penalty)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation as pieces, without the end mark; `score` is what it was ranked by."""
+
+    pieces: list[int]
+    score: float
+    log_probability: float
+    truncated: bool = False  # it reached the limit of its length and was ended there
+
+
+class Engine(Protocol):
+    """Something that can translate ids to ids. Engines differ in speed, and in what they can be asked."""
+
+    name: str
+
+    def can(self, search: Search, prefixes: bool = False) -> bool:
+        """Whether this engine does such a search; the PyTorch one does all."""
+
+    def search(
+        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, best first; sources are pieces without marks.
+
+        The caller hands sentences of like length together; a forced prefix is part of the hypothesis and its score.
+        """
