@@ -44,6 +44,8 @@ class Search:
     pieces and the end mark. Y has at most `extra_length` pieces more than the source, and no more than `max_length`;
     at that length only the end mark can follow. It has at least `min_length`.
     `no_repeat` n forbids a piece that would make n pieces in a row appear twice.
+    Probabilities are the model's, over its whole vocabulary: what is forbidden (padding and the start mark always) is
+    left out, and what it had is not shared out among the rest.
     """
 
     beam: int = 4
