@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from dragoman.config import DataRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.decode import greedy
+from dragoman.evaluate.scoring import tokeniser_for
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Padded
 from dragoman.text.special import PAD
@@ -66,13 +66,3 @@ class Validation:
             "exact": 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / len(rows),
         }
         return Validated(figures, [row[1:] for row in rows[:: max(1, len(rows) // 3)][:3]])
-
-
-def tokeniser_for(references: Sequence[str]) -> str:
-    """sacreBLEU's tokeniser, by the script of the text: Chinese and Japanese have no spaces to cut at."""
-    text = "".join(references[:200])
-    han = sum("\u4e00" <= c <= "\u9fff" for c in text)
-    kana = sum("\u3040" <= c <= "\u30ff" for c in text)
-    if kana > 0.05 * max(1, len(text)):
-        return "char"  # MeCab, which sacreBLEU prefers for Japanese, is no dependency of ours
-    return "zh" if han > 0.2 * max(1, len(text)) else "13a"

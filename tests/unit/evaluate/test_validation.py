@@ -12,7 +12,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
 from dragoman.decode import greedy_texts
-from dragoman.evaluate.validation import Validation, tokeniser_for
+from dragoman.evaluate.validation import Validation
 from dragoman.text.special import BOS, EOS
 
 SMALL = ModelRecipe(d_model=16, n_heads=2, d_ff=24, encoder_layers=1, decoder_layers=1, dropout=0.1)
@@ -69,10 +69,3 @@ def test_a_model_that_copies_the_reference_is_perfect(prepared: Prepared, monkey
     figures = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model).figures
     assert figures["exact"] == 100
     assert figures["bleu"] == pytest.approx(100)
-
-
-def test_text_without_spaces_is_cut_for_bleu() -> None:
-    assert tokeniser_for(["今天天气很好。"]) == "zh"
-    assert tokeniser_for(["これはペンです。"]) == "char"
-    assert tokeniser_for(["Das Wetter ist gut."]) == "13a"
-    assert tokeniser_for([]) == "13a"
