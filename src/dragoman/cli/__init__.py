@@ -16,6 +16,7 @@ from dragoman.errors import DragomanError
 VERBS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
+    "average": "Average checkpoints or models into one model.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "recipe": "Show a recipe in full, with the model's size.",
     "tokenize": "Lines of text to lines of pieces or ids.",
