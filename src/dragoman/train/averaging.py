@@ -79,8 +79,11 @@ def recipe_of(run: Path) -> Recipe:
         return Recipe.load(run / RECIPE)
     path = run / TRAINING / RUN
     try:
-        return Recipe.from_table(json.loads(path.read_text(encoding="utf-8"))["recipe"])
-    except (OSError, ValueError, KeyError) as error:
+        table = json.loads(path.read_text(encoding="utf-8"))["recipe"]
+        # A recipe is TOML, which has no null: what is not set is not there.
+        given = {name: {k: v for k, v in section.items() if v is not None} for name, section in table.items()}
+        return Recipe.from_table(given)
+    except (OSError, ValueError, KeyError, AttributeError) as error:
         raise DamagedError(f"{run} has neither {RECIPE} nor a {path} that can be read ({error})") from None
 
 
