@@ -16,10 +16,7 @@ from pathlib import Path
 import torch
 
 from dragoman.data.reading import Corpus, read
-from dragoman.decode import greedy_texts
-from dragoman.models.directory import load_model
-from dragoman.text import load_tokeniser
-from dragoman.text.special import PAD
+from dragoman.decode import Translator
 
 
 def find(directory: Path, name: str) -> Path:
@@ -30,9 +27,8 @@ def find(directory: Path, name: str) -> Path:
 
 
 def translate(model_directory: Path, sources: list[str], device: str) -> list[str]:
-    model, recipe = load_model(model_directory, PAD, device)
-    names = ("shared", "shared") if recipe.text.shared else ("source", "target")
-    return greedy_texts(model, *(load_tokeniser(model_directory, name) for name in names), sources, device)
+    translator = Translator.load(model_directory, device=device, engine="torch", precision="float32")
+    return [translation.text for translation in translator.translate(sources, beam=1)]
 
 
 def main() -> None:

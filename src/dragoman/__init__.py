@@ -12,6 +12,8 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from dragoman.config import Recipe as Recipe
+    from dragoman.decode import Search as Search
+    from dragoman.decode import Translator as Translator
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import Transformer as Transformer
     from dragoman.nn import Packed as Packed
@@ -22,10 +24,12 @@ _HOME = {
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
     "Recipe": "dragoman.config",
+    "Search": "dragoman.decode",
     "Transformer": "dragoman.models",
+    "Translator": "dragoman.decode",
 }
 
-__all__ = ["DragomanError", "Packed", "Padded", "Recipe", "Transformer", "__version__"]
+__all__ = ["DragomanError", "Packed", "Padded", "Recipe", "Search", "Transformer", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,6 +22,7 @@ from dragoman.errors import DamagedError, DragomanError
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
+WEIGHTS, RECIPE, ABOUT = "model.safetensors", "recipe.toml", "model.json"  # of a model directory
 
 
 def write_safely(path: Path, content: bytes | str) -> None:

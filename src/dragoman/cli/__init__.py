@@ -16,8 +16,11 @@ from dragoman.errors import DragomanError
 VERBS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
+    "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
+    "inspect": "Pictures of a model: attention, word alignment, positions.",
     "average": "Average checkpoints or models into one model.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
+    "translate": "Translate lines of text with a model.",
     "recipe": "Show a recipe in full, with the model's size.",
     "tokenize": "Lines of text to lines of pieces or ids.",
     "detokenize": "Lines of pieces or ids back to text.",

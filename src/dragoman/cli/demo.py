@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from dragoman.decode import Translator
 
 # Small batches, for many steps in a few minutes; little dropout, as there is no end of data to overfit.
 SETTINGS = [
@@ -50,41 +53,42 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
 def report(out: Path) -> None:
     """Translate unseen lines, count the faultless ones, and draw what the model looked at."""
     from dragoman.data.embedded import pairs
-    from dragoman.decode import greedy_texts
+    from dragoman.decode import Translator
     from dragoman.errors import MissingExtraError
-    from dragoman.models.directory import load_model
-    from dragoman.text import load_tokeniser
-    from dragoman.text.special import PAD
 
-    model: Any = load_model(out / "model", PAD)[0]
-    tokeniser = load_tokeniser(out / "model", "shared")
+    translator = Translator.load(out / "model", device="cpu")
     sources, references = zip(*pairs(1000, split="test"), strict=True)
-    ours = greedy_texts(model, tokeniser, tokeniser, sources)
+    ours = [translation.text for translation in translator.translate(sources, beam=1)]
     for source, translation, right in list(zip(sources, ours, references, strict=True))[:12]:
         click.echo(f"  {source}\n    {translation}{'' if translation == right else f'   (right: {right})'}")
     exact = sum(a == b for a, b in zip(ours, references, strict=True))
     click.echo(f"\n{exact / 10:.1f} % of 1,000 lines that were never seen are translated without a mistake")
     try:
-        draw(model, tokeniser, out / "attention.png")
+        draw(translator, out / "attention.png")
     except MissingExtraError as error:
         click.echo(str(error))
     else:
         click.echo(f"{out / 'attention.png'} shows what the model looked at while it translated: {SHOWN}")
 
 
-def draw(model: Any, tokeniser: Any, path: Path) -> None:
+def draw(translator: Translator, path: Path) -> None:
     """The mean of the last layer's heads, from the translation to the source."""
     import torch
 
-    from dragoman.decode import greedy_texts
     from dragoman.inspect.attention import draw_attention
     from dragoman.models import AttentionMaps
     from dragoman.text.special import BOS, EOS
 
-    source = [*tokeniser.encode(SHOWN), EOS]
-    written = tokeniser.encode(greedy_texts(model, tokeniser, tokeniser, [SHOWN])[0])
+    translation = translator.translate(SHOWN, beam=1)
+    source, written = (
+        tokeniser.to_ids(tokens)
+        for tokeniser, tokens in (
+            (translator.source, translation.source_tokens),
+            (translator.target, translation.tokens),
+        )
+    )
     maps = AttentionMaps()
     with torch.inference_mode():
-        model(torch.tensor([source]), torch.tensor([[BOS, *written]]), maps=maps)
-    words = [*tokeniser.pieces(source[:-1]), "end"], [*tokeniser.pieces(written), "end"]
+        translator.engines.torch.model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *written]]), maps=maps)
+    words = [*translation.source_tokens, "end"], [*translation.tokens, "end"]
     draw_attention(maps.cross[-1][0].mean(0), words[0], words[1], path)

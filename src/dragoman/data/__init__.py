@@ -7,11 +7,35 @@ with prepared.loader(recipe.data) as batches:
 
 from __future__ import annotations
 
-from dragoman.data.batch import Batch
-from dragoman.data.loading import Loader
-from dragoman.data.prepared import Prepared
-from dragoman.data.preparing import prepare
-from dragoman.data.reading import Corpus
-from dragoman.data.shards import Part, Sentences, Split
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.data.batch import Batch as Batch
+    from dragoman.data.loading import Loader as Loader
+    from dragoman.data.prepared import Prepared as Prepared
+    from dragoman.data.preparing import prepare as prepare
+    from dragoman.data.reading import Corpus as Corpus
+    from dragoman.data.shards import Part as Part
+    from dragoman.data.shards import Sentences as Sentences
+    from dragoman.data.shards import Split as Split
+
+# Imported when first used: reading lines of text must not cost NumPy.
+_HOME = {
+    "Batch": "batch",
+    "Corpus": "reading",
+    "Loader": "loading",
+    "Part": "shards",
+    "Prepared": "prepared",
+    "Sentences": "shards",
+    "Split": "shards",
+    "prepare": "preparing",
+}
 
 __all__ = ["Batch", "Corpus", "Loader", "Part", "Prepared", "Sentences", "Split", "prepare"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dragoman.data' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f"dragoman.data.{_HOME[name]}"), name)

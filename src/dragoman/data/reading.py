@@ -157,8 +157,18 @@ def json_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
 
 def lines(path: Path, tick: Tick = lambda _: None) -> Iterator[list[str]]:
     """The lines of a file, unpacked and decoded, a block of them at a time."""
+    number = 0
+    for found in lines_in(path, blocks(path, tick)):
+        number += len(found)
+        yield found
+    if not number:
+        raise DataError(f"{path} is empty; expected a sentence per line")
+
+
+def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
+    """The lines of blocks of bytes, those of each block as soon as it is there; `path` is for messages."""
     number, rest = 0, b""
-    for block in blocks(path, tick):
+    for block in blocks:
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
@@ -174,8 +184,6 @@ def lines(path: Path, tick: Tick = lambda _: None) -> Iterator[list[str]]:
         yield found
     if rest:
         yield decode(path, rest, number)
-    elif not number:
-        raise DataError(f"{path} is empty; expected a sentence per line")
 
 
 def decode(path: Path, block: bytes, before: int) -> list[str]:

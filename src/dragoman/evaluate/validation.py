@@ -8,11 +8,14 @@ import torch
 
 from dragoman.config import DataRecipe
 from dragoman.data.prepared import Prepared
-from dragoman.decode import greedy
+from dragoman.decode.beam import beam_search
+from dragoman.decode.settings import Search
 from dragoman.evaluate.scoring import tokeniser_for
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Padded
 from dragoman.text.special import PAD
+
+GREEDY = Search(beam=1)
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,10 @@ class Validation:
                 total += float(plain)
                 tokens += batch.target_tokens
                 if len(rows) < self.sentences:
-                    written = greedy(model, here.source, source, here.source_lengths + 50)
+                    limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no piece
+                    found = beam_search(model, here.source, source, limits, GREEDY)
                     sources = [source_words.decode(ids) for ids in batch.source.tolist()]
-                    ours = [target_words.decode(ids) for ids in written]
+                    ours = [target_words.decode(best[0].pieces) if best else "" for best in found]
                     references = [target_words.decode(ids) for ids in batch.target_out.tolist()]
                     rows += zip(batch.pairs.tolist(), sources, ours, references, strict=True)
         rows.sort()

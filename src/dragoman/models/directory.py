@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DamagedError
-from dragoman.files import verify_manifest
+from dragoman.files import ABOUT, RECIPE, WEIGHTS, verify_manifest
 from dragoman.models.transformer import Transformer
 
-WEIGHTS, RECIPE, ABOUT = "model.safetensors", "recipe.toml", "model.json"
+__all__ = ["ABOUT", "RECIPE", "WEIGHTS", "build", "load_model", "load_weights", "write_model"]
 
 
 def build(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int) -> Transformer:

@@ -11,7 +11,7 @@ from dragoman.data.embedded import pairs
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
-from dragoman.decode import greedy_texts
+from dragoman.decode import Hypothesis, Search, TorchEngine
 from dragoman.evaluate.validation import Validation
 from dragoman.text.special import BOS, EOS
 
@@ -47,7 +47,9 @@ def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
 
     from sacrebleu import corpus_bleu
 
-    ours = greedy_texts(model, tokeniser, tokeniser, [source for source, _ in lines])
+    engine = TorchEngine(model)
+    alone = [engine.search([tokeniser.encode(source)], Search(beam=1))[0][0] for source, _ in lines]
+    ours = [tokeniser.decode(found.pieces) for found in alone]
     references = [target for _, target in lines]
     assert found.figures["bleu"] == pytest.approx(corpus_bleu(ours, [references]).score)
     assert found.figures["exact"] == 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / 37
@@ -61,10 +63,10 @@ def test_a_model_that_copies_the_reference_is_perfect(prepared: Prepared, monkey
     tokeniser = prepared.tokenisers[0]
     right = dict(pairs(37, split="valid"))
 
-    def cheat(model: object, source: torch.Tensor, layout: object, limits: torch.Tensor) -> list[list[int]]:
-        return [tokeniser.encode(right[tokeniser.decode(row)]) for row in source.tolist()]
+    def cheat(model: object, source: torch.Tensor, *_: object) -> list[list[Hypothesis]]:
+        return [[Hypothesis(tokeniser.encode(right[tokeniser.decode(row)]), 0.0, 0.0)] for row in source.tolist()]
 
-    monkeypatch.setattr("dragoman.evaluate.validation.greedy", cheat)
+    monkeypatch.setattr("dragoman.evaluate.validation.beam_search", cheat)
     model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
     figures = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model).figures
     assert figures["exact"] == 100

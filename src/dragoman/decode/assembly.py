@@ -1,0 +1,99 @@
+"""From the hypotheses of a text's parts to its translation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dragoman.decode.alignment import align, word_numbers
+from dragoman.decode.settings import Hypothesis, Search
+from dragoman.decode.splitting import begins_word, join
+from dragoman.decode.translation import Translation
+from dragoman.text import Tokeniser
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """How translations are put together; `looked` has the attention [T, S] of pairs (source, written), if asked for."""
+
+    source: Tokeniser
+    target: Tokeniser
+    search: Search
+    looked: Mapping[tuple[Ids, Ids], Any] | None = None
+    alignment: bool = False
+    attention: bool = False
+
+    def translation(self, parts: Sequence[tuple[Ids, Sequence[Hypothesis]]]) -> Translation:
+        """The translation of a text from the hypotheses of its parts, with its alternatives."""
+        sources = [ids for ids, _ in parts]
+        ranks = max((len(best) for _, best in parts), default=1)
+        best, *others = [
+            self._one(sources, [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts])
+            for rank in range(ranks)
+        ]
+        return replace(best, alternatives=tuple(others)) if others else best
+
+    def _one(self, sources: Sequence[Ids], chosen: Sequence[Hypothesis]) -> Translation:
+        written = [hypothesis.pieces for hypothesis in chosen]
+        total = sum(hypothesis.log_probability for hypothesis in chosen)
+        divisor = sum(self.search.normaliser(len(pieces) + 1) for pieces in written)
+        made = Translation(
+            join([self.target.decode(pieces) for pieces in written]),
+            score=chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0,
+            log_probability=total,
+            tokens=tuple(piece for pieces in written for piece in self.target.pieces(pieces)),
+            source_tokens=tuple(piece for ids in sources for piece in self.source.pieces(ids)),
+            truncated=any(hypothesis.truncated for hypothesis in chosen),
+            repetitive=any(
+                longest_loop(pieces) > longest_loop(ids) for ids, pieces in zip(sources, written, strict=True)
+            ),
+            split=len(chosen) > 1,
+        )
+        if self.looked is None:
+            return made
+        maps = [self.looked[ids, tuple(pieces)] for ids, pieces in zip(sources, written, strict=True)]
+        return replace(
+            made,
+            alignment=tuple(self._aligned(sources, written, maps)) if self.alignment else None,
+            attention=blocks(maps) if self.attention else None,
+        )
+
+    def _aligned(self, sources: Sequence[Ids], written: Sequence[Sequence[int]], maps: Sequence[Any]) -> list[Any]:
+        """The alignments of the parts, each with the words of the parts before it counted in."""
+        found: list[tuple[int, int]] = []
+        before_source = before_target = 0
+        for ids, pieces, attention in zip(sources, written, maps, strict=True):
+            from_pieces, to_pieces = self.source.pieces(ids), self.target.pieces(pieces)
+            if before_source and not begins_word(from_pieces, 0):
+                before_source -= 1  # the cut went through a word
+            found += [(s + before_source, t + before_target) for s, t in align(attention, from_pieces, to_pieces)]
+            before_source += max(word_numbers(from_pieces), default=-1) + 1
+            before_target += max(word_numbers(to_pieces), default=-1) + 1
+        return found
+
+
+def blocks(maps: Sequence[Any]) -> Any:
+    """One map for a text in parts: no piece of a part looked at another part."""
+    import numpy
+
+    whole = numpy.zeros((sum(len(m) for m in maps), sum(m.shape[1] for m in maps)), dtype=numpy.float32)
+    row = column = 0
+    for part in maps:
+        whole[row : row + part.shape[0], column : column + part.shape[1]] = part
+        row, column = row + part.shape[0], column + part.shape[1]
+    return whole
+
+
+def longest_loop(pieces: Sequence[int], longest_period: int = 8) -> int:
+    """The most pieces in a row that say one thing four times or more; 0 where nothing goes round in circles."""
+    found = 0
+    for period in range(1, longest_period + 1):
+        run = 0
+        for one, other in zip(pieces, pieces[period:], strict=False):
+            run = run + 1 if one == other else 0
+            if run + period >= max(8, 4 * period):
+                found = max(found, run + period)
+    return found

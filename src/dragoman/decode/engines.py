@@ -1,0 +1,124 @@
+"""Which engine does a search: the quickest that can, each loaded when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dragoman.config import suggest
+from dragoman.decode.settings import Engine, Search
+from dragoman.errors import SearchError
+
+if TYPE_CHECKING:
+    from dragoman.decode.torch_engine import TorchEngine
+
+ENGINES: Final = ("native", "ctranslate2", "cuda", "torch")
+PRECISIONS: Final = ("auto", "int8", "bfloat16", "float32")
+
+
+class Engines:
+    """The engines of one model directory; "auto" takes the first that is there and can do the search."""
+
+    def __init__(
+        self,
+        directory: Path,
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int | None = None,
+        precision: str = "auto",
+    ) -> None:
+        if engine != "auto" and engine not in ENGINES:
+            raise SearchError(f"there is no engine {engine!r}{suggest(engine, ENGINES)}")
+        if precision not in PRECISIONS:
+            raise SearchError(f"there is no precision {precision!r}{suggest(precision, PRECISIONS)}")
+        if threads is not None and threads < 1:
+            raise SearchError(f"threads={threads}: translating needs at least 1")
+        self.directory, self.threads, self.precision = directory, threads, precision
+        on_gpu = device == "auto" and engine not in ("native", "ctranslate2") and gpu()
+        self.device = device if device != "auto" else "cuda" if on_gpu else "cpu"
+        self.chosen = engine
+        self.loaded: dict[str, Engine | None] = {}
+
+    def for_search(self, search: Search, prefixes: bool = False) -> Engine:
+        """The engine that does such a search, or an error that says why there is none."""
+        on_cpu = ("native", "ctranslate2", "torch")
+        names = (on_cpu if self.device == "cpu" else ("cuda", "torch")) if self.chosen == "auto" else (self.chosen,)
+        for name in names:
+            engine = self.get(name)
+            if engine is not None and engine.can(search, prefixes):
+                return engine
+        if self.get(self.chosen) is None:
+            raise SearchError(
+                f"the engine {self.chosen!r} cannot be had for {self.directory} on {self.device} here; "
+                "use engine 'auto', which takes what there is"
+            )
+        raise SearchError(f"the engine {self.chosen!r} cannot do {search}; use engine 'auto' or 'torch'")
+
+    def get(self, name: str) -> Engine | None:
+        """An engine by its name, None where it cannot be had."""
+        if name not in self.loaded:
+            make: dict[str, Callable[[], Engine | None]] = {
+                "native": self._native,
+                "ctranslate2": self._ctranslate2,
+                "cuda": self._cuda,
+                "torch": lambda: self.torch,
+            }
+            self.loaded[name] = make[name]()
+        return self.loaded[name]
+
+    @cached_property
+    def torch(self) -> TorchEngine:
+        """The reference, which also scores and shows attention."""
+        import torch
+
+        from dragoman.decode.torch_engine import TorchEngine
+
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError) as error:  # what torch raises for a device that is not there
+            raise SearchError(f"device {self.device!r} cannot be used: {error}".splitlines()[0]) from None
+        return TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
+
+    def _native(self) -> Engine | None:
+        try:
+            module = import_module("dragoman.decode.native_engine")
+        except ImportError:
+            return None
+        if self.precision == "bfloat16":
+            return None
+        engine: Engine | None = module.NativeEngine.load(
+            self.directory, self.threads, quantise=self.precision != "float32"
+        )
+        return engine
+
+    def _ctranslate2(self) -> Engine | None:
+        try:
+            module = import_module("dragoman.decode.ctranslate2_engine")
+        except ImportError:
+            return None
+        engine: Engine | None = module.CTranslate2Engine.load(self.directory, self.threads)
+        return engine
+
+    def _cuda(self) -> Engine | None:
+        if not self.device.startswith("cuda"):
+            return None
+        try:
+            module = import_module("dragoman.decode.cuda_engine")
+        except ImportError:
+            return None
+        engine: Engine | None = module.CudaEngine(self.torch.model)
+        return engine
+
+
+def gpu() -> bool:
+    """Whether there is a GPU to use; where the system has no sign of one, PyTorch is not even asked."""
+    if not (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()):
+        return False
+    import torch
+
+    return torch.cuda.is_available()

@@ -1,0 +1,79 @@
+"""A model directory, found and checked without PyTorch, so that a quick engine can start quickly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from dragoman.errors import DamagedError
+from dragoman.files import MANIFEST, RECIPE, verify_manifest
+from dragoman.native.build import cache_directory
+from dragoman.text import Tokeniser, load_tokeniser
+
+
+def places() -> list[Path]:
+    """Where models are looked for by name: `$DRAGOMAN_MODELS`, then the user's data directory."""
+    named = [Path(place) for place in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if place]
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return [*named, data / "dragoman" / "models"]
+
+
+def find_model(model: str | Path) -> Path:
+    """The directory of a model, given as such or by its name; refused where it holds no finished model."""
+    path = Path(model)
+    if not path.is_dir():
+        if path.exists():
+            raise DamagedError(f"{path} is a file; a model is a directory: the --out of a finished training")
+        found = [place / path for place in places() if (place / path).is_dir()]
+        if not found:
+            here = sorted({entry.name for place in places() if place.is_dir() for entry in place.iterdir()})
+            there = f"there are: {', '.join(here)}" if here else "there are none"
+            raise DamagedError(
+                f"there is no directory {path}, and no model of that name in "
+                f"{' or '.join(map(str, places()))} ({there}); give the --out of a finished training"
+            )
+        path = found[0]
+    if (path / MANIFEST).is_file() and (path / RECIPE).is_file():
+        return path
+    if (path / "training").is_dir():
+        raise DamagedError(
+            f"{path} holds a training that has not ended: its model is written when it does; if nobody is training it "
+            "any more, run the same `dragoman train` again to go on"
+        )
+    inside = sorted(p.parent for p in path.glob(f"*/{MANIFEST}") if (p.parent / RECIPE).is_file())
+    hint = f"did you mean {inside[0]}?" if inside else "give the --out of a finished training"
+    raise DamagedError(f"{path} is not a model: it has no {RECIPE} with a {MANIFEST} beside it; {hint}")
+
+
+def verify_once(directory: Path) -> None:
+    """Verify a model as `verify_manifest` does, but read its files only when they are not those of the last time.
+
+    What was verified is remembered by the manifest's content and by each file's size, time of change and place on the
+    disk, in the user's cache directory.
+    """
+    try:
+        manifest = (directory / MANIFEST).read_bytes()
+        stats = [(name, (directory / name).stat()) for name in sorted(json.loads(manifest)["files"])]
+    except (OSError, ValueError, KeyError, TypeError):
+        verify_manifest(directory)  # which says what is wrong
+        return
+    seen = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]
+    known = hashlib.sha256(repr((str(directory.resolve()), manifest, seen)).encode()).hexdigest()
+    marker = cache_directory() / "verified" / known
+    if marker.exists():
+        return
+    verify_manifest(directory)
+    with suppress(OSError):  # a cache that cannot be written makes the next start slower, and nothing else
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+
+
+def open_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
+    """The tokenisers of the source and of the target, one and the same where the vocabulary is shared."""
+    if (directory / "shared.json").is_file():
+        shared = load_tokeniser(directory, "shared")
+        return shared, shared
+    return load_tokeniser(directory, "source"), load_tokeniser(directory, "target")

@@ -1,0 +1,52 @@
+"""Text that is longer than the model was trained for: cut where it hurts least, and joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dragoman.text import Tokeniser
+from dragoman.text.words import MARK, SPACELESS
+
+CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
+
+
+def split_text(text: str, tokeniser: Tokeniser, most: int, language: str) -> list[list[int]]:
+    """The pieces of each sentence, and of each part of a sentence that has more than `most` pieces."""
+    from sentencex import segment
+
+    sentences = [sentence for found in segment(language, text) if (sentence := found.strip())]
+    return [part for ids in tokeniser.encode_many(sentences) for part in split_pieces(ids, tokeniser, most)]
+
+
+def split_pieces(ids: list[int], tokeniser: Tokeniser, most: int) -> list[list[int]]:
+    """Parts of at most `most` pieces: cut after a clause's mark where there is one, else before a word, else anywhere.
+
+    A cut is looked for in the latter half of what fits, so that there are never more than twice as many parts as
+    there must be.
+    """
+    names = tokeniser.pieces(ids)
+    parts, start = [], 0
+    while len(ids) - start > most:
+        room = range(start + most, start + most // 2, -1)
+        after_mark = (end for end in room if names[end - 1].endswith(CLAUSE_ENDS) and begins_word(names, end))
+        before_word = (end for end in room if begins_word(names, end))
+        whole = (end for end in room if not (names[end].startswith("<0x") and names[end - 1].startswith("<0x")))
+        end = next(after_mark, None) or next(before_word, None) or next(whole, start + most)
+        parts.append(ids[start:end])
+        start = end
+    return [*parts, ids[start:]]
+
+
+def begins_word(names: Sequence[str], place: int) -> bool:
+    """Whether a word begins with this piece; where no spaces are written, every piece may begin one."""
+    return names[place].startswith(MARK) or SPACELESS.match(names[place]) is not None
+
+
+def join(texts: Sequence[str]) -> str:
+    """Parts of a text as one, with spaces between them unless the script writes none."""
+    joined = ""
+    for text in texts:
+        touching = joined and text and SPACELESS.match(joined[-1]) is not None and SPACELESS.match(text) is not None
+        joined += text if touching or not joined or not text else " " + text
+    return joined

@@ -1,0 +1,61 @@
+"""The reference engine: every search, for every model, on any device that PyTorch has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dragoman.decode.beam import beam_search
+from dragoman.decode.sampling import keys_of, sample
+from dragoman.decode.settings import Hypothesis, Search
+from dragoman.errors import SearchError
+from dragoman.models.directory import load_model
+from dragoman.nn import Padded
+from dragoman.text.special import EOS, PAD
+
+
+class TorchEngine:
+    """A model in PyTorch, driven by the searches that are written out in this package."""
+
+    name = "torch"
+    independent = False  # matrix products of other shapes differ in the last bits
+
+    def __init__(self, model: Any, device: torch.device | str = "cpu") -> None:
+        self.model, self.device = model, torch.device(device)
+        self.batch = 64 if self.device.type == "cpu" else 256
+
+    @classmethod
+    def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
+        """The engine of a model directory that has been verified."""
+        model, _ = load_model(directory, PAD, device)
+        return cls(model.bfloat16() if bfloat16 else model, device)
+
+    def can(self, search: Search, prefixes: bool = False) -> bool:
+        """Every search."""
+        return True
+
+    def search(
+        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, best first."""
+        if not sources:
+            return []
+        rows, layout = self.padded([[*source, EOS] for source in sources])
+        limits = torch.tensor([search.limit(len(source)) for source in sources], device=self.device)
+        if search.sampling is not None:
+            keys = torch.tensor(keys_of(sources, search.sampling.seed), device=self.device)
+            found = sample(self.model, rows, layout, limits, search, keys, prefixes)
+        else:
+            found = beam_search(self.model, rows, layout, limits, search, prefixes)
+        if not all(found):
+            raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
+        return found
+
+    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
+        """Rows of ids as a tensor, filled up on the right."""
+        width = max(map(len, rows))
+        ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=self.device)
+        return ids, Padded(width, torch.tensor([len(row) for row in rows], device=self.device))

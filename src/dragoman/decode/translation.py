@@ -1,0 +1,51 @@
+"""What a person gets back: the text, how sure the model was, and what to be careful with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation.
+
+    `score` is log P / lp, by which hypotheses are ranked; of a text in parts, the sum of the first over that of the
+    second. `tokens` are the pieces written, `source_tokens` those read. `alternatives` are the next best, where more
+    than one was asked for; of a text in parts, the next best of each part.
+    `alignment` pairs words (source, target), counted from 0; `attention [tokens, source_tokens]` is what each piece
+    looked at: a NumPy array whose rows miss what went to the source's end mark. Both are there on request.
+    """
+
+    text: str
+    score: float = 0.0
+    log_probability: float = 0.0
+    tokens: tuple[str, ...] = ()
+    source_tokens: tuple[str, ...] = ()
+    truncated: bool = False  # it reached the longest that was allowed, and was ended there
+    repetitive: bool = False  # it goes round in circles, and the source does not
+    split: bool = False  # the source was longer than the model was trained for, and was translated in parts
+    alignment: tuple[tuple[int, int], ...] | None = None
+    attention: Any = field(default=None, repr=False, compare=False)
+    alternatives: tuple[Translation, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was written."""
+        return not self.text.strip()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The names of what to be careful with."""
+        names = ("truncated", "repetitive", "split", "empty")
+        return tuple(name for name in names if getattr(self, name))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a model thinks of a given translation; the end mark is the last of its tokens."""
+
+    score: float
+    log_probability: float
+    tokens: tuple[str, ...]
+    token_log_probabilities: tuple[float, ...]

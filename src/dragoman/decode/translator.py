@@ -1,0 +1,234 @@
+"""The public class: text in, translations out.
+
+    translator = Translator.load("my-model")
+    translator.translate("Good morning!").text
+    for translation in translator.stream(open("book.txt")): ...
+
+Importing this costs next to nothing: PyTorch is imported only where an engine needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, overload
+
+from dragoman.config import Recipe, suggest
+from dragoman.decode.assembly import Assembly, Ids
+from dragoman.decode.engines import Engines
+from dragoman.decode.opening import find_model, open_tokenisers, verify_once
+from dragoman.decode.settings import Engine, Hypothesis, Search
+from dragoman.decode.splitting import split_text
+from dragoman.decode.translation import Scored, Translation
+from dragoman.errors import SearchError
+from dragoman.files import RECIPE
+from dragoman.text import Tokeniser
+
+WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
+WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
+USUAL_PIECES: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
+
+Split = Literal["long", "sentences", "never"]
+REQUEST: Final = ("search", "split", "batch", "reproducible", "alignment", "attention")
+
+
+@dataclass(frozen=True)
+class Request:
+    """All that one call asks for."""
+
+    search: Search
+    split: Split
+    batch: int | None
+    reproducible: bool
+    alignment: bool
+    attention: bool
+
+
+class Translator:
+    """A model that translates text. Results come in the order asked, and do not depend on how the work is grouped.
+
+    To the last bit that holds for engines whose sums have a fixed order (`native`), and for every engine with
+    `reproducible=True`, which translates each sentence alone; docs/translating.md has what that costs.
+    """
+
+    def __init__(self, engines: Engines, source: Tokeniser, target: Tokeniser, recipe: Recipe) -> None:
+        self.engines, self.source, self.target, self.recipe = engines, source, target, recipe
+        self.longest = recipe.data.max_tokens
+        self.longest_output: int | None = None
+        if recipe.model.positions == "learned":
+            self.longest_output = recipe.model.max_positions - 1  # a mark needs a position too
+            self.longest = min(self.longest, self.longest_output)
+        self.language = "en"  # for the rules by which long text is split into sentences
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        engine: str = "auto",
+        threads: int | None = None,
+        precision: str = "auto",
+        language: str = "en",
+    ) -> Translator:
+        """The translator of a model directory, or of a model's name under `$DRAGOMAN_MODELS` or the data directory.
+
+        `device` is "auto", "cpu", "cuda"...; `engine` is "auto", "native", "ctranslate2", "cuda" or "torch";
+        `precision` is "auto" (int8 on a CPU where the engine has it), "int8", "bfloat16" or "float32". `language` is
+        the source's code, by whose rules text that is too long is split into sentences.
+        """
+        directory = find_model(model)
+        verify_once(directory)
+        recipe = Recipe.load(directory / RECIPE)
+        engines = Engines(directory, device, engine, threads, precision)
+        translator = cls(engines, *open_tokenisers(directory), recipe)
+        translator.language = language
+        return translator
+
+    @overload
+    def translate(self, texts: str, **settings: Any) -> Translation: ...
+
+    @overload
+    def translate(self, texts: Iterable[str], **settings: Any) -> list[Translation]: ...
+
+    def translate(self, texts: str | Iterable[str], **settings: Any) -> Translation | list[Translation]:
+        """The translation of a text, or those of many in their order; `settings` as in `stream`."""
+        if isinstance(texts, str):
+            return next(self.stream([texts], **settings))
+        return list(self.stream(texts, **settings))
+
+    def stream(
+        self, texts: Iterable[str], *, prefix: str | Sequence[str] | None = None, **settings: Any
+    ) -> Iterator[Translation]:
+        """The translation of each text, in order, with bounded memory: a window of them is read ahead and sorted.
+
+        `prefix` is what a translation must begin with: one for all, or one for each text. `settings` are the fields of
+        `Search` (`beam`, `length_penalty`, `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time;
+        the engine's own choice without it), `split` ("long": text longer than the model was trained for is split into
+        sentences; "sentences": all text is; "never"), `reproducible` (each sentence alone), `alignment` and `attention`
+        (have them in the result).
+        """
+        return self._stream(texts, prefix, request(**settings))
+
+    def score(self, pairs: Iterable[tuple[str, str]], length_penalty: float = 0.6) -> list[Scored]:
+        """How likely the model finds each target text, given the source text of the pair."""
+        from dragoman.decode.forced import forced_log_probabilities
+
+        both = list(pairs)
+        sources = self.source.encode_many([source for source, _ in both])
+        targets = self.target.encode_many([target for _, target in both])
+        rows = forced_log_probabilities(self.engines.torch, list(zip(sources, targets, strict=True)))
+        search = Search(length_penalty=length_penalty)
+        return [
+            Scored(sum(row) / search.normaliser(len(row)), sum(row), (*self.target.pieces(ids), "</s>"), tuple(row))
+            for ids, row in zip(targets, rows, strict=True)
+        ]
+
+    def _stream(
+        self, texts: Iterable[str], prefix: str | Sequence[str] | None, asked: Request
+    ) -> Iterator[Translation]:
+        search, longest = asked.search, self.longest_output
+        if longest is not None and (search.max_length is None or search.max_length > longest):
+            shorter = replace(search, max_length=longest, min_length=min(search.min_length, longest))
+            asked = replace(asked, search=shorter)
+        engine = self.engines.for_search(asked.search, prefix is not None)
+        batch: int = asked.batch or getattr(engine, "batch", 0) or 64
+        done = 0
+        for window in windows(texts, batch * WINDOW_BATCHES):
+            begins: Sequence[str] | None = None
+            if prefix is not None:
+                begins = [prefix] * len(window) if isinstance(prefix, str) else prefix[done : done + len(window)]
+                if len(begins) != len(window):
+                    raise SearchError(f"there are more texts than the {len(prefix)} prefixes; give one for each")
+            yield from self._window(window, begins, engine, batch, asked)
+            done += len(window)
+
+    def _window(
+        self, texts: list[str], begins: Sequence[str] | None, engine: Engine, batch: int, asked: Request
+    ) -> list[Translation]:
+        """The translations of some texts, each in its parts, each part translated once however often it comes."""
+        parts = self._parts(texts, asked.split)
+        forced: list[Ids] = [()] * len(texts)
+        if begins is not None:
+            forced = [tuple(ids) for ids in self.target.encode_many(list(begins))]
+        jobs = [
+            [(tuple(ids), forced[i] if number == 0 else ()) for number, ids in enumerate(of_text)]
+            for i, of_text in enumerate(parts)
+        ]
+        todo = sorted({job for of_text in jobs for job in of_text}, key=lambda job: (-len(job[0]), job))
+        found: dict[tuple[Ids, Ids], list[Hypothesis]] = {}
+        alone = asked.reproducible and not getattr(engine, "independent", False)
+        for group in groups(todo, 1 if alone else batch):
+            prefixes = [prefix for _, prefix in group] if begins is not None else None
+            hypotheses = engine.search([ids for ids, _ in group], asked.search, prefixes)
+            found.update(zip(group, hypotheses, strict=True))
+        looked: dict[tuple[Ids, Ids], Any] | None = None
+        if asked.alignment or asked.attention:
+            from dragoman.decode.forced import cross_attention
+
+            pairs = sorted({(ids, tuple(h.pieces)) for (ids, _), best in found.items() for h in best})
+            looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
+        assembly = Assembly(self.source, self.target, asked.search, looked, asked.alignment, asked.attention)
+        return [assembly.translation([(ids, found[ids, prefix]) for ids, prefix in of_text]) for of_text in jobs]
+
+    def _parts(self, texts: list[str], split: Split) -> list[list[list[int]]]:
+        """The pieces of each text, in parts where it must be; none for a text of nothing but white space."""
+        whole = self.source.encode_many(texts)
+        return [
+            ([ids] if ids else [])
+            if split == "never" or (split == "long" and len(ids) <= self.longest)
+            else split_text(text, self.source, self.longest, self.language)
+            for text, ids in zip(texts, whole, strict=True)
+        ]
+
+
+def request(
+    *,
+    search: Search | None = None,
+    split: Split = "long",
+    batch: int | None = None,
+    reproducible: bool = False,
+    alignment: bool = False,
+    attention: bool = False,
+    **settings: Any,
+) -> Request:
+    """What a call asks for; a setting that nobody knows gets a suggestion."""
+    known = [field.name for field in fields(Search)]
+    for name in settings:
+        if name not in known:
+            raise SearchError(f"there is no setting {name!r}{suggest(name, [*known, *REQUEST])}")
+    if split not in get_args(Split):
+        raise SearchError(f"split={split!r} is not one of the choices{suggest(str(split), get_args(Split))}")
+    if batch is not None and batch < 1:
+        raise SearchError(f"batch must be at least 1; got {batch}")
+    if "n_best" in settings and "beam" not in settings and search is None:
+        settings["beam"] = max(Search.beam, settings["n_best"])
+    search = replace(search if search is not None else Search(), **settings)
+    return Request(search, split, batch, reproducible, alignment, attention)
+
+
+def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
+    """Texts in lists of at most `most`, and of bounded size where they are long."""
+    window: list[str] = []
+    size = 0
+    for text in texts:
+        if not isinstance(text, str):
+            raise SearchError(f"a text to translate must be a str; got {type(text).__name__} {text!r}"[:200])
+        window.append(text)
+        size += len(text)
+        if len(window) == most or size > WINDOW_CHARACTERS:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window
+
+
+def groups(jobs: Sequence[tuple[Ids, Ids]], batch: int) -> Iterator[Sequence[tuple[Ids, Ids]]]:
+    """Jobs, longest first, in groups of at most `batch` sentences of the usual length, or fewer that are longer."""
+    start = 0
+    while start < len(jobs):
+        length = max(1, len(jobs[start][0]))
+        size = max(1, min(batch, batch * USUAL_PIECES // length))
+        yield jobs[start : start + size]
+        start += size
