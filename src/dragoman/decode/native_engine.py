@@ -1,0 +1,332 @@
+"""The engine of our own for CPUs: the whole search in C (native/translate.c), in eight bits or in float.
+
+PyTorch is not imported. Sums have a fixed order, so that a sentence's translation is the same to the last bit in any
+company and with any number of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.config import ModelRecipe, Recipe
+from dragoman.decode.settings import Hypothesis, Search
+from dragoman.decode.stored_weights import Weights, map_weights
+from dragoman.errors import SearchError, ShapeError
+from dragoman.files import RECIPE
+from dragoman.native import library
+from dragoman.text.special import EOS
+
+ABOUT: Final = "model.json"
+ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
+POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2}
+FREE: Final = [
+    "d_model",
+    "n_heads",
+    "d_k",
+    "d_v",
+    "d_ff",
+    "encoder_layers",
+    "decoder_layers",
+    "dropout",
+    "attention_dropout",
+    "feed_forward_dropout",
+    "attention_bias",
+    "max_positions",
+    "norm_order",
+    "tie",
+]
+MOST_ROWS: Final = 256  # hypotheses that one thread carries at once: enough to use each weight well, and still in cache
+MOST_TOKENS: Final = 8192
+MOST_BEAMS: Final = 64
+MOST_TEAM: Final = 4  # threads that share the work of a single batch
+
+Ints = NDArray[np.int32]
+C = TypeVar("C", bound=ctypes.Structure)
+
+
+class Shape(ctypes.Structure):
+    """`Shape` of native/model.h."""
+
+    _fields_ = [
+        (name, ctypes.c_int32)
+        for name in [
+            "d_model",
+            "heads",
+            "d_k",
+            "d_v",
+            "d_ff",
+            "encoder_layers",
+            "decoder_layers",
+            "source_vocabulary",
+            "target_vocabulary",
+            "activation",
+            "positions",
+            "max_positions",
+            "pre_norm",
+            "quantised",
+            "threads",
+        ]
+    ]
+
+
+class Job(ctypes.Structure):
+    """`Job` of native/search.h."""
+
+    _fields_ = [
+        *[
+            (name, ctypes.c_int32)
+            for name in ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")
+        ],
+        *[
+            (name, ctypes.c_void_p)
+            for name in [
+                "source",
+                "source_lengths",
+                "limits",
+                "prefix",
+                "prefix_lengths",
+                "normalisers",
+                "pieces",
+                "lengths",
+                "scores",
+                "log_probabilities",
+            ]
+        ],
+    ]
+
+
+def supported(recipe: ModelRecipe) -> bool:
+    """Whether the engine knows every part of such a model; a part that is not named here must be the paper's."""
+    for field in fields(recipe):
+        value = getattr(recipe, field.name)
+        if field.name in FREE:
+            continue
+        if (field.name == "activation" and value in ACTIVATIONS) or (field.name == "positions" and value in POSITIONS):
+            continue
+        if field.default is MISSING or value != field.default:
+            return False
+    return True
+
+
+class NativeEngine:
+    """A Transformer on the CPU. `search` may be called from several threads at once."""
+
+    name = "native"
+    independent = True  # of what else is in the batch
+
+    def __init__(
+        self,
+        code: ctypes.CDLL,
+        recipe: ModelRecipe,
+        vocabulary: tuple[int, int],
+        weights: Weights,
+        threads: int,
+        quantise: bool,
+    ) -> None:
+        self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
+        self.batch = 64 * threads
+        self.weights = weights  # embeddings are read from the file itself, which must stay mapped
+        tensors = [weights.get(name) for name in tensor_names(recipe)]
+        pointers = (ctypes.c_void_p * len(tensors))(*[None if t is None else t.ctypes.data for t in tensors])
+        shape = Shape(
+            recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
+            recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATIONS[recipe.activation],
+            POSITIONS[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantise, threads,
+        )  # fmt: skip
+        self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
+        if not self.model:
+            raise MemoryError("there is no memory for the model's packed weights")
+        self.free: list[ctypes.c_void_p] = []  # workers that nobody uses
+        self.busy = 0
+        self.lock = threading.Lock()
+
+    @classmethod
+    def load(cls, directory: Path, threads: int | None = None, quantise: bool = True) -> NativeEngine | None:
+        """The engine of a model directory that has been verified; None where it cannot be had for this model here."""
+        recipe = Recipe.load(directory / RECIPE).model
+        code = library("translate") if supported(recipe) else None
+        weights = map_weights(directory) if code is not None else None
+        if code is None or weights is None:
+            return None
+        for name in ("model_new", "worker_new"):
+            getattr(code, name).restype = ctypes.c_void_p
+        found = json.loads((directory / ABOUT).read_text(encoding="utf-8"))["vocabulary"]
+        vocabulary = (found[0], found[1]) if isinstance(found, list) else (found, found)
+        return cls(code, recipe, vocabulary, weights, threads or len(os.sched_getaffinity(0)), quantise)
+
+    def can(self, search: Search, prefixes: bool = False) -> bool:
+        """Every search but sampling and very wide beams."""
+        return search.sampling is None and search.beam <= MOST_BEAMS
+
+    def search(
+        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, best first; batches are shared out among the threads."""
+        if not self.can(search):
+            raise SearchError(f"the native engine cannot do {search}; use engine 'torch'")
+        self._check(sources, search)
+        batches = list(self._batches(sources, search))
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        if len(batches) == 1:
+            self._work(iter(batches), sources, search, prefixes, found, self.threads)
+            return found
+        failed: list[BaseException] = []
+        queue = iter(batches)
+
+        def work() -> None:
+            try:
+                self._work(queue, sources, search, prefixes, found, 1)
+            except BaseException as error:
+                failed.append(error)
+
+        others = [threading.Thread(target=work, daemon=True) for _ in range(min(self.threads, len(batches)) - 1)]
+        for thread in others:
+            thread.start()
+        work()
+        for thread in others:
+            thread.join()
+        if failed:
+            raise failed[0]
+        return found
+
+    def _check(self, sources: Sequence[Sequence[int]], search: Search) -> None:
+        longest = max((len(source) for source in sources), default=0)
+        if self.recipe.positions == "learned":
+            reached = max(longest + 1, max((search.limit(len(source)) + 1 for source in sources), default=0))
+            if reached > self.recipe.max_positions:
+                raise ShapeError(
+                    f"a sentence of up to {reached} tokens came, but positions were learnt for "
+                    f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length"
+                )
+        top = max((max(source, default=0) for source in sources), default=0)
+        if top >= self.vocabulary[0] or min((min(source, default=0) for source in sources), default=0) < 0:
+            raise ShapeError(f"a source has the id {top}, but the vocabulary has {self.vocabulary[0]} pieces")
+
+    def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:
+        """Neighbours together: an equal share for each thread, in batches that fit the caches."""
+        n = len(sources)
+        shares = -(-n // self.threads)
+        most = max(1, min(shares, MOST_ROWS // search.beam))
+        first = 0
+        while first < n:
+            last, tokens = first, 0
+            while last < n and last - first < most and (last == first or tokens + len(sources[last]) < MOST_TOKENS):
+                tokens += len(sources[last]) + 1
+                last += 1
+            yield range(first, last)
+            first = last
+
+    def _work(
+        self,
+        batches: Iterator[range],
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        prefixes: Sequence[Sequence[int]] | None,
+        found: list[list[Hypothesis]],
+        team: int,
+    ) -> None:
+        """Take batches until there are none."""
+        with self.lock:
+            worker = self.free.pop() if self.free else ctypes.c_void_p(self.code.worker_new(self.model))
+            self.busy += 1
+            team = min(team, MOST_TEAM) if self.busy == 1 else 1  # threads that spin must not stand in others' way
+        try:
+            while True:
+                with self.lock:
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                begins = None if prefixes is None else [prefixes[i] for i in batch]
+                for i, best in zip(
+                    batch, self._translate(worker, [sources[i] for i in batch], search, begins, team), strict=True
+                ):
+                    found[i] = best
+        finally:
+            with self.lock:
+                self.busy -= 1
+                self.free.append(worker)
+
+    def _translate(
+        self,
+        worker: ctypes.c_void_p,
+        sources: list[Sequence[int]],
+        search: Search,
+        prefixes: list[Sequence[int]] | None,
+        team: int,
+    ) -> list[list[Hypothesis]]:
+        n = len(sources)
+        limits = np.array([search.limit(len(source)) for source in sources], np.int32)
+        if prefixes is not None:
+            limits = np.maximum(limits, np.array([len(prefix) for prefix in prefixes], np.int32))
+        longest = int(limits.max())
+        rows = max(longest, 1)
+        pieces = np.empty((n, search.n_best, rows), np.int32)
+        lengths = np.empty((n, search.n_best), np.int32)
+        scores, totals = np.empty_like(lengths, np.float32), np.empty_like(lengths, np.float32)
+        flat, source_lengths = end_to_end([[*source, EOS] for source in sources])
+        forced, forced_lengths = end_to_end(prefixes) if prefixes is not None else (None, None)
+        normalisers = np.array([search.normaliser(length) for length in range(rows + 2)], np.float32)
+        job = Job(
+            n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
+            *[None if a is None else a.ctypes.data for a in (
+                flat, source_lengths, limits, forced, forced_lengths, normalisers, pieces, lengths, scores, totals)],
+        )  # fmt: skip
+        if self.code.translate(worker, ctypes.byref(job)):
+            raise MemoryError(
+                f"there is no memory to translate {n} sentences of up to {int(source_lengths.max())} pieces"
+            )
+        if (lengths[:, 0] < 0).any():
+            raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
+        columns = (pieces.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
+        return [
+            [
+                Hypothesis(row[:length], score, total, length == limit)
+                for row, length, score, total in zip(of_pieces, of_lengths, of_scores, of_totals, strict=True)
+                if length >= 0
+            ]
+            for of_pieces, of_lengths, of_scores, of_totals, limit in zip(*columns, strict=True)
+        ]
+
+    def __del__(self) -> None:
+        """Give the C side's memory back."""
+        for worker in getattr(self, "free", ()):
+            self.code.worker_free(worker)
+        if getattr(self, "model", None):
+            self.code.model_free(self.model)
+
+
+def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Rows one after the other, and their lengths."""
+    return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)
+
+
+def tensor_names(recipe: ModelRecipe) -> list[str]:
+    """The names of the weights in the order in which native/model.h takes them; those that a model lacks count as well."""
+    tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
+    source, target, output = (f"embeddings.tables.{name}" for name in tables[recipe.tie])
+
+    def both(name: str) -> list[str]:
+        return [f"{name}.weight", f"{name}.bias"]
+
+    names = [source, target, "source_positions.table", "target_positions.table", output, ""]
+    names += both("encoder_norm") + both("decoder_norm")
+    cross = ["cross.query", "cross.key_value", "cross.output", "around_cross.norm"]
+    for side, layers, between in (("encoder", recipe.encoder_layers, []), ("decoder", recipe.decoder_layers, cross)):
+        for i in range(layers):
+            for part in (
+                ["attention.qkv", "attention.output", "around_attention.norm"]
+                + between
+                + ["feed_forward.inner", "feed_forward.outer", "around_feed_forward.norm"]
+            ):
+                names += both(f"{side}.{i}.{part}")
+    return names

@@ -1,0 +1,147 @@
+/* Scaled dot-product attention of a few queries to the same positions, all heads at once.
+
+The channels of queries, keys and values are interleaved, so that the lanes of a vector are different heads: with 8 heads
+a vector holds channels i and i + 1 of each. Scores then need no sums across lanes but one at the end, and the softmax
+of all heads is one vector. Weights are permuted when they are packed, so that products come out in this order.
+Positions are taken 64 at a time, and what was summed before is scaled when a larger score appears. */
+#pragma once
+#include "vectors.h"
+
+#define SPAN 64     /* positions that are scored before they are summed */
+#define TOGETHER 4  /* queries that share what is loaded */
+
+typedef struct {
+    int heads, lanes, groups; /* groups of up to 16 heads, each over `lanes` lanes (a power of two) */
+    int d_k, d_v;
+    int key_vectors, value_vectors; /* of one group */
+} Heads;
+
+static Heads heads_of(int heads, int d_k, int d_v) {
+    Heads h = {.heads = heads, .lanes = 1, .d_k = d_k, .d_v = d_v};
+    while (h.lanes < heads && h.lanes < LANES) h.lanes *= 2;
+    h.groups = (heads + LANES - 1) / LANES;
+    int each = LANES / h.lanes; /* channels of one head in a vector */
+    h.key_vectors = (d_k + each - 1) / each;
+    h.value_vectors = (d_v + each - 1) / each;
+    return h;
+}
+
+ALWAYS int key_floats(const Heads *h) { return h->groups * h->key_vectors * LANES; }
+ALWAYS int value_floats(const Heads *h) { return h->groups * h->value_vectors * LANES; }
+
+/* Which channel of the model's own order stands at place `at` of the interleaved one; -1 for filling. */
+static int channel_at(const Heads *h, int at, int vectors, int size) {
+    int lane = at % LANES, vector = at / LANES;
+    int head = vector / vectors * LANES + lane % h->lanes;
+    int i = vector % vectors * (LANES / h->lanes) + lane / h->lanes;
+    return head < h->heads && i < size ? head * size + i : -1;
+}
+
+/* Where the positions lie: at base + table[position] * stride, a key and, `values` bytes after it, a value. */
+typedef struct {
+    const char *base;
+    const int32_t *table;
+    size_t stride, values;
+    int count, half;
+} Past;
+
+ALWAYS v16 past_vector(const char *at, int vector, const int half) {
+    return half ? load_half((const uint16_t *)at + LANES * vector) : ((const v16 *)at)[vector];
+}
+
+/* Sums the lanes that belong to one head, and leaves the sum in each of them. */
+ALWAYS v16 fold(v16 x, int lanes) {
+    if (lanes <= 1) x += __builtin_shuffle(x, (i16x){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
+    if (lanes <= 2) x += __builtin_shuffle(x, (i16x){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
+    if (lanes <= 4) x += __builtin_shuffle(x, (i16x){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+    if (lanes <= 8) x += __builtin_shuffle(x, (i16x){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+    return x;
+}
+
+ALWAYS void score_some(const int nq, const int np, const int half, const Heads *h, const v16 *const *q,
+                       const char *const *keys, v16 scores[TOGETHER][SPAN], int at) {
+    v16 sum[TOGETHER][4] = {};
+    for (int v = 0; v < h->key_vectors; v++)
+        for (int p = 0; p < np; p++) {
+            v16 key = past_vector(keys[p], v, half);
+            for (int i = 0; i < nq; i++) sum[i][p] += q[i][v] * key;
+        }
+    for (int i = 0; i < nq; i++)
+        for (int p = 0; p < np; p++) scores[i][at + p] = fold(sum[i][p], h->lanes);
+}
+
+ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const char *const *values, int from,
+                     v16 weights[TOGETHER][SPAN], v16 *const *out) {
+    v16 sum[TOGETHER][8];
+    for (int i = 0; i < nq; i++)
+        for (int v = 0; v < nv; v++) sum[i][v] = out[i][from + v];
+    for (int p = 0; p < span; p++)
+        for (int v = 0; v < nv; v++) {
+            v16 value = past_vector(values[p], from + v, half);
+            for (int i = 0; i < nq; i++) sum[i][v] += weights[i][p] * value;
+        }
+    for (int i = 0; i < nq; i++)
+        for (int v = 0; v < nv; v++) out[i][from + v] = sum[i][v];
+}
+
+ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float *const *queries, float *const *outputs,
+                      const Past *past) {
+    const int np = nq == 1 ? 4 : 2, nv = nq == 1 ? 8 : 4;
+    const size_t each = half ? 2 : 4;
+    for (int g = 0; g < h->groups; g++) {
+        const v16 *q[TOGETHER];
+        v16 *out[TOGETHER], most[TOGETHER], total[TOGETHER], scores[TOGETHER][SPAN];
+        const char *rows[SPAN];
+        for (int i = 0; i < nq; i++) {
+            q[i] = (const v16 *)queries[i] + g * h->key_vectors;
+            out[i] = (v16 *)outputs[i] + g * h->value_vectors;
+            most[i] = splat(-1e30f);
+            total[i] = splat(0.0f);
+            for (int v = 0; v < h->value_vectors; v++) out[i][v] = splat(0.0f);
+        }
+        for (int first = 0; first < past->count; first += SPAN) {
+            int span = past->count - first < SPAN ? past->count - first : SPAN, p = 0;
+            for (int j = 0; j < span; j++)
+                rows[j] = past->base + (size_t)past->table[first + j] * past->stride + g * h->key_vectors * LANES * each;
+            for (; p + np <= span; p += np) score_some(nq, np, half, h, q, rows + p, scores, p);
+            for (; p < span; p++) score_some(nq, 1, half, h, q, rows + p, scores, p);
+            for (int i = 0; i < nq; i++) {
+                v16 top = most[i];
+                for (p = 0; p < span; p++) top = max16(top, scores[i][p]);
+                if (first) {
+                    v16 less = exp16(most[i] - top);
+                    total[i] *= less;
+                    for (int v = 0; v < h->value_vectors; v++) out[i][v] *= less;
+                }
+                most[i] = top;
+                for (p = 0; p < span; p++) {
+                    scores[i][p] = exp16(scores[i][p] - top);
+                    total[i] += scores[i][p];
+                }
+            }
+            size_t shift = past->values + (size_t)g * (h->value_vectors - h->key_vectors) * LANES * each;
+            for (int j = 0; j < span; j++) rows[j] += shift;
+            int v = 0;
+            for (; v + nv <= h->value_vectors; v += nv) mix_some(nq, nv, half, span, rows, v, scores, out);
+            for (; v < h->value_vectors; v++) mix_some(nq, 1, half, span, rows, v, scores, out);
+        }
+        for (int i = 0; i < nq; i++) {
+            v16 share = 1.0f / total[i];
+            for (int v = 0; v < h->value_vectors; v++) out[i][v] *= share;
+        }
+    }
+}
+
+/* softmax(q k^T) v for up to four queries; the queries come scaled by 1 / sqrt(d_k). */
+static void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const Past *past) {
+    switch (nq * 2 + past->half) {
+        case 2: attend_to(1, 0, h, queries, outputs, past); break;
+        case 3: attend_to(1, 1, h, queries, outputs, past); break;
+        case 4: attend_to(2, 0, h, queries, outputs, past); break;
+        case 5: attend_to(2, 1, h, queries, outputs, past); break;
+        case 6: attend_to(3, 0, h, queries, outputs, past); break;
+        case 7: attend_to(3, 1, h, queries, outputs, past); break;
+        case 8: attend_to(4, 0, h, queries, outputs, past); break;
+        default: attend_to(4, 1, h, queries, outputs, past);
+    }
+}

@@ -1,0 +1,245 @@
+/* Matrix products: weights in eight bits with a scale for each output, activations in eight bits with a scale for each
+row; or both in float.
+
+Sums of eight-bit products are exact, and float sums go through the inputs one by one, so that a row's result does not
+depend on the rows beside it nor on the kernel that made it. Weights lie in blocks of 64 outputs, read from front to
+back: [block][input / 4][64 outputs][4 inputs] in eight bits, [block][input][64 outputs] in float. */
+#pragma once
+#include "memory.h"
+#include "vectors.h"
+
+#define BLOCK 64  /* outputs that are made together */
+#define TILE 32   /* rows that are made together */
+#define AHEAD 4096 /* bytes between what is read and what is asked for in advance */
+
+typedef struct {
+    int k, n; /* inputs and outputs, each filled up to a multiple of 64 with zeros */
+    int8_t *w8;
+    float *wf;
+    float *scale, *bias;
+    int32_t *start; /* -128 times the sum of an output's weights: what bytes without a sign add to it */
+} Linear;
+
+/* Rows that enter a product. */
+typedef struct {
+    int8_t *q;
+    float *scale;
+    float *x;
+    int k, flipped;
+} Rows;
+
+ALWAYS int padded(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#define VNNI_ROWS 4 /* up to so many rows go without tiles */
+#else
+#define VNNI_ROWS 0
+#endif
+#if defined(__AMX_INT8__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#define TILES 1
+typedef struct {
+    uint8_t palette, start_row, zero[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} TileShape;
+
+/* Tiles are a state of the thread, and the system wants to be asked for it. */
+static int tiles_begin(void) {
+    static const TileShape shape = {.palette = 1,
+                                    .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+                                    .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    if (syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */)) return -1;
+    _tile_loadconfig(&shape);
+    return 0;
+}
+static void tiles_end(void) { _tile_release(); }
+#else
+#define TILES 0
+static int tiles_begin(void) { return 0; }
+static void tiles_end(void) {}
+#endif
+
+/* Whether so many rows are multiplied by a kernel whose activations have no sign. */
+ALWAYS int flips(int rows) { return VNNI_ROWS > 0 && (!TILES || rows <= VNNI_ROWS); }
+
+/* x to eight bits: row r is scale[r] * q[r]. */
+static void quantise(const float *x, int rows, int width, Rows *to) {
+    to->k = width;
+    to->flipped = flips(rows);
+    to->x = NULL;
+    for (int r = 0; r < rows; r++) {
+        const float *row = x + (size_t)r * width;
+        v16 most = splat(0.0f);
+        for (int i = 0; i < width; i += LANES) {
+            v16 v = *(const v16 *)(row + i);
+            most = max16(most, max16(v, -v));
+        }
+        float top = top_of(most);
+        float factor = top > 1e-30f ? 127.0f / top : 0.0f;
+        to->scale[r] = top / 127.0f;
+        b16 flip = (b16){} + (int8_t)(to->flipped ? -128 : 0);
+        for (int i = 0; i < width; i += LANES) {
+            v16 t = *(const v16 *)(row + i) * factor + ROUNDER;
+            i16x whole = (i16x)t - 0x4b400000;
+            *(b16 *)(to->q + (size_t)r * width + i) = __builtin_convertvector(whole, b16) ^ flip;
+        }
+    }
+}
+
+/* Each kernel: up to TILE rows of q times one block, into out[row][BLOCK]. */
+#if TILES
+#define TILE_STEP(a0, a1, b)                                                                                           \
+    _tile_loadd(4, (a0), k); _tile_loadd(5, (a1), k); _tile_loadd(6, (b), 4 * BLOCK); _tile_loadd(7, (b) + 64, 4 * BLOCK); \
+    _tile_dpbssd(0, 4, 6); _tile_dpbssd(1, 4, 7); _tile_dpbssd(2, 5, 6); _tile_dpbssd(3, 5, 7)
+
+static void tiles_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    __asm__ volatile("" ::: "memory"); /* the intrinsics do not say that they read memory */
+    const int8_t *ahead = w + (size_t)k * BLOCK;
+    if (rows <= 16) { /* one tile of rows, four of outputs */
+        _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+        for (int i = 0; i < k; i += 64) {
+            const int8_t *b = w + (size_t)i * BLOCK;
+            for (int line = 0; line < 64; line++) _mm_prefetch((const char *)b + AHEAD + 64 * line, _MM_HINT_T0);
+            _tile_loadd(4, q + i, k);
+            _tile_loadd(5, b, 4 * BLOCK); _tile_loadd(6, b + 64, 4 * BLOCK); _tile_loadd(7, b + 128, 4 * BLOCK);
+            _tile_dpbssd(0, 4, 5); _tile_dpbssd(1, 4, 6); _tile_dpbssd(2, 4, 7);
+            _tile_loadd(5, b + 192, 4 * BLOCK);
+            _tile_dpbssd(3, 4, 5);
+        }
+        _tile_stored(0, out, 4 * BLOCK); _tile_stored(1, out + 16, 4 * BLOCK);
+        _tile_stored(2, out + 32, 4 * BLOCK); _tile_stored(3, out + 48, 4 * BLOCK);
+        return;
+    }
+    for (int half = 0; half < 2; half++) { /* two tiles of rows, two of outputs, twice */
+        _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
+        for (int i = 0; i < k; i += 64) {
+            const int8_t *b = w + (size_t)i * BLOCK + 128 * half;
+            const char *next = (const char *)ahead + (size_t)i * BLOCK + 2048 * half;
+            for (int line = 0; line < 32; line++) _mm_prefetch(next + 64 * line, _MM_HINT_T1);
+            TILE_STEP(q + i, q + i + 16 * (size_t)k, b);
+        }
+        int32_t *o = out + 32 * half;
+        _tile_stored(0, o, 4 * BLOCK); _tile_stored(1, o + 16, 4 * BLOCK);
+        _tile_stored(2, o + 16 * BLOCK, 4 * BLOCK); _tile_stored(3, o + 16 * BLOCK + 16, 4 * BLOCK);
+    }
+}
+#endif
+
+#if VNNI_ROWS
+ALWAYS void vnni_rows(const int rows, const int8_t *q, int k, const int8_t *w, const int32_t *start, int32_t *out) {
+    __m512i sum[2][4][4];
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < 4; c++) {
+            sum[0][r][c] = _mm512_load_si512(start + 16 * c);
+            sum[1][r][c] = _mm512_setzero_si512();
+        }
+    for (int i = 0; i < k; i += 8) /* two steps at once for one row, whose sums would wait for each other */
+        for (int step = 0; step < 2; step++) {
+            const int8_t *b = w + (size_t)(i + 4 * step) * BLOCK;
+            __m512i weights[4];
+            for (int c = 0; c < 4; c++) {
+                _mm_prefetch((const char *)b + AHEAD + 64 * c, _MM_HINT_T0);
+                weights[c] = _mm512_load_si512(b + 64 * c);
+            }
+            for (int r = 0; r < rows; r++) {
+                int32_t four;
+                memcpy(&four, q + (size_t)r * k + i + 4 * step, 4);
+                __m512i a = _mm512_set1_epi32(four);
+                int side = rows == 1 ? step : 0;
+                for (int c = 0; c < 4; c++) sum[side][r][c] = _mm512_dpbusd_epi32(sum[side][r][c], a, weights[c]);
+            }
+        }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < 4; c++)
+            _mm512_store_si512(out + r * BLOCK + 16 * c,
+                               rows == 1 ? _mm512_add_epi32(sum[0][r][c], sum[1][r][c]) : sum[0][r][c]);
+}
+
+static void vnni_block(const int8_t *q, int rows, int k, const int8_t *w, const int32_t *start, int32_t *out) {
+    for (; rows > 0; rows -= 4, q += 4 * (size_t)k, out += 4 * BLOCK) switch (rows) {
+            case 1: vnni_rows(1, q, k, w, start, out); break;
+            case 2: vnni_rows(2, q, k, w, start, out); break;
+            case 3: vnni_rows(3, q, k, w, start, out); break;
+            default: vnni_rows(4, q, k, w, start, out);
+        }
+}
+#endif
+
+#if !TILES
+static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    for (int r = 0; r < rows; r++, q += k, out += BLOCK) {
+#if defined(__AVX2__)
+        __m256i sum[8] = {}, ones = _mm256_set1_epi16(1);
+        for (int i = 0; i < k; i += 4) {
+            int32_t four;
+            memcpy(&four, q + i, 4);
+            __m256i a = _mm256_set1_epi32(four), size = _mm256_abs_epi8(a); /* at most 127, so that pairs fit */
+            for (int c = 0; c < 8; c++) {
+                __m256i b = _mm256_load_si256((const __m256i *)(w + (size_t)i * BLOCK + 32 * c));
+                __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(b, a));
+                sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(pairs, ones));
+            }
+        }
+        for (int c = 0; c < 8; c++) _mm256_storeu_si256((__m256i *)(out + 8 * c), sum[c]);
+#else
+        memset(out, 0, BLOCK * sizeof *out);
+        for (int i = 0; i < k; i += 4) {
+            const int8_t *b = w + (size_t)i * BLOCK;
+            for (int c = 0; c < BLOCK; c++)
+                for (int j = 0; j < 4; j++) out[c] += (int32_t)q[i + j] * b[4 * c + j];
+        }
+#endif
+    }
+}
+#endif
+
+ALWAYS void float_rows(const int rows, const float *x, int k, const float *w, float *out) {
+    v16 sum[4][4] = {};
+    for (int i = 0; i < k; i++) {
+        const v16 *b = (const v16 *)(w + (size_t)i * BLOCK);
+        for (int c = 0; c < 4; c++) __builtin_prefetch((const char *)(b + c) + AHEAD, 0, 3);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < 4; c++) sum[r][c] += x[(size_t)r * k + i] * b[c];
+    }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < 4; c++) *(v16 *)(out + r * BLOCK + 16 * c) = sum[r][c];
+}
+
+static void float_block(const float *x, int rows, int k, const float *w, float *out) {
+    for (; rows > 0; rows -= 4, x += 4 * (size_t)k, out += 4 * BLOCK) switch (rows) {
+            case 1: float_rows(1, x, k, w, out); break;
+            case 2: float_rows(2, x, k, w, out); break;
+            case 3: float_rows(3, x, k, w, out); break;
+            default: float_rows(4, x, k, w, out);
+        }
+}
+
+/* Rows [first, first + rows) of `in`, at most TILE, times block `block`: out[row][BLOCK], the bias added. */
+static void product_block(const Linear *l, const Rows *in, int first, int rows, int block, float *out) {
+    const v16 *bias = (const v16 *)(l->bias + block * BLOCK), *scale = (const v16 *)(l->scale + block * BLOCK);
+    if (l->wf) {
+        float_block(in->x + (size_t)first * l->k, rows, l->k, l->wf + (size_t)block * BLOCK * l->k, out);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < 4; c++) *(v16 *)(out + r * BLOCK + 16 * c) += bias[c];
+        return;
+    }
+    const int8_t *q = in->q + (size_t)first * l->k, *w = l->w8 + (size_t)block * BLOCK * l->k;
+    int32_t *whole = (int32_t *)out; /* each number is replaced by what it stands for */
+#if VNNI_ROWS
+    if (in->flipped)
+        vnni_block(q, rows, l->k, w, l->start + block * BLOCK, whole);
+    else
+#endif
+#if TILES
+        tiles_block(q, rows, l->k, w, whole);
+#else
+        plain_block(q, rows, l->k, w, whole);
+#endif
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < 4; c++) {
+            i16x *at = (i16x *)(whole + r * BLOCK + 16 * c);
+            *(v16 *)at = __builtin_convertvector(*at, v16) * (in->scale[first + r] * scale[c]) + bias[c];
+        }
+}

@@ -1,0 +1,157 @@
+/* The Transformer's weights, packed: what `model_new` makes of the tensors of a model directory. */
+#pragma once
+#include "attention.h"
+#include "packing.h"
+
+enum { NO_POSITIONS, SINUSOIDAL, LEARNED };
+enum { STORE, ADD, RELU, GELU, SILU, TANH };
+
+/* As decode/native_engine.py fills it in. */
+typedef struct {
+    int32_t d_model, heads, d_k, d_v, d_ff, encoder_layers, decoder_layers, source_vocabulary, target_vocabulary;
+    int32_t activation, positions, max_positions, pre_norm, quantised, threads;
+} Shape;
+
+typedef struct {
+    float *weight, *bias;
+} Norm;
+
+typedef struct {
+    Linear qkv, output, query, key_value, cross_output, inner, outer;
+    Norm around_attention, around_cross, around_feed_forward;
+} Layer;
+
+typedef struct {
+    Shape shape;
+    Heads heads;
+    Region region;
+    int width; /* d_model, filled up */
+    const float *source_table, *target_table, *source_positions, *target_positions; /* the caller's memory */
+    Linear projection;
+    Norm encoder_norm, decoder_norm;
+    Layer *encoder, *decoder;
+} Model;
+
+/* The tensors in the order in which Python names them; absent ones are NULL. */
+typedef struct {
+    const float *const *at;
+} Tensors;
+
+static const float *next_tensor(Tensors *t) { return *t->at++; }
+
+static Norm place_norm(Model *m, Tensors *t) {
+    const float *weight = next_tensor(t), *bias = next_tensor(t);
+    size_t bytes = sizeof(float) * (size_t)m->width, real = sizeof(float) * (size_t)m->shape.d_model;
+    Norm n = {take(&m->region, bytes), take(&m->region, bytes)};
+    if (weight && n.weight) memcpy(n.weight, weight, real), memcpy(n.bias, bias, real);
+    return weight ? n : (Norm){0};
+}
+
+typedef struct {
+    Model *model;
+    Tensors tensors;
+    Packing *packings; /* NULL while only the room is counted */
+    int count;
+} Making;
+
+/* What a product's outputs or inputs are, in order. */
+typedef enum { PLAIN, QUERIES, KEYS_VALUES, QUERIES_KEYS_VALUES, MIXED } Order;
+
+/* from[i]: the model's own number of channel i; returns how many there are. */
+static int channels(const Heads *h, Order order, int plain, int *from) {
+    int n = 0, base = 0, keys = key_floats(h), values = value_floats(h);
+    if (order == PLAIN)
+        for (; n < plain; n++) from[n] = n;
+    for (int part = 0; part < 3; part++) {
+        int has = part == 0 ? order == QUERIES || order == QUERIES_KEYS_VALUES
+                            : order == KEYS_VALUES || order == QUERIES_KEYS_VALUES || (part == 2 && order == MIXED);
+        if (!has) continue;
+        int size = part < 2 ? h->d_k : h->d_v, vectors = part < 2 ? h->key_vectors : h->value_vectors;
+        for (int i = 0; i < (part < 2 ? keys : values); i++) {
+            int channel = channel_at(h, i, vectors, size);
+            from[n++] = channel < 0 ? -1 : base + channel;
+        }
+        base += h->heads * size;
+    }
+    return n;
+}
+
+static void make_linear(Making *m, Linear *l, int inputs, Order in, int outputs, Order out) {
+    const Heads *h = &m->model->heads;
+    size_t most = (size_t)(2 * key_floats(h) + value_floats(h) + inputs + outputs + 2 * BLOCK);
+    int *rows = malloc(sizeof(int) * most), *columns = malloc(sizeof(int) * most);
+    int k = channels(h, in, inputs, columns), n = channels(h, out, outputs, rows);
+    linear_place(l, &m->model->region, k, n, m->model->shape.quantised);
+    for (; k < l->k; k++) columns[k] = -1;
+    for (; n < l->n; n++) rows[n] = -1;
+    const float *w = next_tensor(&m->tensors), *bias = next_tensor(&m->tensors);
+    if (!m->packings || in == PLAIN) free(columns), columns = NULL;
+    if (!m->packings) {
+        free(rows);
+        m->count++;
+        return;
+    }
+    int scaled = out == QUERIES || out == QUERIES_KEYS_VALUES ? key_floats(h) : 0;
+    m->packings[m->count++] = (Packing){.to = l, .w = w, .bias = bias, .columns = inputs, .from_row = rows,
+                                        .from_column = columns, .factor = 1.0f / sqrtf((float)h->d_k), .scaled = scaled};
+}
+
+static void make_layer(Making *m, Layer *l, int crossed) {
+    const Shape *s = &m->model->shape;
+    int d = s->d_model, mixed = s->heads * s->d_v;
+    make_linear(m, &l->qkv, d, PLAIN, 0, QUERIES_KEYS_VALUES);
+    make_linear(m, &l->output, mixed, MIXED, d, PLAIN);
+    l->around_attention = place_norm(m->model, &m->tensors);
+    if (crossed) {
+        make_linear(m, &l->query, d, PLAIN, 0, QUERIES);
+        make_linear(m, &l->key_value, d, PLAIN, 0, KEYS_VALUES);
+        make_linear(m, &l->cross_output, mixed, MIXED, d, PLAIN);
+        l->around_cross = place_norm(m->model, &m->tensors);
+    }
+    make_linear(m, &l->inner, d, PLAIN, s->d_ff, PLAIN);
+    make_linear(m, &l->outer, s->d_ff, PLAIN, d, PLAIN);
+    l->around_feed_forward = place_norm(m->model, &m->tensors);
+}
+
+static void make_all(Making *making, const float *const *tensors) {
+    Model *m = making->model;
+    making->tensors = (Tensors){tensors};
+    making->count = 0;
+    Tensors *t = &making->tensors;
+    m->source_table = next_tensor(t), m->target_table = next_tensor(t);
+    m->source_positions = next_tensor(t), m->target_positions = next_tensor(t);
+    make_linear(making, &m->projection, m->shape.d_model, PLAIN, m->shape.target_vocabulary, PLAIN);
+    m->encoder_norm = place_norm(m, t), m->decoder_norm = place_norm(m, t);
+    for (int i = 0; i < m->shape.encoder_layers; i++) make_layer(making, &m->encoder[i], 0);
+    for (int i = 0; i < m->shape.decoder_layers; i++) make_layer(making, &m->decoder[i], 1);
+}
+
+void model_free(Model *m) {
+    if (!m) return;
+    region_close(&m->region);
+    free(m->encoder);
+    free(m->decoder);
+    free(m);
+}
+
+/* A model of these tensors; the embeddings and learned positions stay where they are, the rest is packed. */
+Model *model_new(const Shape *shape, const float *const *tensors) {
+    Model *m = calloc(1, sizeof *m);
+    m->shape = *shape;
+    m->heads = heads_of(shape->heads, shape->d_k, shape->d_v);
+    m->width = padded(shape->d_model);
+    m->encoder = calloc((size_t)shape->encoder_layers, sizeof(Layer));
+    m->decoder = calloc((size_t)shape->decoder_layers, sizeof(Layer));
+    Making making = {.model = m};
+    make_all(&making, tensors);
+    if (region_open(&m->region, m->region.used)) {
+        model_free(m);
+        return NULL;
+    }
+    making.packings = calloc((size_t)making.count, sizeof(Packing));
+    make_all(&making, tensors);
+    pack_all(making.packings, making.count, shape->threads);
+    for (int i = 0; i < making.count; i++) free(making.packings[i].from_row), free(making.packings[i].from_column);
+    free(making.packings);
+    return m;
+}
