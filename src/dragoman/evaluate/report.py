@@ -37,9 +37,10 @@ class Result:
         return len(self.hypotheses) / max(self.seconds, 1e-9) if self.seconds is not None else None
 
     def worst(self, count: int = WORST) -> list[dict[str, Any]]:
-        """The sentences with the lowest chrF, worst first."""
+        """The sentences with the lowest chrF, worst first; those that are the reference itself are none of them."""
         marks = sentence_scores(self.hypotheses, self.held_out.references)
-        order = sorted(range(len(marks)), key=lambda i: marks[i])[:count]
+        wrong = [i for i, text in enumerate(self.hypotheses) if text != self.held_out.references[i]]
+        order = sorted(wrong, key=lambda i: marks[i])[:count]
         sources = self.held_out.sources
         return [
             {
@@ -126,7 +127,7 @@ def markdown(table: Mapping[str, Any]) -> str:
             [str(w["line"]), f"{w['chrF']:.1f}", w["source"] or "-", w["translation"], w["reference"]]
             for w in each["worst"]
         ]
-        parts.append(rows_of(worst))
+        parts.append(rows_of(worst) if each["worst"] else "Every translation is the reference, to the letter.\n")
     return "\n".join(parts)
 
 

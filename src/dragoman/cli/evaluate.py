@@ -1,0 +1,172 @@
+"""`dragoman evaluate`: how good translations are, with figures that others can compare with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dragoman.decode.engines import ENGINES, PRECISIONS
+from dragoman.decode.settings import Search
+from dragoman.errors import DataError
+
+if TYPE_CHECKING:
+    from dragoman.evaluate.report import Report, Result
+
+FILE = click.Path(path_type=Path)
+METRICS = ("BLEU", "chrF", "TER")
+
+
+@click.command(name="evaluate")
+@click.argument("model", required=False)
+@click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one a line.")
+@click.option("--reference", "references", type=FILE, multiple=True, help="Their right translations.")
+@click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Score these translations; no model.")
+@click.option("--against", type=FILE, multiple=True, help="Compare with another model, or with a file for each set.")
+@click.option("--name", "names", multiple=True, help="What to call each test set.")
+@click.option("--metric", "metrics", multiple=True, type=click.Choice(METRICS, False), help="Which; all by default.")
+@click.option("--tokenize", help="sacreBLEU's tokeniser for BLEU; by default the references' script decides.")
+@click.option("--lowercase", is_flag=True, help="Take no notice of upper and lower case.")
+@click.option("--report", "place", type=FILE, help="Write report.json, report.md and the translations there.")
+@click.option("--beam", type=int, default=Search.beam, show_default=True, help="Hypotheses kept; 1 is greedy search.")
+@click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
+@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
+@click.option("--threads", type=int, help="CPU threads; the engine's own choice, without it.")
+@click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
+def command(
+    model: str | None,
+    sources: tuple[Path, ...],
+    references: tuple[Path, ...],
+    hypotheses: tuple[Path, ...],
+    against: tuple[Path, ...],
+    names: tuple[str, ...],
+    metrics: tuple[str, ...],
+    tokenize: str | None,
+    lowercase: bool,
+    place: Path | None,
+    beam: int,
+    length_penalty: float,
+    **engine: Any,
+) -> None:
+    """Translate test sets with MODEL and score them, or score the files of --hypothesis.
+
+    BLEU, chrF and TER are sacreBLEU's, and come with its signatures. Give --source and --reference once for each test
+    set. --against adds sacreBLEU's paired bootstrap test, which says whether a difference is more than chance.
+    """
+    if (model is None) == (not hypotheses):
+        raise DataError("give either a model to translate with, or --hypothesis with files of translations")
+    from dragoman.evaluate.held_out import read_held_out
+    from dragoman.evaluate.report import Report, Result
+    from dragoman.evaluate.scoring import compare, make, score
+    from dragoman.evaluate.systems import FileSystem, ModelSystem, System
+
+    sets = read_held_out(references, sources, names)
+    chosen = [name for name in METRICS if not metrics or name in metrics]
+    make(chosen, sets[0].references, tokenize)  # a mistake in a name costs no hour of translating
+    search = Search(beam=beam, length_penalty=length_penalty)
+    system: System = ModelSystem(model, search, **engine) if model else FileSystem(hypotheses, "--hypothesis", sets)
+    other: System | None = None
+    if against:
+        one_model = len(against) == 1 and not against[0].is_file()
+        other = ModelSystem(str(against[0]), search, **engine) if one_model else FileSystem(against, "--against", sets)
+    progress = Progress()
+    ours = system.translated(sets, progress)
+    theirs = other.translated(sets, progress) if other is not None else []
+    results = []
+    for i, held_out in enumerate(sets):
+        right, settings = held_out.references, (chosen, tokenize, lowercase)
+        results.append(
+            Result(
+                held_out,
+                ours[i].texts,
+                score(ours[i].texts, right, *settings),
+                ours[i].seconds,
+                compare(ours[i].texts, theirs[i].texts, right, *settings) if theirs else [],
+                ours[i].flags,
+            )
+        )
+    report = Report(system.about(), results, ", ".join(path.name for path in against) or None)
+    show(report)
+    if place is not None:
+        report.write(place)
+        click.echo(f"dragoman: the report is in {place}", err=True)
+
+
+class Progress:
+    """A line on stderr that moves, where stderr is a terminal."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        """So many sentences of a set are done."""
+        if self.live and (done % 16 == 0 or done == total):
+            sys.stderr.write("\r\x1b[K" if done == total else f"\r{name}: {done:,} of {total:,} sentences\x1b[K")
+            sys.stderr.flush()
+
+
+def show(report: Report) -> None:
+    """A table on a terminal, lines elsewhere; the signatures always."""
+    if sys.stdout.isatty():
+        table(report)
+    else:
+        for result in report.results:
+            lines(result)
+
+
+def lines(result: Result) -> None:
+    """A set, then a line for each figure: name, value, signature."""
+    rate = f", {result.rate:.1f} sentences/s" if result.rate is not None else ""
+    click.echo(f"{result.held_out.name}: {len(result.hypotheses):,} sentences{rate}")
+    for score in result.scores:
+        click.echo(f"  {score.metric:4}  {score.value:6.2f}  {score.signature}")
+    for d in result.differences:
+        click.echo(f"  {d.metric:4}  {d.difference:+6.2f}  against {d.other:.2f}, p = {d.p:.4f}  {d.signature}")
+    careful = ", ".join(f"{count:,} {flag}" for flag, count in result.flags.items())
+    if careful:
+        click.echo(f"  of these {careful}")
+
+
+def table(report: Report) -> None:
+    """All sets in one table, the signatures below it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    metrics = [score.metric for score in report.results[0].scores]
+    grid = Table("test set", box=None, pad_edge=False, header_style="bold")
+    for column in ("sentences", *metrics, "sentences/s"):
+        grid.add_column(column, justify="right")
+    for result in report.results:
+        figures = [f"{score.value:.2f}" for score in result.scores]
+        rate = f"{result.rate:.1f}" if result.rate is not None else ""
+        grid.add_row(result.held_out.name, f"{len(result.hypotheses):,}", *figures, rate)
+    console = Console()
+    console.print(grid)
+    differences(console, report.results)
+    for result in report.results if len(report.results) > 1 else report.results[:1]:
+        if len(report.results) > 1:
+            console.print(f"\n{result.held_out.name}", highlight=False, markup=False)
+        for score in result.scores:
+            console.print(f"{score.metric:5} {score.signature}", style="dim", highlight=False, soft_wrap=True)
+
+
+def differences(console: Any, results: Sequence[Result]) -> None:
+    """Both systems side by side, where there are two."""
+    from rich.table import Table
+
+    if not results[0].differences:
+        return
+    grid = Table("test set", "metric", box=None, pad_edge=False, header_style="bold")
+    for column in ("this", "other", "difference", "p"):
+        grid.add_column(column, justify="right")
+    for result in results:
+        for d in result.differences:
+            figures = (f"{d.value:.2f}", f"{d.other:.2f}", f"{d.difference:+.2f}", f"{d.p:.4f}")
+            grid.add_row(result.held_out.name, d.metric, *figures)
+    console.print()
+    console.print(grid)

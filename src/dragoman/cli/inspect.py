@@ -1,0 +1,124 @@
+"""`dragoman inspect`: pictures of what is inside a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dragoman.errors import DragomanError
+
+FILE = click.Path(path_type=Path)
+FORMS = (".png", ".svg", ".pdf", ".html")
+
+
+@click.group(name="inspect")
+def command() -> None:
+    """Look inside a model: its attention, its word alignments, its positions."""
+
+
+@command.command()
+@click.argument("model")
+@click.option("--source", required=True, help="A sentence.")
+@click.option("--target", help="Its translation; the model's own, without it.")
+@click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS)}; .html is to explore.")
+@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
+@click.option("--layer", type=int, help="One layer, counted from 1; all, without it.")
+@click.option("--head", type=int, help="One head, counted from 1; all, without it.")
+@click.option("--words", is_flag=True, help="A row and a column for each word instead of each piece.")
+def attention(
+    model: str, source: str, target: str | None, out: Path, kind: Any, layer: int | None, head: int | None, words: bool
+) -> None:
+    """What every layer and head looks at, for one sentence pair.
+
+    A picture shows all layers and heads of one kind, or those of --layer and --head. A page (.html) holds all of it, to
+    explore in a browser; it needs no network.
+    """
+    known_form(out, FORMS)
+    translator = load(model)
+    from dragoman.inspect.looking import look
+
+    looked = look(translator, source, target)
+    if out.suffix.lower() == ".html":
+        from dragoman.files import write_safely
+        from dragoman.inspect.page import page
+
+        looked.check("cross", layer, head)
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_safely(out, page(looked, layer))
+        except OSError as error:
+            raise DragomanError(f"{out} could not be written: {error.strerror}; choose another --out") from None
+    else:
+        from dragoman.inspect.attention import draw_heads
+
+        tell(draw_heads(looked, out, kind, layer, head, words))
+    if target is None:
+        click.echo(looked.target_text)
+
+
+@command.command()
+@click.argument("model")
+@click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
+@click.option("--target", type=FILE, required=True, help="Their translations.")
+@click.option("--out", type=FILE, help=f"Draw one pair as a picture: {', '.join(FORMS[:3])}.")
+@click.option("--line", type=click.IntRange(1), default=1, show_default=True, help="Which pair to draw.")
+def alignment(model: str, source: Path, target: Path, out: Path | None, line: int) -> None:
+    """Which word translates which, for files of sentence pairs, out of what the decoder looks at.
+
+    Prints a line for each pair: `i-j` for source word i and target word j, counted from 0 (Pharaoh's format).
+    """
+    if out is not None:
+        known_form(out, FORMS[:3])
+    from dragoman.data.reading import Corpus, read
+
+    pairs = [pair for chunk in read(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
+    if out is not None and line > len(pairs):
+        raise DragomanError(f"--line {line} cannot be drawn: the files have {len(pairs):,} lines")
+    translator = load(model)
+    from dragoman.inspect.alignment import align_pairs, draw_alignment, pharaoh
+    from dragoman.inspect.looking import Side
+
+    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs])
+    for found in links:
+        click.echo(pharaoh(found))
+    if out is not None:
+        tokenisers = (translator.source, translator.target)
+        sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenisers, pairs[line - 1], strict=True)]
+        names = [[word.label for word in side.words] for side in sides]
+        tell(draw_alignment(names[0], names[1], links[line - 1], out))
+
+
+@command.command()
+@click.argument("model")
+@click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS[:3])}.")
+@click.option("--length", type=click.IntRange(2), default=100, show_default=True, help="How many positions.")
+def positions(model: str, out: Path, length: int) -> None:
+    """The position code: its values, and how alike two positions are by their distance."""
+    known_form(out, FORMS[:3])
+    translator = load(model)
+    from dragoman.inspect.positions import draw_positions, position_codes
+
+    codes = position_codes(translator.engines.torch.model, length)
+    recipe = translator.recipe.model
+    tell(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
+
+
+def known_form(path: Path, forms: tuple[str, ...]) -> None:
+    """Refuse a name that asks for nothing we can write, before a model is loaded."""
+    if path.suffix.lower() not in forms:
+        raise DragomanError(f"{path} is no name for a picture; let it end in {', '.join(forms)}")
+
+
+def load(model: str) -> Any:
+    """The model by PyTorch on the CPU, which has the weights of every head."""
+    from dragoman.decode.translator import Translator
+
+    return Translator.load(model, device="cpu", engine="torch")
+
+
+def tell(note: str) -> None:
+    """What could not be drawn."""
+    if note:
+        click.echo(f"dragoman: {note}", err=True)

@@ -1,0 +1,99 @@
+"""Where translations come from: a model, or files that something else wrote."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from dragoman.decode.settings import Search
+from dragoman.errors import DataError
+from dragoman.evaluate.held_out import HeldOut, read_beside
+from dragoman.files import MANIFEST, sha256
+
+Tick = Callable[[str, int, int], None]  # told the set's name, how many sentences are done, and of how many
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The translations of one test set; seconds where they were made just now."""
+
+    texts: list[str]
+    seconds: float | None = None
+    flags: dict[str, int] = field(default_factory=dict)
+
+
+class System(Protocol):
+    """Something that has a translation for every sentence of a test set."""
+
+    def about(self) -> dict[str, Any]:
+        """What a report says of it."""
+
+    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+        """Its translations of each set."""
+
+
+class ModelSystem:
+    """A model directory, its engine and its search."""
+
+    def __init__(self, model: str, search: Search, batch: int | None = None, **engine: Any) -> None:
+        from dragoman.decode.translator import Translator
+
+        self.model, self.search, self.batch = model, search, batch
+        self.translator = Translator.load(model, **engine)
+
+    def about(self) -> dict[str, Any]:
+        """Name, digest of the manifest (and so of every file), engine and search."""
+        engines = self.translator.engines
+        return {
+            "model": engines.directory.name,
+            "digest": sha256(engines.directory / MANIFEST),
+            "engine": engines.for_search(self.search).name,
+            "device": engines.device,
+            "precision": engines.precision,
+            "search": ", ".join(f"{k}={v}" for k, v in asdict(self.search).items() if v is not None),
+        }
+
+    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+        """Translate every set."""
+        for held_out in sets:
+            if held_out.sources is None:
+                raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
+        self.translator.engines.for_search(self.search)  # its loading is not part of a set's seconds
+        return [self._one(held_out, tick) for held_out in sets]
+
+    def _one(self, held_out: HeldOut, tick: Tick) -> Translated:
+        sources, texts, flags = held_out.sources or [], [], Counter[str]()
+        begun = time.perf_counter()
+        for translation in self.translator.stream(sources, search=self.search, batch=self.batch):
+            texts.append(translation.text)
+            flags.update(translation.flags)
+            tick(held_out.name, len(texts), len(sources))
+        return Translated(texts, time.perf_counter() - begun, dict(flags))
+
+
+class FileSystem:
+    """Files of translations, one for each test set, read at once: a mistake in them costs no translating."""
+
+    def __init__(self, files: Sequence[Path], option: str, sets: Sequence[HeldOut]) -> None:
+        if len(files) != len(sets):
+            raise DataError(
+                f"{len(files)} files came with {option} for {len(sets)} test sets; give one for each --reference, in "
+                "the same order"
+            )
+        self.files = files
+        self.texts = [
+            Translated(read_beside(path, Path(held_out.name), len(held_out.references)))
+            for path, held_out in zip(files, sets, strict=True)
+        ]
+
+    def about(self) -> dict[str, Any]:
+        """Names and digests."""
+        return {"files": ", ".join(path.name for path in self.files), "digest": ", ".join(map(sha256, self.files))}
+
+    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+        """What was read."""
+        return self.texts

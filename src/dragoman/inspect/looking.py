@@ -1,0 +1,134 @@
+"""What every head looked at while one sentence pair was read and written: the data of all pictures of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.decode.alignment import word_numbers
+from dragoman.decode.translator import Translator
+from dragoman.errors import SearchError
+from dragoman.text import Tokeniser
+from dragoman.text.special import BOS, EOS
+
+START, END = "‹start›", "‹end›"
+Kind = Literal["cross", "encoder", "decoder"]
+KINDS: Final[tuple[Kind, ...]] = ("cross", "encoder", "decoder")
+Weights = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Word:
+    """Some pieces of a side that are shown as one; marks are words of their own."""
+
+    label: str
+    pieces: tuple[int, ...]
+    mark: bool = False
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows or the columns of a map."""
+
+    pieces: tuple[str, ...]
+    words: tuple[Word, ...]
+
+    @classmethod
+    def of(cls, tokeniser: Tokeniser, ids: Sequence[int], before: str = "", after: str = "") -> Side:
+        """A sentence with the mark before it or after it."""
+        pieces = tokeniser.pieces(ids)
+        shift = 1 if before else 0
+        groups: dict[int, list[int]] = {}
+        for place, number in enumerate(word_numbers(pieces)):
+            groups.setdefault(number, []).append(place)
+        words = [
+            Word(tokeniser.decode([ids[i] for i in group]).strip() or "␣", tuple(i + shift for i in group))
+            for group in groups.values()
+        ]
+        first = [Word(before, (0,), True)] if before else []
+        last = [Word(after, (len(pieces) + shift,), True)] if after else []
+        marked = ([before] if before else []) + pieces + ([after] if after else [])
+        return cls(tuple(marked), tuple(first + words + last))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A sentence pair and its weights, `[layers, heads, rows, columns]` for each use of attention.
+
+    Step t of the decoder reads piece t - 1 and writes piece t, so that its rows can be named by either.
+    """
+
+    source_text: str
+    target_text: str
+    source: Side
+    read: Side
+    written: Side
+    maps: dict[Kind, Weights]
+
+    def rows(self, kind: Kind, named: Literal["written", "read"] = "written") -> Side:
+        """Who looks."""
+        if kind == "encoder":
+            return self.source
+        return self.written if named == "written" else self.read
+
+    def columns(self, kind: Kind) -> Side:
+        """What is looked at."""
+        return self.read if kind == "decoder" else self.source
+
+    def check(self, kind: Kind, layer: int | None = None, head: int | None = None) -> None:
+        """Refuse a layer or head that the model does not have; both are counted from 1."""
+        layers, heads = self.maps[kind].shape[:2]
+        for name, asked, there in (("layer", layer, layers), ("head", head, heads)):
+            if asked is not None and not 1 <= asked <= there:
+                raise SearchError(f"there is no {name} {asked} in the {kind} attention; they are 1 to {there}")
+
+
+def look(translator: Translator, source: str, target: str | None = None) -> Looked:
+    """Read the source and write the target, which is the model's own translation where none is given."""
+    import torch
+
+    from dragoman.models import AttentionMaps, Transformer
+
+    model = translator.engines.torch.model
+    if not isinstance(model, Transformer):
+        raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")
+    source_ids = translator.source.encode(source)
+    if not source_ids:
+        raise SearchError("the source is empty; give a sentence to look at")
+    if target is None:
+        translation = translator.translate(source, split="never")
+        target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
+    else:
+        target_ids = translator.target.encode(target)
+    maps = AttentionMaps()
+    device = translator.engines.device
+    with torch.inference_mode():
+        model.hidden(
+            torch.tensor([[*source_ids, EOS]], device=device),
+            torch.tensor([[BOS, *target_ids]], device=device),
+            maps=maps,
+        )
+    layers: dict[Kind, list[torch.Tensor]] = {"cross": maps.cross, "encoder": maps.encoder, "decoder": maps.decoder}
+    return Looked(
+        source,
+        translator.target.decode(target_ids),
+        Side.of(translator.source, source_ids, after=END),
+        Side.of(translator.target, target_ids, before=START),
+        Side.of(translator.target, target_ids, after=END),
+        {kind: torch.stack([w[0].float().cpu() for w in of]).numpy() for kind, of in layers.items() if of},
+    )
+
+
+def by_words(weights: Weights, rows: Side, columns: Side) -> Weights:
+    """Weights between words: the mean over the pieces of who looks, the sum over those of what is looked at.
+
+    So each row still sums to 1 (Clark et al., 2019).
+    """
+    summed = np.stack([weights[..., list(word.pieces)].sum(-1) for word in columns.words], axis=-1)
+    means = [summed[..., list(word.pieces), :].mean(-2) for word in rows.words]
+    whole: Weights = np.stack(means, axis=-2).astype(np.float32)
+    return whole
