@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from dragoman.cli import main
 from dragoman.config import Recipe
 from dragoman.files import verify_manifest
-from dragoman.models.directory import load_model, write_model
-from dragoman.text import learn
+from dragoman.models.directory import load_model
 from dragoman.text.special import PAD
 from dragoman.train.averaging import parts_of_run, write_average
+from small_model import model_at
 from tiny_run import prepare_tiny, tiny_run
 
 
@@ -45,22 +45,6 @@ def leave(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, 
         code = int(end.code or 0)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
-
-
-def model_at(place: Path, seed: int, words: str = "one two three", **changes: int) -> Path:
-    torch.manual_seed(seed)
-    sizes = {"d_model": 6, "n_heads": 3, "d_ff": 10, "encoder_layers": 1, "decoder_layers": 2, **changes}
-    recipe = Recipe.from_changes([f"model.{key}={value}" for key, value in sizes.items()])
-    tokeniser = learn("bpe", [words] * 3, 275)
-    from dragoman.files import write_manifest
-    from dragoman.models.directory import build
-
-    place.mkdir(parents=True)
-    model = build(recipe.model, tokeniser.vocabulary_size, PAD)
-    write_model(place, recipe, tokeniser.vocabulary_size, model.state_dict())
-    tokeniser.save(place, "shared")
-    write_manifest(place)
-    return place
 
 
 @pytest.mark.parametrize("last", [2, 3])

@@ -1,0 +1,28 @@
+"""A small model with more than one of everything, and what it looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.decode.translator import Translator
+from dragoman.inspect.looking import Looked, look
+from small_model import model_at
+
+SOURCE, TARGET = "one twenty-two </script> six", "eins zwanzig sechs & $x$"
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_at(tmp_path_factory.mktemp("inspect") / "model", encoder_layers=2, decoder_layers=3)
+
+
+@pytest.fixture(scope="session")
+def translator(model: Path) -> Translator:
+    return Translator.load(model, device="cpu", engine="torch")
+
+
+@pytest.fixture(scope="session")
+def looked(translator: Translator) -> Looked:
+    return look(translator, SOURCE, TARGET)
