@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dragoman.nn.attention import start_projection
 from dragoman.nn.dropout import Dropout
+from dragoman.nn.linear import Linear
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -26,8 +27,8 @@ class FeedForward(nn.Module):
         self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor] = F.relu, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
         self.activation = activation
         self.dropout = Dropout(dropout)
         start_projection(self.inner)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
+from dragoman.nn.linear import multiply
 
-CHUNK = 1 << 20  # logits held at once on a CPU: so many stay in its cache
+CHUNK = 1 << 24  # logits held at once on a CPU: with fewer rows at a time, its products are much slower
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ def smoothed_cross_entropy(
 class ProjectedCrossEntropy(torch.autograd.Function):
     """The projection to the vocabulary and the loss in one, a few rows at a time, with the gradients made on the way.
 
-    The gradient of a row's loss with respect to its logits is p - q. Its part p needs the logits, which are still in
-    the cache; its part q is the same for all rows but for the label, and is added to the products instead. So
-    no table of all logits is ever held, and each is touched three times.
+    The gradient of a row's loss with respect to its logits is p - q. The label's part of q is taken off p before the
+    products, so that what is rounded there is the difference; the even rest is the same for all rows, and is taken off
+    the products instead. No table of all logits is ever held, and each is touched three times.
     """
 
     @staticmethod
@@ -61,20 +62,21 @@ class ProjectedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_ND)
         grad_weight = torch.zeros_like(weight_VD)
         plain, even = hidden_ND.new_empty(n), hidden_ND.new_empty(n)
-        rows = max(1, CHUNK // vocabulary)
+        rows = max(1, min(n, CHUNK // vocabulary))
+        tables = hidden_ND.new_empty(2, rows, vocabulary)  # once for all chunks: fresh memory is slow
         for start in range(0, n, rows):
             here = slice(start, start + rows)
             h, labels = hidden_ND[here], labels_N[here, None]
-            logits = h @ weight_VD.T
+            logits, log_p = tables[:, : len(h)]
+            multiply(h, weight_VD.T, logits)
             of_label = logits.gather(-1, labels).squeeze(-1)
-            log_p = torch.log_softmax(logits, -1)
+            torch.log_softmax(logits, -1, out=log_p)
             plain[here] = -log_p.gather(-1, labels).squeeze(-1)
             even[here] = plain[here] + of_label - h @ mean_weight  # logsumexp - mean logit
-            p = log_p.exp_()
-            torch.mm(p, weight_VD, out=grad_hidden[here])
-            grad_weight.addmm_(p.T, h)
-        grad_hidden.sub_(weight_VD[labels_N], alpha=1 - smoothing).sub_(mean_weight, alpha=smoothing)
-        grad_weight.index_add_(0, labels_N, hidden_ND, alpha=smoothing - 1)
+            difference = log_p.exp_().scatter_(-1, labels, smoothing - 1, reduce="add")
+            multiply(difference, weight_VD, grad_hidden[here])
+            multiply(difference.T, h, grad_weight, add=True)
+        grad_hidden.sub_(mean_weight, alpha=smoothing)
         grad_weight.sub_(hidden_ND.sum(0), alpha=smoothing / vocabulary)
         ctx.save_for_backward(grad_hidden, grad_weight)
         plain_sum = plain.sum()

@@ -13,6 +13,8 @@ import torch
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.errors import TrainingError
+from dragoman.native import why_not
+from dragoman.nn.linear import bfloat16_products, has_bfloat16_products
 from dragoman.text.special import BOS, EOS, PAD
 
 
@@ -58,12 +60,16 @@ def seed_of(*counters: int) -> int:
 
 
 def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Autocast to bfloat16 where the recipe or the device asks for it."""
+    """Products in bfloat16 where the recipe or the device asks for it: on a CPU by our kernel, if it has the unit."""
     wanted = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
     if not wanted:
         return nullcontext
-    if device.type == "cpu" and not survives_bfloat16():
-        raise TrainingError(
-            "train.precision='bfloat16' ends in an illegal instruction on this CPU; use train.precision='float32'"
-        )
+    if device.type == "cpu":
+        if has_bfloat16_products():
+            return bfloat16_products
+        if not survives_bfloat16():
+            raise TrainingError(
+                "train.precision='bfloat16' ends in an illegal instruction on this CPU, and our own kernel cannot be "
+                f"used: {why_not('gemm')}; use train.precision='float32'"
+            )
     return lambda: torch.autocast(device.type, torch.bfloat16)

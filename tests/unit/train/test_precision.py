@@ -7,21 +7,35 @@ import torch
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import TrainingError
+from dragoman.nn.linear import bfloat16_products
 from dragoman.train.step import precision
+
+CPU = torch.device("cpu")
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *, kernel: bool, survives: bool) -> None:
+    monkeypatch.setattr("dragoman.train.step.has_bfloat16_products", lambda: kernel)
+    monkeypatch.setattr("dragoman.train.step.survives_bfloat16", lambda: survives)
 
 
 def test_a_cpu_that_dies_of_bfloat16_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.train.step.survives_bfloat16", lambda: False)
+    machine(monkeypatch, kernel=False, survives=False)
     with pytest.raises(TrainingError, match=r"illegal instruction .* use train\.precision='float32'"):
-        precision(TrainRecipe(precision="bfloat16"), torch.device("cpu"))
+        precision(TrainRecipe(precision="bfloat16"), CPU)
+
+
+def test_our_kernel_first_and_pytorchs_where_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, kernel=True, survives=False)
+    assert precision(TrainRecipe(precision="bfloat16"), CPU) is bfloat16_products
+    machine(monkeypatch, kernel=False, survives=True)
+    with precision(TrainRecipe(precision="bfloat16"), CPU)():
+        assert torch.is_autocast_enabled("cpu")
 
 
 def test_float32_unless_asked_or_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.train.step.survives_bfloat16", lambda: True)
-    cpu = torch.device("cpu")
-    assert precision(TrainRecipe(), cpu) is nullcontext
-    with precision(TrainRecipe(precision="bfloat16"), cpu)():
-        assert torch.is_autocast_enabled("cpu")
+    machine(monkeypatch, kernel=True, survives=True)
+    assert precision(TrainRecipe(), CPU) is nullcontext
+    assert precision(TrainRecipe(precision="float32"), CPU) is nullcontext
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
 from dragoman.nn.attention.sees import Sees
 from dragoman.nn.cache import GrowingCache, KeyValues
 from dragoman.nn.layout import Layout
+from dragoman.nn.linear import Linear
 
 
 class _MultiHead(nn.Module):
@@ -34,7 +35,7 @@ class _MultiHead(nn.Module):
         self.d_v = d_v if d_v is not None else d_model // n_heads
         self.dropout = dropout
         self.function: AttentionFunction = function if function is not None else ScaledDotProduct()
-        self.output = nn.Linear(n_heads * self.d_v, d_model, bias=bias)
+        self.output = Linear(n_heads * self.d_v, d_model, bias=bias)
         start_projection(self.output)
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ class MultiHeadSelfAttention(_MultiHead):
     ) -> None:
         super().__init__(d_model, n_heads, d_k=d_k, d_v=d_v, bias=bias, dropout=dropout, function=function)
         self.widths = [n_heads * self.d_k, n_heads * self.d_k, n_heads * self.d_v]
-        self.qkv = nn.Linear(d_model, sum(self.widths), bias=bias)
+        self.qkv = Linear(d_model, sum(self.widths), bias=bias)
         start_projection(self.qkv, self.widths)
 
     def forward(
@@ -98,8 +99,8 @@ class MultiHeadCrossAttention(_MultiHead):
     ) -> None:
         super().__init__(d_model, n_heads, d_k=d_k, d_v=d_v, bias=bias, dropout=dropout, function=function)
         self.widths = [n_heads * self.d_k, n_heads * self.d_v]
-        self.query = nn.Linear(d_model, n_heads * self.d_k, bias=bias)
-        self.key_value = nn.Linear(d_memory if d_memory is not None else d_model, sum(self.widths), bias=bias)
+        self.query = Linear(d_model, n_heads * self.d_k, bias=bias)
+        self.key_value = Linear(d_memory if d_memory is not None else d_model, sum(self.widths), bias=bias)
         start_projection(self.query)
         start_projection(self.key_value, self.widths)
 
