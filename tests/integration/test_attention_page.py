@@ -1,0 +1,130 @@
+"""The page of `dragoman inspect attention` in a real browser: it draws, answers the keys, and meets no error."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman.decode.translator import Translator
+from dragoman.inspect.looking import Looked, by_words, look
+from dragoman.inspect.page import page
+from small_model import model_at
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = (
+    *("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1200,900"),
+)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+
+WATCH = (
+    "<script>window.addEventListener('error', e => { document.documentElement.dataset.error = e.message; });</script>"
+)
+DRIVE = """<script>
+const press = key => document.dispatchEvent(new KeyboardEvent("keydown", { key }));
+const count = what => document.querySelectorAll(what).length;
+const pressed = place => [...document.querySelectorAll(`#${place} [aria-pressed=true]`)].map(b => b.textContent);
+const state = () => ({ kind: pressed("kinds"), layer: pressed("layers"), heads: pressed("heads"),
+  units: pressed("units"), words: count("#lines text"), thumbnails: count("#overview canvas"),
+  said: document.getElementById("said").textContent });
+const found = { start: state(), values: Array.from(data.kinds.cross.values), words: weights("cross", 2, 1) };
+press("ArrowDown"); press("ArrowDown"); found.second = state();
+press("ArrowRight"); press("ArrowRight"); press("["); found.turned = state();
+press("u"); found.pieces = state();
+press("k"); press("a"); found.encoder = state();
+document.querySelector("#kinds button").click();
+document.querySelector('rect[data-side="column"]').dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+found.column = state();
+const before = getComputedStyle(document.body).backgroundColor;
+document.getElementById("theme").click();
+found.themes = [before, getComputedStyle(document.body).backgroundColor];
+found.matrix = [document.getElementById("matrix").width, document.getElementById("matrix").height];
+found.wide = document.documentElement.scrollWidth <= window.innerWidth;
+document.body.dataset.found = JSON.stringify(found);
+</script></body>"""
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Looked:
+    place = model_at(tmp_path_factory.mktemp("page") / "model", encoder_layers=2, decoder_layers=3)
+    return look(Translator.load(place, device="cpu", engine="torch"), "one twenty-two six", "eins </script> sechs")
+
+
+@pytest.fixture(scope="module")
+def found(looked: Looked, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("browser")
+    text = page(looked).replace("<style>", WATCH + "<style>", 1).replace("</body>", DRIVE, 1)
+    (folder / "page.html").write_text(text, encoding="utf-8")
+    return open_page(folder / "page.html")
+
+
+def open_page(path: Path, *options: str) -> Any:
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    profile = f"--user-data-dir={path.parent / 'profile'}"
+    command = [str(CHROMIUM), *QUIET, *sandbox, profile, *options, "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    error = re.search(r'data-error="([^"]*)"', done.stdout)
+    assert error is None, html.unescape(error.group(1))
+    answer = re.search(r'data-found="([^"]*)"', done.stdout)
+    assert answer is not None, done.stdout[-2000:]
+    return json.loads(html.unescape(answer.group(1)))
+
+
+def test_it_opens_with_the_last_layer_and_all_heads(found: Any, looked: Looked) -> None:
+    start = found["start"]
+    assert (start["kind"], start["layer"], start["heads"], start["units"]) == (
+        ["cross"],
+        ["3"],
+        ["mean of all"],
+        ["words"],
+    )
+    assert start["words"] == len(looked.written.words) + len(looked.source.words)
+    assert start["thumbnails"] == 3 * 3
+    assert found["wide"]
+
+
+def test_the_browser_reads_the_weights_and_joins_pieces_as_python_does(found: Any, looked: Looked) -> None:
+    np.testing.assert_allclose(found["values"], looked.maps["cross"].flatten(), atol=1e-5)
+    expected = by_words(looked.maps["cross"], looked.written, looked.source)[2, 1]
+    np.testing.assert_allclose(found["words"], expected, atol=1e-4)
+
+
+def test_keys_move_word_head_layer_units_and_kind(found: Any, looked: Looked) -> None:
+    mean = by_words(looked.maps["cross"], looked.written, looked.source)[2].mean(0)[1]
+    best = looked.source.words[int(mean.argmax())].label
+    assert found["second"]["said"].startswith(f"</script> looks at  {best} {mean.max():.2f}")
+    assert (found["turned"]["heads"], found["turned"]["layer"]) == (["2"], ["2"])
+    assert found["pieces"]["units"] == ["pieces"]
+    assert found["pieces"]["words"] == len(looked.written.pieces) + len(looked.source.pieces)
+    assert (found["encoder"]["kind"], found["encoder"]["heads"]) == (["encoder"], ["mean of all"])
+    assert found["encoder"]["words"] == 2 * len(looked.source.pieces)
+
+
+def test_a_pointer_over_a_source_word_shows_who_looks_at_it(found: Any, looked: Looked) -> None:
+    assert found["column"]["said"].startswith(f"{looked.source.pieces[0]} is looked at by ")
+
+
+def test_dark_and_light(found: Any) -> None:
+    assert found["themes"][0] != found["themes"][1]
+    assert min(found["matrix"]) > 50
+
+
+def test_it_fits_a_telephone(looked: Looked, tmp_path: Path) -> None:
+    frame = '<iframe src="page.html" style="width:390px;height:800px"></iframe>'
+    told = (
+        "<script>document.body.dataset.found = JSON.stringify(document.documentElement.scrollWidth);"
+        "window.parent.postMessage(document.body.dataset.found, '*')</script></body>"
+    )
+    (tmp_path / "page.html").write_text(page(looked).replace("</body>", told, 1), encoding="utf-8")
+    listen = "<script>window.onmessage = e => { document.body.dataset.found = e.data; }</script>"
+    (tmp_path / "outer.html").write_text(f"<!doctype html><body>{listen}{frame}</body>", encoding="utf-8")
+    assert open_page(tmp_path / "outer.html", "--virtual-time-budget=3000") <= 390
