@@ -1,0 +1,88 @@
+"""`dragoman inspect` as a person meets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.decode.translator import Translator
+from dragoman.inspect.page import read_page
+from small_model import model_at
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(model_at(tmp_path_factory.mktemp("cli") / "model"))
+
+
+def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    try:
+        main(["inspect", *args])
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_page_and_the_models_own_translation(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "a.html"
+    code, printed, err = leave(capsys, "attention", model, "--source", "one two", "--out", str(out))
+    assert code == 0, err
+    text = Translator.load(model, device="cpu", engine="torch").translate("one two").text
+    assert printed == f"{text}\n"
+    assert read_page(out.read_text(encoding="utf-8"))["cross"].shape[:2] == (2, 3)
+
+
+def test_a_picture_of_a_given_pair(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.svg"
+    options = ["--kind", "decoder", "--layer", "2", "--head", "1", "--words"]
+    code, printed, _ = leave(
+        capsys, "attention", model, "--source", "one two", "--target", "eins zwei", "--out", str(out), *options
+    )
+    assert (code, printed) == (0, "")
+    assert out.read_text().startswith("<?xml")
+
+
+def test_alignments_of_files_and_a_picture(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s").write_text("one two three\n\nfour\n")
+    (tmp_path / "t").write_text("eins zwei\n\nvier fünf\n")
+    files = ["--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")]
+    code, printed, err = leave(capsys, "alignment", model, *files, "--out", str(tmp_path / "a.png"))
+    assert code == 0, err
+    rows = printed.split("\n")
+    assert len(rows) == 4 and rows[1] == rows[3] == ""
+    for row, sizes in ((rows[0], (3, 2)), (rows[2], (1, 2))):
+        links = [tuple(map(int, link.split("-"))) for link in row.split()]
+        assert links and all(s < sizes[0] and t < sizes[1] for s, t in links)
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = leave(capsys, "positions", model, "--out", str(tmp_path / "p.png"), "--length", "9")
+    assert code == 0, err
+    assert (tmp_path / "p.png").stat().st_size > 1000
+
+
+def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "two").write_text("one\ntwo\n")
+    (tmp_path / "one").write_text("eins\n")
+    picture, two, one = (str(tmp_path / name) for name in ("a.png", "two", "one"))
+    cases = [
+        (["attention", model, "--source", "one", "--out", "a.gif"], "a.gif is no name for a picture"),
+        (["attention", model, "--source", "one", "--out", picture, "--layer", "3"], "no layer 3"),
+        (["attention", model, "--source", "one", "--out", str(tmp_path / "a.html"), "--head", "4"], "no head 4"),
+        (["attention", model, "--source", " ", "--out", picture], "the source is empty"),
+        (["attention", model, "--out", picture], "Missing option '--source'"),
+        (["attention", str(tmp_path), "--source", "one", "--out", picture], "is not a model"),
+        (["attention", model, "--source", "one", "--out", f"{two}/a.html"], "could not be written"),
+        (["alignment", model, "--source", two, "--target", one], "2 lines but"),
+        (["alignment", model, "--source", two, "--target", picture + "x"], "there is no file"),
+        (["alignment", model, "--source", two, "--target", two, "--line", "3", "--out", picture], "have 2 lines"),
+        (["positions", model, "--out", "a.html"], "a.html is no name for a picture"),
+    ]
+    for arguments, message in cases:
+        code, out, err = leave(capsys, *arguments)
+        assert (code, out, message in err, "Traceback" in err) == (2, "", True, False), (arguments, err)
