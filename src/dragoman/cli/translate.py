@@ -226,9 +226,12 @@ def as_they_come(source: IO[bytes]) -> Iterator[bytes]:
 @contextmanager
 def opened(output: Path | None) -> Iterator[tuple[IO[bytes], Any]]:
     """Where to write, and what to call when all is written: a file gets its name only then."""
-    if output is None or is_pipe(output):
-        with sys.stdout.buffer if output is None else output.open("wb") as stream:
-            yield stream, lambda: None
+    if output is None:
+        yield sys.stdout.buffer, sys.stdout.buffer.flush
+        return
+    if is_pipe(output):
+        with output.open("wb") as stream:
+            yield stream, stream.flush
         return
     part = output.with_name(f"{output.name}.part")
     try:

@@ -1,0 +1,184 @@
+"""`dragoman translate` as a program: a line for a line, whatever the lines are, and errors that help."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman import Translator
+from dragoman.cli import main
+from tiny_model import write_tiny_model
+
+QUICK = ["--beam", "1", "--max-length", "5"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def start(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "dragoman", "translate", *map(str, arguments)]
+
+
+def run(*arguments: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(start(*arguments), input=given, capture_output=True, check=False)
+
+
+def translated(model: Path, texts: list[str]) -> list[str]:
+    translator = Translator.load(model, device="cpu")
+    return [one.text.replace("\n", " ").replace("\r", " ") for one in translator.translate(texts, beam=1, max_length=5)]
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        (b"the old box\n\nseven", ["the old box", "", "seven"]),
+        (b"the old box\r\n\r\nseven\r\n", ["the old box", "", "seven"]),
+        ("\ufeffthe old\u2028box\nthe\x85\x0c hall\n".encode(), ["the old\u2028box", "the\x85\x0c hall"]),
+        (b"\n\n\n", ["", "", ""]),
+        (b"", []),
+        (("box " * 12_500).encode() + b"\nthe old box\n", ["box " * 12_500, "the old box"]),
+    ],
+)
+def test_a_line_for_a_line(model: Path, given: bytes, lines: list[str], tmp_path: Path) -> None:
+    done = run(model, *QUICK, given=given)
+    assert done.returncode == 0, done.stderr
+    expected = "".join(f"{line}\n" for line in translated(model, lines)).encode()
+    assert done.stdout == expected
+    assert done.stdout.count(b"\n") == len(lines)
+    file = tmp_path / "lines.txt"
+    file.write_bytes(given)
+    assert run(model, *QUICK, file, "-", given=given).stdout == expected * 2  # a file, then standard input
+
+
+def test_columns(model: Path) -> None:
+    found = run(model, "--nbest", 2, "--scores", "--alignments", "--max-length", 5, given=b"the old box\n\nseven\n")
+    rows = [line.split("\t") for line in found.stdout.decode().removesuffix("\n").split("\n")]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert all(len(row) == 4 for row in rows)
+    assert float(rows[0][2]) >= float(rows[1][2])
+    assert rows[2] == ["2", "", "0.0000", ""]
+    assert all(pair.replace("-", "", 1).isdecimal() for pair in rows[0][3].split())
+    entries = [json.loads(line) for line in run(model, "--json", *QUICK, given=b"the old box\n\n").stdout.splitlines()]
+    assert [entry["line"] for entry in entries] == [1, 2]
+    assert "truncated" in entries[0]["flags"] or len(entries[0]["tokens"]) < 5
+    assert entries[1]["flags"] == ["empty"]
+
+
+def test_draws_follow_the_seed(model: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"the old box\nseven\n")
+    options = ["--sample", "--temperature", "1.5", "--top-k", "20", "--max-length", "6", "--seed"]
+    found = []
+    for seed in ("3", "3", "4"):
+        main(["translate", str(model), str(file), "--device", "cpu", *options, seed])
+        found.append(capfdbinary.readouterr().out)
+    assert found[0] == found[1] != found[2]
+    assert found[0].count(b"\n") == 2
+
+
+def test_an_output_appears_whole(model: Path, tmp_path: Path) -> None:
+    into = tmp_path / "out.txt"
+    done = run(model, *QUICK, "-o", into, given=b"the old box\nseven\n")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert into.read_text(encoding="utf-8").splitlines() == translated(model, ["the old box", "seven"])
+    with subprocess.Popen(start(model, *QUICK, "-o", into), stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(b"seven\n")
+        running.stdin.flush()
+        part = into.with_name("out.txt.part")
+        while not (part.exists() and part.stat().st_size):
+            assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate()
+    assert running.returncode == 130
+    assert b"out.txt.part" in errors
+    assert len(into.read_text(encoding="utf-8").splitlines()) == 2  # the old one stands
+    assert set(tmp_path.iterdir()) == {into, part}
+
+
+def test_a_line_is_answered_when_it_is_there(model: Path) -> None:
+    with subprocess.Popen(start(model, *QUICK), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for text, expected in zip(("the old box", "seven"), translated(model, ["the old box", "seven"]), strict=True):
+            running.stdin.write(f"{text}\n".encode())
+            running.stdin.flush()
+            assert running.stdout.readline().decode() == f"{expected}\n"  # though the input is not at its end
+        running.stdin.write(b"the")
+        running.stdin.close()
+        assert running.stdout.read().count(b"\n") == 1
+    assert running.returncode == 0
+
+
+def test_a_reader_that_goes_away_is_no_error(model: Path) -> None:
+    command = f"yes 'the old box' | {' '.join(start(model, *QUICK))} | head -n 2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert done.stdout.count(b"\n") == 2
+    assert b"Traceback" not in done.stderr
+    assert b"Broken" not in done.stderr
+
+
+def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
+    command = f"{' '.join(start(model, *QUICK))} <(echo seven) <(printf 'the old box')"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert done.stdout.decode().splitlines() == translated(model, ["seven", "the old box"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "message"),
+    [
+        (["{}"], b"fine\nb\xffd\n", "standard input, line 2, byte 2: not UTF-8"),
+        (["{}"], b"fine\n\nt\0o\n", "standard input, line 3: a NUL byte"),
+        (["{}", "{}/nothing.txt"], b"", "there is no file"),
+        (["{}", "{}"], b"", "is a directory"),
+        (["{}/nowhere"], b"", "there is no directory"),
+        (["{}/.."], b"", "did you mean"),
+        (["{}/recipe.toml"], b"", "is a file; a model is a directory"),
+        (["{}", "--beam", "0"], b"a", "beam must be at least 1"),
+        (["{}", "--beam", "2", "--nbest", "3"], b"a", "use beam=3 or more"),
+        (["{}", "--top-p", "2"], b"a", "top_p must be over 0"),
+        (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
+        (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
+        (["{}", "--max-length", "2", "--min-length", "3"], b"a", "leaves no room"),
+    ],
+)
+def test_refusals_leave_with_2(model: Path, arguments: list[str], given: bytes, message: str) -> None:
+    done = run(*(argument.format(model) for argument in arguments), given=given)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_training_under_way_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    done = run(tmp_path, given=b"a")
+    assert done.returncode == 2
+    assert b"a training that has not ended" in done.stderr
+
+
+def test_stderr_tells_what_needs_a_second_look(model: Path) -> None:
+    done = run(model, "--max-length", 2, "--progress", given=b"the old box\n\nGood morning, seven boxes!\n")
+    errors = done.stderr.decode()
+    assert "3 lines, " in errors
+    assert "truncated (line 1" in errors
+    assert run(model, "--max-length", 60, "--no-repeat", 3, given=b"\n").stderr == b""
+
+
+def test_a_terminal_is_answered_line_by_line(model: Path) -> None:
+    master, slave = os.openpty()
+    with subprocess.Popen(start(model, *QUICK), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        os.write(master, b"seven\n")
+        assert running.stdout is not None
+        assert running.stdout.readline().decode() == f"{translated(model, ['seven'])[0]}\n"
+        os.write(master, b"\x04")  # Ctrl-D
+        assert running.wait(30) == 0
+    os.close(master)
+    os.close(slave)

@@ -1,0 +1,344 @@
+"""The Translator on a whole model directory: order, company, long text, flags, and what it refuses."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman import Translator
+from dragoman.decode import Hypothesis, Sampling, Search
+from dragoman.decode.assembly import longest_loop
+from dragoman.decode.opening import find_model, verify_once
+from dragoman.decode.splitting import join, split_pieces
+from dragoman.errors import DamagedError, SearchError
+from dragoman.text import normalise
+from tiny_model import LINES, write_tiny_model
+
+SHORT = {"max_length": 12}  # a model with weights by chance goes on and on
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def translator(directory: Path) -> Translator:
+    return Translator.load(directory, device="cpu", engine="torch")
+
+
+def made_up(n: int, seed: int = 1) -> list[str]:
+    draw = random.Random(seed)
+    words = " ".join(LINES).split()
+    return [" ".join(draw.choices(words, k=draw.randrange(0, 9))) for _ in range(n)]
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+@pytest.mark.parametrize("search", [Search(beam=3, n_best=2, **SHORT), Search(sampling=Sampling(seed=5), **SHORT)])
+def test_a_translation_does_not_depend_on_its_company(directory: Path, engine: str, search: Search) -> None:
+    translator = Translator.load(directory, device="cpu", engine=engine)
+    if translator.engines.get(engine) is None or not translator.engines.get(engine).can(search):
+        pytest.skip(f"the engine {engine} cannot do this here")
+    texts = made_up(120 if engine == "native" else 25)
+    settings = {"search": search, "reproducible": engine == "torch"}
+    alone = [translator.translate(text, **settings) for text in texts]
+    for batch in (1, 7, 64) if engine == "native" else (7,):
+        mixed = random.Random(batch).sample(range(len(texts)), len(texts))
+        found = translator.translate([texts[i] for i in mixed], batch=batch, **settings)
+        assert found == [alone[i] for i in mixed]
+
+
+def test_without_the_promise_torch_is_the_same_but_for_rounding(translator: Translator) -> None:
+    texts = made_up(60)
+    alone = translator.translate(texts, reproducible=True, **SHORT)
+    together = translator.translate(texts, batch=64, **SHORT)
+    assert sum(a.text == b.text for a, b in zip(alone, together, strict=True)) >= 59
+    assert sum(abs(a.score - b.score) < 1e-3 for a, b in zip(alone, together, strict=True)) >= 59
+
+
+class Refusing:
+    """An engine that must not be asked."""
+
+    name = "refusing"
+
+    def can(self, search: Search, prefixes: bool = False) -> bool:
+        return True
+
+    def search(self, *_: object) -> list[list[Hypothesis]]:
+        raise AssertionError("the engine was asked")
+
+
+def test_nothing_in_nothing_out(directory: Path) -> None:
+    translator = Translator.load(directory, device="cpu", engine="torch")
+    translator.engines.loaded["torch"] = Refusing()
+    found = translator.translate(["", " \t ", "\u2028\ufeff"], n_best=3)
+    assert [one.text for one in found] == ["", "", ""]
+    assert all(one.empty and one.flags == ("empty",) and not one.alternatives for one in found)
+    assert translator.translate([]) == []
+
+
+def test_long_text_is_translated_in_parts_and_nothing_is_lost(translator: Translator) -> None:
+    text = "Good morning! How are you? " * 20 + "the old box, " * 40 + "hall" * 60 + " 我们去学校。" * 30
+    found = translator.translate(text, beam=1, **SHORT)
+    assert found.split
+    ids = translator.source.to_ids(found.source_tokens)
+    assert translator.source.decode(ids).replace(" ", "") == normalise(text).replace(" ", "")
+    asked: list[int] = []
+    engine = translator.engines.torch
+    original = engine.search
+
+    def watched(sources: list[list[int]], *more: object) -> list[list[Hypothesis]]:
+        asked.extend(map(len, sources))
+        return original(sources, *more)  # type: ignore[arg-type]
+
+    engine.search = watched  # type: ignore[method-assign]
+    try:
+        translator.translate(text, beam=1, **SHORT)
+        assert max(asked) <= translator.longest
+        asked.clear()
+        translator.translate(text, beam=1, split="never", **SHORT)
+        assert asked == [len(translator.source.encode(text))]
+        asked.clear()
+        parts = translator.translate("How are you? I am fine.", split="sentences", **SHORT)
+        assert len(asked) == 2
+        assert parts.split
+    finally:
+        del engine.search
+    assert not translator.translate("How are you? I am fine.", **SHORT).split
+
+
+def test_a_text_in_parts_is_its_parts(translator: Translator) -> None:
+    sentences = ["Good morning!", "How are you?", "I am fine."]
+    one_by_one = translator.translate(sentences, n_best=2, reproducible=True, **SHORT)
+    whole = translator.translate(" ".join(sentences), n_best=2, split="sentences", reproducible=True, **SHORT)
+    assert whole.text == " ".join(part.text for part in one_by_one)
+    assert whole.alternatives[0].text == " ".join(part.alternatives[0].text for part in one_by_one)
+    assert whole.log_probability == pytest.approx(sum(part.log_probability for part in one_by_one))
+    lps = [Search().normaliser(len(part.tokens) + 1) for part in one_by_one]
+    assert whole.score == pytest.approx(whole.log_probability / sum(lps))
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(alphabet="ab ,.Äé我们。x\U0001f600", max_size=300), most=st.integers(2, 20))
+def test_pieces_are_cut_and_none_is_lost(translator: Translator, text: str, most: int) -> None:
+    ids = translator.source.encode(text)
+    parts = split_pieces(ids, translator.source, most)
+    assert [i for part in parts for i in part] == ids
+    assert all(len(part) <= most for part in parts)
+    assert all(len(part) > most // 2 for part in parts[:-1])
+
+
+def test_cuts_are_where_they_hurt_least(translator: Translator) -> None:
+    tokeniser = translator.source
+    text = "the old box stands in the hall, the old box stands in the hall and the old box stands"
+    parts = [tokeniser.decode(part) for part in split_pieces(tokeniser.encode(text), tokeniser, 14)]
+    assert parts[0].endswith("hall,")
+    assert " ".join(parts) == text  # no word was cut
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [(["a b.", "c"], "a b. c"), (["我们。", "你"], "我们。你"), (["我", "a"], "我 a"), (["", "a", ""], "a"), ([], "")],
+)
+def test_parts_are_joined_as_the_script_does(parts: list[str], whole: str) -> None:
+    assert join(parts) == whole
+
+
+def test_scores_of_pairs_are_those_of_the_search(translator: Translator) -> None:
+    pairs = [("the old box", "der alte Kasten"), ("seven halls", "sieben"), ("Good morning!", "im Flur, und niemand")]
+    for (source, target), scored in zip(pairs, translator.score(pairs, length_penalty=0.9), strict=True):
+        pieces = translator.target.encode(target)
+        # a prefix that fills the translation leaves nothing to the search but the end mark
+        forced = translator.translate(source, prefix=target, max_length=len(pieces), length_penalty=0.9)
+        assert scored.tokens == (*forced.tokens, "</s>")
+        assert scored.log_probability == pytest.approx(forced.log_probability, abs=1e-3)
+        assert scored.score == pytest.approx(forced.score, abs=1e-3)
+        assert scored.log_probability == pytest.approx(sum(scored.token_log_probabilities))
+    assert translator.score([("the old box", "")])[0].tokens == ("</s>",)
+
+
+def test_prefixes_are_kept_and_may_differ(translator: Translator) -> None:
+    texts = ["the old box", "Good morning! " * 20, "seven"]
+    found = translator.translate(texts, prefix=["der alte", "Guten", ""], **SHORT)
+    assert found[0].text.startswith("der alte")
+    assert found[1].text.startswith("Guten")
+    assert found[1].split
+    assert found[1].text.count("Guten") < found[1].text.count(" ")  # the first part alone has it
+    assert found[2] == translator.translate("seven", prefix="", **SHORT)
+    assert all(one.text.startswith("ein") for one in translator.translate(texts, prefix="ein", **SHORT))
+    with pytest.raises(SearchError, match="more texts than the 1 prefixes"):
+        translator.translate(texts, prefix=["a"], **SHORT)
+
+
+def test_alignment_and_attention_on_request(translator: Translator) -> None:
+    text = "How are you? I am fine. 我们去学校。" * 3
+    one = translator.translate(text, beam=2, n_best=2, alignment=True, attention=True, **SHORT)
+    assert one.split
+    for each in (one, *one.alternatives):
+        assert each.attention.shape == (len(each.tokens), len(each.source_tokens))
+        sums = each.attention.sum(1)
+        assert (sums > 0).all()
+        assert (sums <= 1 + 1e-5).all()
+        assert each.alignment
+        source_words = sum(token.startswith("▁") or token >= "\u2e80" for token in each.source_tokens)
+        assert max(s for s, _ in each.alignment) < source_words
+        assert {t for _, t in each.alignment} == set(range(max(t for _, t in each.alignment) + 1))
+    plain = translator.translate(text, beam=2, **SHORT)
+    assert plain.alignment is None
+    assert plain.attention is None
+    assert translator.translate("", alignment=True, attention=True).alignment == ()
+
+
+def test_attention_is_the_last_but_one_layers_mean(translator: Translator) -> None:
+    from dragoman.models import AttentionMaps
+    from dragoman.text.special import BOS, EOS
+
+    one = translator.translate("the old box", attention=True, **SHORT)
+    source, written = translator.source.to_ids(one.source_tokens), translator.target.to_ids(one.tokens)
+    maps = AttentionMaps()
+    with torch.no_grad():
+        translator.engines.torch.model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *written]]), maps=maps)
+    expected = maps.cross[-2][0].mean(0)[: len(written), : len(source)]
+    torch.testing.assert_close(torch.from_numpy(one.attention), expected)
+
+
+def test_streams_are_read_a_window_at_a_time(translator: Translator) -> None:
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield f"box {taken % 7}"
+
+    results = translator.stream(endless(), batch=2, beam=1, **SHORT)
+    assert taken == 0
+    next(results)
+    assert 0 < taken <= 32
+    for _ in range(70):
+        next(results)
+    assert taken <= 96
+
+
+def test_two_vocabularies(tmp_path: Path) -> None:
+    translator = Translator.load(write_tiny_model(tmp_path / "two", shared=False), device="cpu", engine="torch")
+    assert translator.source.vocabulary_size != translator.target.vocabulary_size
+    assert translator.translate("the old box", alignment=True, **SHORT).tokens
+
+
+def test_learned_positions_set_a_limit(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "learned", "model.positions=learned", "model.max_positions=20")
+    translator = Translator.load(model, device="cpu", engine="torch")
+    found = translator.translate("the old box stands in the hall " * 5, beam=2)
+    assert found.split
+    assert translator.longest == 19
+
+
+def test_flags() -> None:
+    assert longest_loop([5, 6] * 4) == 8
+    assert longest_loop([5, 6, 7, 8] * 3) == 0
+    assert longest_loop([9, *[5] * 8, 4]) == 8
+    assert longest_loop(list(range(5, 13)) * 4) == 32
+    assert longest_loop([]) == 0
+
+
+def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
+    assert find_model("tiny") == directory
+    with pytest.raises(DamagedError, match=r"no model of that name in .* \(there are: tiny\)"):
+        find_model("tin")
+    monkeypatch.delenv("DRAGOMAN_MODELS")
+    monkeypatch.setenv("XDG_DATA_HOME", str(directory.parent.parent))
+    with pytest.raises(DamagedError, match="there are none"):
+        find_model("tiny")
+
+
+def test_what_is_no_model_is_refused_in_words(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(DamagedError, match=r"did you mean .*tiny\?"):
+        find_model(directory.parent)
+    (tmp_path / "run" / "training").mkdir(parents=True)
+    with pytest.raises(DamagedError, match="a training that has not ended"):
+        find_model(tmp_path / "run")
+    with pytest.raises(DamagedError, match="is a file"):
+        find_model(directory / "recipe.toml")
+    with pytest.raises(DamagedError, match="is not a model"):
+        find_model(tmp_path)
+
+
+def test_a_model_is_read_once_to_be_verified_and_again_when_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    model = write_tiny_model(tmp_path / "model")
+    read: list[Path] = []
+
+    def counted(path: Path) -> None:
+        from dragoman.files import verify_manifest
+
+        read.append(path)
+        verify_manifest(path)
+
+    monkeypatch.setattr("dragoman.decode.opening.verify_manifest", counted)
+    verify_once(model)
+    verify_once(model)
+    assert len(read) == 1
+    content = bytearray((model / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (model / "model.safetensors").write_bytes(content)
+    with pytest.raises(DamagedError, match="was changed or damaged"):
+        verify_once(model)
+    with pytest.raises(DamagedError, match="was changed or damaged"):
+        verify_once(model)
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"bem": 4}, "no setting 'bem'; did you mean 'beam'"),
+        ({"split": "always"}, "split='always' is not one of the choices"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"beam": 2, "n_best": 3}, "n_best=3 translations cannot come from beam=2"),
+    ],
+)
+def test_what_cannot_be_asked(translator: Translator, asked: dict[str, object], message: str) -> None:
+    with pytest.raises(SearchError, match=message):
+        translator.translate("a", **asked)
+
+
+@pytest.mark.parametrize("asked", [{"engine": "nativ"}, {"precision": "int4"}, {"threads": 0}, {"device": "nowhere"}])
+def test_what_cannot_be_loaded(directory: Path, asked: dict[str, object]) -> None:
+    with pytest.raises(SearchError, match=str(next(iter(asked.values())))):
+        Translator.load(directory, **({"engine": "torch"} | asked)).translate("a")  # type: ignore[arg-type]
+
+
+def test_a_list_of_what_is_no_text(translator: Translator) -> None:
+    with pytest.raises(SearchError, match="must be a str; got int 3"):
+        translator.translate(["a", 3])  # type: ignore[list-item]
+
+
+def test_weights_that_are_no_numbers_are_told(directory: Path) -> None:
+    translator = Translator.load(directory, device="cpu", engine="torch")
+    with torch.no_grad():
+        next(translator.engines.torch.model.parameters()).fill_(torch.nan)
+    with pytest.raises(SearchError, match="no probabilities"):
+        translator.translate("the old box")
+
+
+def test_loading_needs_no_torch(directory: Path) -> None:
+    code = (
+        "import sys; from dragoman import Translator; from dragoman.decode.engines import ENGINES\n"
+        f"t = Translator.load({str(directory)!r}, device='cpu')\n"
+        "assert t.engines.get('native') is None or t.translate('the box', max_length=5) is not None\n"
+        "assert not {'torch', 'sacrebleu', 'rich', 'click', 'sentencex', 'tokenizers'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
