@@ -77,8 +77,9 @@ def compare(
     made = make(metrics, references, tokenize, lowercase)
     systems = [("other", others), ("this", hypotheses)]
     test = PairedTest(systems, made, [references], test_type="bs", n_samples=resamples)
-    signatures, results = test()
-    found = []
+    found: list[Difference] = []
+    answer: Any = test()
+    signatures, results = answer
     for metric, signature in zip(made, signatures, strict=True):  # sacreBLEU calls chrF "chrF2"
         other, this = (float(result.score) for result in results[signature])
         # Between equals sacreBLEU finds no resample of a greater difference, and so calls nothing significant.
