@@ -1,4 +1,4 @@
-"""Word alignments against those that people made: precision, recall and the alignment error rate (Och and Ney, 2003)."""
+"""Word alignments against those of people: precision, recall and alignment error rate (Och and Ney, 2003)."""
 
 from __future__ import annotations
 
