@@ -1,0 +1,181 @@
+"""The engine for NVIDIA GPUs: whole decoding steps, beam selection included, recorded once and replayed.
+
+A step of a small model is a hundred tiny kernels, and starting each from Python takes longer than running it. Here
+they are recorded in a CUDA graph for a few shapes (`Shape`), and the host only looks, now and then and without
+stopping the device, at which sentences are done.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+
+from dragoman.decode.cuda_runner import STEPS_A_GRAPH, Integers, Reader, Recorder, Runner, collect
+from dragoman.decode.cuda_state import Kernels, Shape, Weights, fits
+from dragoman.decode.kernels_torch import TorchKernels
+from dragoman.decode.settings import Hypothesis, Search
+from dragoman.errors import SearchError
+from dragoman.models.transformer import Transformer
+from dragoman.nn import LearnedPositions
+
+SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+MOST_BEAMS = 32
+MOST_READERS = 64
+
+
+class CudaEngine:
+    """A Transformer on a GPU, in bfloat16 unless told otherwise.
+
+    Shapes are recorded when they first come (some 0.05 s each, once the kernels are compiled) and kept, the most
+    recently used of them, in at most `memory` of the device's memory. `batch` is how many sentences a call should
+    bring: with fewer than a hundred the device is idle most of the time; a call may bring any number. On a CPU the same
+    steps run one by one, for tests.
+    """
+
+    name = "cuda"
+    independent = False  # matrix products of other shapes differ in the last bits
+    batch = 512
+
+    def __init__(
+        self,
+        model: Transformer,
+        dtype: torch.dtype = torch.bfloat16,
+        device: torch.device | str = "cuda",
+        *,
+        memory: float = 0.3,
+        kernels: Kernels | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.fits = fits(model)
+        if not self.fits:
+            return
+        self.model = copy.deepcopy(model).to(self.device, dtype).eval()
+        self.weights = Weights(self.model)
+        self.kernels = kernels if kernels is not None else choose_kernels(self.device)
+        self.recorder = Recorder(self.device)
+        whole = torch.cuda.mem_get_info(self.device)[1] if self.device.type == "cuda" else 8 << 30
+        self.budget = int(whole * memory)
+        self.runners: OrderedDict[Shape, Runner] = OrderedDict()
+        self.readers: OrderedDict[tuple[int, int], Reader] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def can(self, search: Search, prefixes: bool = False) -> bool:
+        """Greedy and beam search, without a forced prefix or a guard against repetition, for models that fit."""
+        return (
+            self.fits
+            and not prefixes
+            and search.sampling is None
+            and not search.no_repeat
+            and search.beam <= min(MOST_BEAMS, self.weights.vocabulary)
+        )
+
+    def search(
+        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, best first."""
+        if not self.can(search, prefixes is not None and any(prefixes)):
+            raise SearchError(
+                f"the engine {self.name!r} cannot do {search}; ask `can` first, and use the engine 'torch'"
+            )
+        if not sources:
+            return []
+        code = self.model.target_positions
+        most = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # no piece has a place beyond
+        lengths = np.fromiter(map(len, sources), np.int64, len(sources))
+        known = {n: search.limit(n) for n in set(lengths.tolist())}
+        limits = np.array([known[n] for n in lengths.tolist()])
+        limits = limits if most is None else limits.clip(max=most)
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        with self.lock, torch.inference_mode():
+            start = 0
+            while start < len(sources):
+                end = start + self._room(lengths[start:], limits[start:], search.beam)
+                part = slice(start, end)
+                self._together(sources[part], lengths[part], limits[part], search, found, np.arange(start, end))
+                start = end
+        if not all(found):
+            raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
+        return found
+
+    def _shape(self, lengths: Integers, limits: Integers, beam: int) -> Shape:
+        room = power_of_two(int(lengths.max()) + 1, 32), power_of_two(int(limits.max()) + 1, 32)
+        return Shape(next(size for size in SENTENCES if size >= len(lengths)), beam, *room)
+
+    def _room(self, lengths: Integers, limits: Integers, beam: int) -> int:
+        """How many of the next sentences fit into half of what may be used, at the longest one's shape."""
+        n = min(len(lengths), SENTENCES[-1])
+        while n > 1 and self._shape(lengths[:n], limits[:n], beam).bytes(self.weights) > self.budget / 2:
+            n //= 2
+        return n
+
+    def _together(
+        self,
+        sources: Sequence[Sequence[int]],
+        lengths: Integers,
+        limits: Integers,
+        search: Search,
+        found: list[list[Hypothesis]],
+        places: Integers,
+    ) -> None:
+        """A search of sentences that fit into one state; when few are left in it, they go on in a smaller one."""
+        runner = self._runner(self._shape(lengths, limits, search.beam))
+        read = self._reader(runner.state.shape.sentences, int(lengths.max()) + 1).read(sources, lengths)
+        runner.begin(read, lengths, limits, search)
+        for _ in range(0, int(limits.max()) + 1, STEPS_A_GRAPH):
+            done = runner.go()[: len(places)]
+            if done.all():
+                break
+            room, going = runner.state.shape, np.flatnonzero(~done)
+            if len(going) <= room.sentences // 4 and room.sentences > SENTENCES[3]:
+                n = next(size for size in SENTENCES if size >= len(going))
+                smaller = self._runner(Shape(n, room.beam, room.source, room.steps), beside=runner)
+                collect(runner.state, np.flatnonzero(done), places, limits, search, found)
+                smaller.go_on(runner, going)
+                runner, places, limits = smaller, places[going], limits[going]
+        collect(runner.state, np.arange(len(places)), places, limits, search, found)
+
+    def _reader(self, n: int, longest: int) -> Reader:
+        """The encoder of a shape, in which sources may have some tokens fewer than there is room for."""
+        width = -(-longest // 8) * 8 if longest <= 64 else -(-longest // 32) * 32
+        code = self.model.source_positions
+        if isinstance(code, LearnedPositions):
+            width = max(longest, min(width, len(code.table)))
+        reader = self.readers.pop((n, width), None) or Reader(self.model, self.weights, n, width, self.recorder)
+        self.readers[n, width] = reader
+        if len(self.readers) > MOST_READERS:
+            self.readers.popitem(last=False)
+        return reader
+
+    def _runner(self, shape: Shape, beside: Runner | None = None) -> Runner:
+        """The state of a shape; for a new one, those that were used longest ago make room, but not `beside`."""
+        runner = self.runners.pop(shape, None)
+        if runner is None:
+            used = sum(old.bytes(self.weights) for old in self.runners)
+            for old in [old for old, kept in self.runners.items() if kept is not beside]:
+                if used + shape.bytes(self.weights) <= self.budget:
+                    break
+                used -= old.bytes(self.weights)
+                del self.runners[old]
+            runner = Runner(self.weights, self.kernels, shape, self.recorder)
+        self.runners[shape] = runner
+        return runner
+
+
+def choose_kernels(device: torch.device) -> Kernels:
+    """Triton's where it is installed and has a device."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return TorchKernels()
+    from dragoman.decode.kernels_triton import TritonKernels
+
+    return TritonKernels()
+
+
+def power_of_two(n: int, least: int) -> int:
+    """The smallest that is no smaller than either."""
+    return max(least, 1 << (n - 1).bit_length())
