@@ -1,0 +1,155 @@
+"""Alignment error rate of what attention says, for every decoder layer and rule, on alignments made by hand.
+
+    python benchmarks/alignment.py GOLD_DIR MODEL [--from de --to en] [--spaced] [--out FILE.md]
+
+GOLD_DIR holds test.de, test.en and de-en.wa (`i-j`, de first, counted from 0), packed or not. The tokens are lower case
+and set apart by spaces; the model gets them with punctuation joined to its word again and a capital first letter, as
+text is written, unless --spaced is given. The rule is chosen on the first half of the sentences and stated on the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from dragoman.decode.alignment import link
+from dragoman.decode.translator import Translator
+from dragoman.evaluate.alignment import Agreement, Gold, agreement, read_gold
+from dragoman.evaluate.held_out import read_lines
+from dragoman.inspect.looking import Weights, look
+
+CLOSING = re.compile(r"[.,;:!?)\]»%…]|'\w{1,2}")
+OPENING = re.compile(r"[(\[«]")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Weights `[layers, heads, steps, source pieces and end]`, and the gold token of each piece."""
+
+    cross: Weights
+    source: list[int]
+    target: list[int]
+    gold: Gold
+
+
+def find(directory: Path, name: str) -> Path:
+    for suffix in ("", ".xz", ".gz"):
+        if (directory / (name + suffix)).exists():
+            return directory / (name + suffix)
+    raise SystemExit(f"{directory} has no {name}, packed or not")
+
+
+def written(tokens: list[str], spaced: bool) -> str:
+    if spaced:
+        return " ".join(tokens)
+    text = ""
+    for i, token in enumerate(tokens):
+        glued = not text or CLOSING.fullmatch(token) or OPENING.fullmatch(tokens[i - 1])
+        text += token if glued else " " + token
+    return text[:1].upper() + text[1:]
+
+
+def token_of_pieces(pieces: tuple[str, ...], tokens: list[str]) -> list[int]:
+    """The gold token in which each piece begins, by counting bytes; a lone space belongs to the token after it."""
+    ends = np.cumsum([len(token.encode()) for token in tokens])
+    found, place = [], 0
+    for piece in pieces:
+        found.append(int(np.searchsorted(ends, place, side="right")))
+        place += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", "").encode())
+    assert place == ends[-1], (pieces, tokens)
+    return found
+
+
+def read_pairs(directory: Path, model: Path, languages: tuple[str, str], spaced: bool) -> list[Pair]:
+    texts = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
+    gold = read_gold(find(directory, "de-en.wa"))
+    if languages == ("en", "de"):
+        gold = [Gold(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
+    translator = Translator.load(model, device="cpu", engine="torch")
+    pairs = []
+    for source, target, links in zip(*texts, gold, strict=True):
+        looked = look(translator, written(source, spaced), written(target, spaced))
+        sides = [
+            token_of_pieces(pieces, tokens)
+            for pieces, tokens in ((looked.source.pieces[:-1], source), (looked.written.pieces[:-1], target))
+        ]
+        pairs.append(Pair(looked.maps["cross"], *sides, links))
+    return pairs
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Heads of one layer (None: their mean), at the step that writes a piece or the one that reads it."""
+
+    layer: int
+    head: int | None
+    step: str
+    by: str
+    end: str
+
+    def links(self, pair: Pair) -> list[tuple[int, int]]:
+        heads = pair.cross[self.layer]
+        weights = heads.mean(0) if self.head is None else heads[self.head]
+        rows = weights[:-1] if self.step == "writes" else weights[1:]
+        return link(rows if self.end == "no link" else rows[:, :-1], pair.source, pair.target, self.by)  # type: ignore[arg-type]
+
+    def agreement(self, pairs: list[Pair]) -> Agreement:
+        return agreement([self.links(pair) for pair in pairs], [pair.gold for pair in pairs])
+
+    def words(self) -> str:
+        heads = "mean of heads" if self.head is None else f"head {self.head + 1}"
+        return f"layer {self.layer + 1}, {heads}, step that {self.step} it, by {self.by}, end mark {self.end}"
+
+
+def row(rule: Rule, chosen: Agreement, held_out: Agreement) -> str:
+    head = "mean" if rule.head is None else rule.head + 1
+    figures = [chosen.error_rate, held_out.error_rate, held_out.precision, held_out.recall]
+    cells = [rule.layer + 1, head, rule.step, rule.by, rule.end, *(f"{100 * x:.1f}" for x in figures)]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--from", dest="source", default="en", choices=["de", "en"])
+    parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
+    parser.add_argument("--spaced", action="store_true")
+    options = parser.parse_args()
+    pairs = read_pairs(options.data, options.model, (options.source, options.target), options.spaced)
+    half = len(pairs) // 2
+    layers, heads = pairs[0].cross.shape[:2]
+    rules = [
+        Rule(layer, head, step, by, end)
+        for layer in range(layers)
+        for head in (None, *range(heads))
+        for step in ("writes", "reads")
+        for by in ("piece", "word")
+        for end in ("left out", "no link")
+    ]
+    scored = [(rule, rule.agreement(pairs[:half]), rule.agreement(pairs[half:])) for rule in rules]
+    means = [entry for entry in scored if entry[0].head is None]
+    versions = f"dragoman {version('dragoman')}, torch {version('torch')}"
+    print(f"{date.today()}, {versions}, {options.source} to {options.target}")
+    print(f"{len(pairs)} sentences: rules chosen on the first {half}, stated on the other {len(pairs) - half}\n")
+    print("| layer | heads | step that ... it | by | end mark | AER first half | AER | precision | recall |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for entry in means:
+        print(row(*entry))
+    for name, among in (("mean of the heads", means), ("any head", scored)):
+        rule, chosen, held_out = min(among, key=lambda entry: entry[1].error_rate)
+        print(f"\nchosen, {name}: {rule.words()}\n  AER {100 * held_out.error_rate:.1f} on the rest", end="")
+        print(f" ({100 * chosen.error_rate:.1f} where it was chosen)")
+    diagonal = [{(i * (max(p.source) + 1) // (max(p.target) + 1), i) for i in range(max(p.target) + 1)} for p in pairs]
+    straight = agreement(diagonal[half:], [p.gold for p in pairs[half:]])
+    print(f"\nfor comparison, the diagonal (no model): AER {100 * straight.error_rate:.1f} on the rest")
+
+
+if __name__ == "__main__":
+    main()
