@@ -64,10 +64,15 @@ def attention(
 @click.option("--target", type=FILE, required=True, help="Their translations.")
 @click.option("--out", type=FILE, help=f"Draw one pair as a picture: {', '.join(FORMS[:3])}.")
 @click.option("--line", type=click.IntRange(1), default=1, show_default=True, help="Which pair to draw.")
-def alignment(model: str, source: Path, target: Path, out: Path | None, line: int) -> None:
+@click.option("--gold", type=FILE, help="Links made by people (i-j sure, ipj possible); prints the error rate.")
+@click.option("--gold-first", type=click.IntRange(0, 1), default=0, show_default=True, help="Its first word's number.")
+def alignment(
+    model: str, source: Path, target: Path, out: Path | None, line: int, gold: Path | None, gold_first: int
+) -> None:
     """Which word translates which, for files of sentence pairs, out of what the decoder looks at.
 
-    Prints a line for each pair: `i-j` for source word i and target word j, counted from 0 (Pharaoh's format).
+    Prints a line for each pair: `i-j` for source word i and target word j, counted from 0 (Pharaoh's format). Words
+    are what stands between spaces.
     """
     if out is not None:
         known_form(out, FORMS[:3])
@@ -76,13 +81,24 @@ def alignment(model: str, source: Path, target: Path, out: Path | None, line: in
     pairs = [pair for chunk in read(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
     if out is not None and line > len(pairs):
         raise DragomanError(f"--line {line} cannot be drawn: the files have {len(pairs):,} lines")
+    right = []
+    if gold is not None:
+        from dragoman.evaluate.alignment import agreement, read_gold
+
+        right = read_gold(gold, gold_first)
+        if len(right) != len(pairs):
+            raise DragomanError(f"{gold} has {len(right):,} lines but {source} has {len(pairs):,}; they must be equal")
     translator = load(model)
     from dragoman.inspect.alignment import align_pairs, draw_alignment, pharaoh
     from dragoman.inspect.looking import Side
 
     links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs])
-    for found in links:
-        click.echo(pharaoh(found))
+    for each in links:
+        click.echo(pharaoh(each))
+    if right:
+        found = agreement(links, right)
+        figures = f"error rate {found.error_rate:.3f}, precision {found.precision:.3f}, recall {found.recall:.3f}"
+        click.echo(f"alignment {figures}", err=True)
     if out is not None:
         tokenisers = (translator.source, translator.target)
         sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenisers, pairs[line - 1], strict=True)]

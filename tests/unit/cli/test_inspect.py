@@ -60,6 +60,22 @@ def test_alignments_of_files_and_a_picture(model: str, tmp_path: Path, capsys: p
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
+def test_the_error_rate_beside_links_of_people(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s").write_text("one two\n")
+    (tmp_path / "t").write_text("eins zwei\n")
+    (tmp_path / "gold").write_text("1-1 1-2 2-1 2-2\n")
+    files = ["--source", str(tmp_path / "s"), "--target", str(tmp_path / "t"), "--gold", str(tmp_path / "gold")]
+    code, printed, err = leave(capsys, "alignment", model, *files, "--gold-first", "1")
+    links = len(printed.split())
+    assert code == 0
+    expected = 1 - 2 * links / (links + 4)
+    assert err == f"alignment error rate {expected:.3f}, precision 1.000, recall {links / 4:.3f}\n"
+    (tmp_path / "gold").write_text("0-0\n0-0\n")
+    code, _, err = leave(capsys, "alignment", model, *files)
+    assert code == 2
+    assert "gold has 2 lines but" in err
+
+
 def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = leave(capsys, "positions", model, "--out", str(tmp_path / "p.png"), "--length", "9")
     assert code == 0, err
