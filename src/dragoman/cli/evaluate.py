@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,11 +102,13 @@ class Progress:
     """A line on stderr that moves, where stderr is a terminal."""
 
     def __init__(self) -> None:
-        self.live = sys.stderr.isatty()
+        self.live, self.told = sys.stderr.isatty(), 0.0
 
     def __call__(self, name: str, done: int, total: int) -> None:
         """So many sentences of a set are done."""
-        if self.live and (done % 16 == 0 or done == total):
+        now = time.monotonic()
+        if self.live and (now - self.told > 0.2 or done == total):
+            self.told = now
             sys.stderr.write("\r\x1b[K" if done == total else f"\r{name}: {done:,} of {total:,} sentences\x1b[K")
             sys.stderr.flush()
 
@@ -127,9 +130,13 @@ def lines(result: Result) -> None:
         click.echo(f"  {score.metric:4}  {score.value:6.2f}  {score.signature}")
     for d in result.differences:
         click.echo(f"  {d.metric:4}  {d.difference:+6.2f}  against {d.other:.2f}, p = {d.p:.4f}  {d.signature}")
-    careful = ", ".join(f"{count:,} {flag}" for flag, count in result.flags.items())
-    if careful:
-        click.echo(f"  of these {careful}")
+    if result.flags:
+        click.echo(f"  {flagged(result)}")
+
+
+def flagged(result: Result) -> str:
+    """How many translations need a second look."""
+    return "of these " + ", ".join(f"{count:,} {flag}" for flag, count in result.flags.items())
 
 
 def table(report: Report) -> None:
@@ -138,21 +145,29 @@ def table(report: Report) -> None:
     from rich.table import Table
 
     metrics = [score.metric for score in report.results[0].scores]
+    timed = any(result.rate is not None for result in report.results)
     grid = Table("test set", box=None, pad_edge=False, header_style="bold")
-    for column in ("sentences", *metrics, "sentences/s"):
+    for column in ("sentences", *metrics, *(["sentences/s"] if timed else [])):
         grid.add_column(column, justify="right")
     for result in report.results:
         figures = [f"{score.value:.2f}" for score in result.scores]
-        rate = f"{result.rate:.1f}" if result.rate is not None else ""
-        grid.add_row(result.held_out.name, f"{len(result.hypotheses):,}", *figures, rate)
+        rate = [f"{result.rate:.1f}"] if result.rate is not None else []
+        grid.add_row(result.held_out.name, f"{len(result.hypotheses):,}", *figures, *rate)
     console = Console()
     console.print(grid)
     differences(console, report.results)
-    for result in report.results if len(report.results) > 1 else report.results[:1]:
-        if len(report.results) > 1:
-            console.print(f"\n{result.held_out.name}", highlight=False, markup=False)
-        for score in result.scores:
-            console.print(f"{score.metric:5} {score.signature}", style="dim", highlight=False, soft_wrap=True)
+    console.print()
+    for number, metric in enumerate(metrics):
+        by_signature: dict[str, list[str]] = {}
+        for result in report.results:
+            by_signature.setdefault(result.scores[number].signature, []).append(result.held_out.name)
+        for signature, names in by_signature.items():
+            where = f"  ({', '.join(names)})" if len(by_signature) > 1 else ""
+            words = f"{metric:5} {signature}{where}"
+            console.print(words, style="dim", highlight=False, markup=False, soft_wrap=True)
+    for result in report.results:
+        if result.flags:
+            console.print(f"{result.held_out.name}: {flagged(result)}", highlight=False, markup=False)
 
 
 def differences(console: Any, results: Sequence[Result]) -> None:

@@ -47,10 +47,9 @@ def draw_alignment(source: Sequence[str], target: Sequence[str], links: Links, p
     bottoms = [x + (whole - other) / 2 for x in bottoms]
     for s, t in links:
         axis.plot([tops[s], bottoms[t]], [1.72, 0.48], color=colours[s % 10], linewidth=1.8, solid_capstyle="round")
-    for words, xs, y in ((source, tops, 1.85), (target, bottoms, 0.35)):
+    for words, xs, y in ((source, tops, 1.88), (target, bottoms, 0.22)):
         for word, x in zip(words, xs, strict=True):
-            anchor = "bottom" if y > 1 else "top"
-            axis.text(x, y, word.replace("$", r"\$"), ha="center", va=anchor, fontsize=12)
+            axis.text(x, y, word.replace("$", r"\$"), ha="center", va="baseline", fontsize=12)
     return save(figure, path)
 
 

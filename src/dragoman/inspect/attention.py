@@ -13,7 +13,8 @@ from dragoman.inspect.pictures import pyplot, save
 
 TITLES = {"cross": "target looks at source", "encoder": "source looks at source", "decoder": "target looks at target"}
 TURNED = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
-MOST_LABELS = 40  # beyond so many, names would be a smear
+WIDEST = 22  # inches of maps side by side, or below each other
+READABLE = 0.11  # inches of a row under which names would be a smear
 
 
 def draw_attention(weights_TS: Any, source: Sequence[str], written: Sequence[str], path: Path, title: str = "") -> str:
@@ -68,8 +69,10 @@ def panels(
     """Small maps side by side; words stand at the left and at the top alone."""
     down = -(-len(chosen) // across)
     rows, columns = names
-    cell = min(0.24, 9.0 / max(len(rows), len(columns)))
+    cell = min(0.24, WIDEST / across / len(columns), WIDEST / down / len(rows))
     wide, high = max(1.1, cell * len(columns)), max(1.1, cell * len(rows))
+    if cell < READABLE:
+        rows, columns = [], []
     size = (across * (wide + 0.12) + 1.4, down * (high + 0.35) + 1.6)
     figure, axes = pyplot().subplots(down, across, figsize=size, layout="constrained", squeeze=False)
     for number, axis in enumerate(axes.flat):
@@ -88,7 +91,7 @@ def show(axis: Any, weights: Weights, rows: list[str], columns: list[str], size:
     """One map: white where nothing is looked at, dark where all is."""
     axis.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     for ticks, names, turn in ((axis.set_xticks, columns, True), (axis.set_yticks, rows, False)):
-        if names and len(names) <= MOST_LABELS:
+        if names:
             # "$" would begin a formula.
             clean = [name.replace("$", r"\$") for name in names]
             ticks(range(len(names)), clean, fontsize=size, **(TURNED if turn else {}))

@@ -4,7 +4,8 @@ const at = id => document.getElementById(id);
 const KINDS = ["cross", "encoder", "decoder"].filter(kind => data.kinds[kind]);
 const NAMES = { cross: "target at source", encoder: "source at source", decoder: "target at target" };
 const HUES = ["#3b6ea8", "#d9772b", "#3f8f5b", "#c9444d", "#8a5fa8", "#2d9c9c", "#b58b1b", "#c45b8e"];
-const colour = head => HUES[head % HUES.length];
+const LIGHTER = ["#7db3f0", "#f7a862", "#7fd39c", "#f58b91", "#c79fe6", "#6fd6d6", "#e3c25c", "#f09cc4"];
+const colour = head => (document.documentElement.dataset.theme === "dark" ? LIGHTER : HUES)[head % HUES.length];
 const now = { kind: KINDS[0], layer: 0, heads: new Set(), unit: "word", name: "written", word: null, kept: false };
 
 for (const kind of KINDS) {

@@ -12,7 +12,7 @@ let geometry = null;
 function drawMatrix() {
   const rows = groups(side(now.kind, "row")), columns = groups(side(now.kind, "column")), map = mean(), canvas = at("matrix");
   const room = canvas.parentElement.clientWidth || 600, font = `13px ${getComputedStyle(document.body).fontFamily}`;
-  const left = Math.min(room * .34, widest(rows, 180)) + 8, top = Math.min(150, .87 * widest(columns, 150)) + 12;
+  const left = Math.min(room * .34, 1.08 * widest(rows, 180)) + 10, top = Math.min(150, .87 * widest(columns, 150)) + 12;
   const cell = Math.max(11, Math.min(34, Math.floor((room - left - top * .5) / columns.length))), high = Math.max(17, Math.min(cell, 26));
   const width = left + cell * columns.length + top * .55, height = top + high * rows.length + 2;
   const pen = sized(canvas, width, height), w = now.word, one = now.heads.size === 1 ? colour([...now.heads][0]) : css("--accent");
@@ -45,7 +45,7 @@ function matrixAt(event) {
 }
 
 function drawOverview() {
-  const map = data.kinds[now.kind], box = at("overview"), small = Math.max(26, Math.min(84, 760 / map.heads));
+  const map = data.kinds[now.kind], box = at("overview"), small = Math.max(26, Math.min(130, (box.parentElement.clientWidth - 90) / map.heads - 13));
   box.style.gridTemplateColumns = `auto repeat(${map.heads}, auto)`;
   const label = text => { const node = document.createElement("span"); node.className = "name"; node.textContent = text; return node; };
   const nodes = [label(""), ...numbers(map.heads).map(head => label(`head ${head + 1}`))];
