@@ -13,6 +13,7 @@ from table_model import TableModel, beam_from_definition, exhaustive
 from dragoman import Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.decode import Hypothesis, Search, TorchEngine, beam_search
+from dragoman.decode.beam import top
 from dragoman.decode.rules import Rules
 from dragoman.text.special import BOS, EOS, PAD
 
@@ -190,6 +191,18 @@ def test_scores_of_the_transformer_are_those_of_teacher_forcing(changes: dict[st
             total = float(log_p[torch.arange(len(out)), torch.tensor(out)].sum())
             assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
             assert hypothesis.score == pytest.approx(total / search.normaliser(len(out)), abs=1e-4)
+
+
+@pytest.mark.parametrize("columns", [5, 64, 200, 1000, 1024])
+@pytest.mark.parametrize("n", [1, 4, 5])
+def test_the_largest_by_blocks_are_the_largest(columns: int, n: int) -> None:
+    logits = torch.randn(3, columns)
+    logits[1, 7:] = -torch.inf
+    logits[2, :-3] = -torch.inf
+    best, places = top(logits, n)
+    assert torch.equal(best, logits.topk(n).values)
+    assert torch.equal(logits.gather(1, places), best)
+    assert all(len(set(row)) == n for row in places.tolist())
 
 
 def test_a_repetition_is_forbidden_only_where_it_would_be_one() -> None:
