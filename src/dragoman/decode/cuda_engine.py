@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -20,13 +20,15 @@ from dragoman.decode.cuda_runner import STEPS_A_GRAPH, Integers, Reader, Recorde
 from dragoman.decode.cuda_state import Kernels, Shape, Weights, fits
 from dragoman.decode.kernels_torch import TorchKernels
 from dragoman.decode.settings import Hypothesis, Search
-from dragoman.errors import SearchError
+from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 
-SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 MOST_BEAMS = 32
 MOST_READERS = 64
+LANES = 2  # parts of a call that run at once: small kernels fill a part of the device, and the host works in between
+PART, WHOLE = 256, 128  # sentences of a part at most, and of a call that is not worth parting
 
 
 class CudaEngine:
@@ -55,15 +57,13 @@ class CudaEngine:
         self.fits = fits(model)
         if not self.fits:
             return
-        self.model = copy.deepcopy(model).to(self.device, dtype).eval()
-        self.weights = Weights(self.model)
+        self.weights = Weights(copy.deepcopy(model).to(self.device, dtype).eval())
         self.kernels = kernels if kernels is not None else choose_kernels(self.device)
-        self.recorder = Recorder(self.device)
         whole = torch.cuda.mem_get_info(self.device)[1] if self.device.type == "cuda" else 8 << 30
-        self.budget = int(whole * memory)
-        self.runners: OrderedDict[Shape, Runner] = OrderedDict()
-        self.readers: OrderedDict[tuple[int, int], Reader] = OrderedDict()
+        self.lanes = [Lane(self.weights, self.kernels, int(whole * memory / LANES)) for _ in range(LANES)]
         self.lock = threading.Lock()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # lanes have streams of their own, and do not wait for the weights
 
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Greedy and beam search, without a forced prefix or a guard against repetition, for models that fit."""
@@ -85,36 +85,58 @@ class CudaEngine:
             )
         if not sources:
             return []
-        code = self.model.target_positions
+        code = self.weights.code
         most = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # no piece has a place beyond
         lengths = np.fromiter(map(len, sources), np.int64, len(sources))
         known = {n: search.limit(n) for n in set(lengths.tolist())}
         limits = np.array([known[n] for n in lengths.tolist()])
         limits = limits if most is None else limits.clip(max=most)
         found: list[list[Hypothesis]] = [[] for _ in sources]
+        parts = deque(self._parts(lengths, limits, search.beam))
         with self.lock, torch.inference_mode():
-            start = 0
-            while start < len(sources):
-                end = start + self._room(lengths[start:], limits[start:], search.beam)
-                part = slice(start, end)
-                self._together(sources[part], lengths[part], limits[part], search, found, np.arange(start, end))
-                start = end
+            free, running = list(self.lanes), list[tuple[Lane, Iterator[None]]]()
+            while parts or running:
+                while parts and free:
+                    part, lane = parts.popleft(), free.pop()
+                    places = np.arange(part.start, part.stop)
+                    task = lane.search(sources[part], lengths[part], limits[part], search, found, places)
+                    running.append((lane, task))
+                for lane, task in list(running):
+                    with lane.recorder.here():
+                        ended = next(task, True)
+                    if ended:
+                        running.remove((lane, task))
+                        free.append(lane)
         if not all(found):
             raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
         return found
 
-    def _shape(self, lengths: Integers, limits: Integers, beam: int) -> Shape:
-        room = power_of_two(int(lengths.max()) + 1, 32), power_of_two(int(limits.max()) + 1, 32)
-        return Shape(next(size for size in SENTENCES if size >= len(lengths)), beam, *room)
+    def _parts(self, lengths: Integers, limits: Integers, beam: int) -> Iterator[slice]:
+        """Sentences that run together, as many as fit into half of a lane's memory at the longest one's shape."""
+        n, start = len(lengths), 0
+        size = n if n <= WHOLE else -(-n // max(LANES, -(-n // PART)))
+        while start < n:
+            end = min(n, start + size)
+            while end > start + 1 and not self.lanes[0].holds(shape_of(lengths[start:end], limits[start:end], beam)):
+                end = start + (end - start) // 2
+            yield slice(start, end)
+            start = end
 
-    def _room(self, lengths: Integers, limits: Integers, beam: int) -> int:
-        """How many of the next sentences fit into half of what may be used, at the longest one's shape."""
-        n = min(len(lengths), SENTENCES[-1])
-        while n > 1 and self._shape(lengths[:n], limits[:n], beam).bytes(self.weights) > self.budget / 2:
-            n //= 2
-        return n
 
-    def _together(
+class Lane:
+    """A stream of the device with the shapes that were recorded for it, in at most `budget` bytes."""
+
+    def __init__(self, weights: Weights, kernels: Kernels, budget: int) -> None:
+        self.weights, self.kernels, self.budget = weights, kernels, budget
+        self.recorder = Recorder(weights.device)
+        self.runners: OrderedDict[Shape, Runner] = OrderedDict()
+        self.readers: OrderedDict[tuple[int, int], Reader] = OrderedDict()
+
+    def holds(self, shape: Shape) -> bool:
+        """Whether there is room for a state of this shape and for a smaller one beside it."""
+        return shape.bytes(self.weights) <= self.budget / 2
+
+    def search(
         self,
         sources: Sequence[Sequence[int]],
         lengths: Integers,
@@ -122,19 +144,23 @@ class CudaEngine:
         search: Search,
         found: list[list[Hypothesis]],
         places: Integers,
-    ) -> None:
-        """A search of sentences that fit into one state; when few are left in it, they go on in a smaller one."""
-        runner = self._runner(self._shape(lengths, limits, search.beam))
+    ) -> Iterator[None]:
+        """A search in one state, into `places` of `found`; when few sentences are left they go on in a smaller one.
+
+        It stops whenever the device has something to do, so that others can give it more.
+        """
+        runner = self._runner(shape_of(lengths, limits, search.beam))
         read = self._reader(runner.state.shape.sentences, int(lengths.max()) + 1).read(sources, lengths)
         runner.begin(read, lengths, limits, search)
         for _ in range(0, int(limits.max()) + 1, STEPS_A_GRAPH):
-            done = runner.go()[: len(places)]
+            runner.go()
+            yield
+            done = runner.look()[: len(places)]
             if done.all():
                 break
             room, going = runner.state.shape, np.flatnonzero(~done)
             if len(going) <= room.sentences // 4 and room.sentences > SENTENCES[3]:
-                n = next(size for size in SENTENCES if size >= len(going))
-                smaller = self._runner(Shape(n, room.beam, room.source, room.steps), beside=runner)
+                smaller = self._runner(Shape(bucket(len(going)), room.beam, room.source, room.steps), beside=runner)
                 collect(runner.state, np.flatnonzero(done), places, limits, search, found)
                 smaller.go_on(runner, going)
                 runner, places, limits = smaller, places[going], limits[going]
@@ -143,10 +169,15 @@ class CudaEngine:
     def _reader(self, n: int, longest: int) -> Reader:
         """The encoder of a shape, in which sources may have some tokens fewer than there is room for."""
         width = -(-longest // 8) * 8 if longest <= 64 else -(-longest // 32) * 32
-        code = self.model.source_positions
+        code = self.weights.source_code
         if isinstance(code, LearnedPositions):
-            width = max(longest, min(width, len(code.table)))
-        reader = self.readers.pop((n, width), None) or Reader(self.model, self.weights, n, width, self.recorder)
+            if longest > len(code.table):
+                raise ShapeError(
+                    f"a source of {longest} tokens came, but positions were learnt for {len(code.table)}; use shorter "
+                    f"sentences, or train with a larger model.max_positions or model.positions='sinusoidal'"
+                )
+            width = min(width, len(code.table))
+        reader = self.readers.pop((n, width), None) or Reader(self.weights, self.kernels, n, width, self.recorder)
         self.readers[n, width] = reader
         if len(self.readers) > MOST_READERS:
             self.readers.popitem(last=False)
@@ -165,6 +196,17 @@ class CudaEngine:
             runner = Runner(self.weights, self.kernels, shape, self.recorder)
         self.runners[shape] = runner
         return runner
+
+
+def bucket(n: int) -> int:
+    """The number of sentences that is recorded for n of them."""
+    return next(size for size in SENTENCES if size >= n)
+
+
+def shape_of(lengths: Integers, limits: Integers, beam: int) -> Shape:
+    """The shape in which a search of such sources runs."""
+    room = power_of_two(int(lengths.max()) + 1, 32), power_of_two(int(limits.max()) + 1, 32)
+    return Shape(bucket(len(lengths)), beam, *room)
 
 
 def choose_kernels(device: torch.device) -> Kernels:

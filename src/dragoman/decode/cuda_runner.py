@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.decode.cuda_state import Kernels, Numbers, Shape, State, Weights, step
+from dragoman.decode.cuda_state import Kernels, Numbers, Shape, State, Weights, read, step
 from dragoman.decode.settings import Hypothesis, Search
-from dragoman.models.transformer import Transformer
-from dragoman.nn import Padded
 from dragoman.text.special import BOS, EOS, PAD
 
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 Truths = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 STEPS_A_GRAPH = 2  # the host looks once a graph, and a graph late, so that at most 2 x 2 - 1 steps are wasted
-RECORDED_TOKENS = 4096  # encoders of larger batches keep the device busy without being recorded
+RECORDED_TOKENS = 32768  # encoders of larger batches keep the device busy without being recorded
 
 
 class Recorder:
-    """Makes CUDA graphs, which share the memory that they need only while they run: they run one after the other."""
+    """Makes CUDA graphs of one stream, which share what memory they need while they run: one runs after the other."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device, self.records = device, device.type == "cuda"
+        self.records = device.type == "cuda"
         self.pool = torch.cuda.graph_pool_handle() if self.records else None
+        self.stream = torch.cuda.Stream(device) if self.records else None  # type: ignore[no-untyped-call]
+
+    def here(self) -> AbstractContextManager[object]:
+        """Inside, everything goes to this stream."""
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def record(self, body: Callable[[], None]) -> Callable[[], None]:
         """A function that does what `body` does, at the addresses it has now; on a CPU, `body` itself."""
         if not self.records:
             return body
-        stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            body()  # libraries and kernels set themselves up on the first run, which cannot be recorded
-        torch.cuda.current_stream(self.device).wait_stream(stream)
+        body()  # libraries and kernels set themselves up on the first run, which cannot be recorded
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             body()
         return graph.replay
 
@@ -48,16 +47,17 @@ class Recorder:
 class Reader:
     """The encoder for one shape of batch, and the keys and values that all decoder layers make of its output."""
 
-    def __init__(self, model: Transformer, weights: Weights, n: int, width: int, recorder: Recorder) -> None:
-        self.model, self.by = model, weights.remember
+    def __init__(self, weights: Weights, kernels: Kernels, n: int, width: int, recorder: Recorder) -> None:
+        self.weights, self.kernels = weights, kernels
         self.ids = torch.full((n, width), EOS, device=weights.device)
-        self.lengths = torch.ones(n, dtype=torch.long, device=weights.device)
-        self.out = torch.empty(n, width, len(self.by.weight), dtype=weights.dtype, device=weights.device)
+        self.lengths = torch.ones(n, dtype=torch.int32, device=weights.device)
+        self.codes = weights.positions(width, source=True)
+        out = len(weights.remember.weight)
+        self.out = torch.empty(n, width, out, dtype=weights.dtype, device=weights.device)
         self.run = recorder.record(self._encode) if n * width <= RECORDED_TOKENS else self._encode
 
     def _encode(self) -> None:
-        memory = self.model.encode(self.ids, Padded(self.ids.shape[1], self.lengths))
-        self.out.copy_(F.linear(memory.states, self.by.weight, self.by.bias))
+        self.out.copy_(read(self.weights, self.ids, self.lengths, self.codes, self.kernels).view(self.out.shape))
 
     def read(self, sources: Sequence[Sequence[int]], lengths: Integers) -> Tensor:
         """Read some sources, `[n, S, C]`; rows beyond them hold an end mark. The next call overwrites what comes."""
@@ -113,15 +113,18 @@ class Runner:
         self.state.take(other.state, torch.from_numpy(sentences).to(self.state.done.device))
         self._look_afresh()
 
-    def go(self) -> Truths:
-        """Some steps more; which sentences were done, seen one call late so that the device never waits."""
+    def go(self) -> None:
+        """Some steps more."""
         self.run()
         if self.asynchronous:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record()
             self.passed.append(event)
-            if len(self.passed) > 1:
-                self.passed.pop(0).synchronize()
+
+    def look(self) -> Truths:
+        """Which sentences were done before the last call of `go`: the device goes on while the host looks."""
+        if len(self.passed) > 1:
+            self.passed.pop(0).synchronize()
         done: Truths = self.seen.numpy() != 0
         return done
 
@@ -147,13 +150,14 @@ def collect(
     # What was put in at position p + 1 is piece p; the slot of the ancestor who did it stands in the lineage.
     chosen = torch.from_numpy(order).to(s.lineage.device)[:, :, None].expand(-1, -1, longest)
     slots = s.lineage[:, :, :longest].gather(1, chosen).long()
-    rows = torch.arange(len(slots), device=slots.device)[:, None, None] * beam + slots
-    pieces = s.history[:longest].t().gather(0, rows.flatten(0, 1)).view(slots.shape)[:, :, 1:].tolist()
+    at = torch.arange(len(slots), device=slots.device)[:, None, None] * beam + slots
+    pieces = s.history[:longest].t().gather(0, at.flatten(0, 1)).view(slots.shape)[:, :, 1:].tolist()
     columns = [np.take_along_axis(x, order, 1).tolist() for x in (lengths, scores, totals)]
+    sentences = list(zip(pieces, *columns, places.tolist(), (limits + 1).tolist(), strict=False))
     for i in which.tolist():
-        limit = int(limits[i]) + 1
-        found[places[i]] = [
+        *rows, place, limit = sentences[i]
+        found[place] = [
             Hypothesis(row[: length - 1], score, total, length == limit)
-            for row, length, score, total in zip(pieces[i], *(column[i] for column in columns), strict=True)
+            for row, length, score, total in zip(*rows, strict=True)
             if score > -np.inf
         ]

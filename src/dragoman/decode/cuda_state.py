@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.models.transformer import DecoderLayer, Transformer
+from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.nn import LayerNorm, LearnedPositions, ScaledDotProduct, SinusoidalPositions, sinusoid
 from dragoman.text.special import BOS
 
@@ -42,7 +42,17 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class LayerWeights:
+class EncoderWeights:
+    """The matrices of an encoder layer, in the order in which they are used."""
+
+    qkv: Affine
+    out: Affine
+    inner: Affine
+    outer: Affine
+
+
+@dataclass(frozen=True)
+class DecoderWeights:
     """The matrices of a decoder layer, in the order in which they are used."""
 
     qkv: Affine
@@ -54,26 +64,43 @@ class LayerWeights:
 
 
 class Weights:
-    """The decoder as a step reads it; no weight is copied but the keys' and values', which become one matrix."""
+    """A Transformer as the steps read it; no weight is copied but the source's keys' and values', now one matrix."""
 
     def __init__(self, model: Transformer) -> None:
         recipe = model.recipe
-        layers = [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
         self.heads, self.d_k, self.d_v = recipe.n_heads, recipe.key_size, recipe.value_size
         self.d_model, self.pre_norm = recipe.d_model, recipe.norm_order == "pre"
-        self.layers = tuple(_layer(layer) for layer in layers)
-        around = [r for x in layers for r in (x.around_attention, x.around_cross, x.around_feed_forward)]
-        norms = [_normal(residual.norm) for residual in around]
-        # The norm of what enters each sub-layer, and the projection: post-norm takes the one of the sub-layer before.
-        self.norms = [*norms, _normal(model.decoder_norm)] if self.pre_norm else [None, *norms]
-        self.activation: Callable[[Tensor], Tensor] = layers[0].feed_forward.activation
-        self.table = model.embeddings._table(1).detach()
+        encoder = [layer for layer in model.encoder if isinstance(layer, EncoderLayer)]
+        decoder = [layer for layer in model.decoder if isinstance(layer, DecoderLayer)]
+        self.encoder = tuple(
+            EncoderWeights(*map(_affine, (x.attention.qkv, x.attention.output, *_forward(x)))) for x in encoder
+        )
+        self.layers = tuple(
+            DecoderWeights(
+                *map(_affine, (x.attention.qkv, x.attention.output, x.cross.query, x.cross.output, *_forward(x)))
+            )
+            for x in decoder
+        )
+        around = [r for x in encoder for r in (x.around_attention, x.around_feed_forward)]
+        self.encoder_norms = self._entries(around, model.encoder_norm)
+        around = [r for x in decoder for r in (x.around_attention, x.around_cross, x.around_feed_forward)]
+        self.norms = self._entries(around, model.decoder_norm)
+        self.activation: Callable[[Tensor], Tensor] = decoder[0].feed_forward.activation
+        self.source_table, self.table = (model.embeddings._table(use).detach() for use in (0, 1))
         self.scale = model.embeddings.scale
         projection = model.projection().detach()
         self.vocabulary = len(projection)
         self.projection = Affine(F.pad(projection, (0, 0, 0, -len(projection) % WIDE)).contiguous())
-        self.remember = _stacked([layer.cross.key_value for layer in layers])
-        self.code = model.target_positions
+        self.remember = _stacked([layer.cross.key_value for layer in decoder])
+        self.source_code, self.code = model.source_positions, model.target_positions
+
+    def _entries(self, around: list[Any], last: object) -> list[Normal | None]:
+        """The norm of what enters each sub-layer, and of what comes out of the last one.
+
+        Post-norm takes the norm of the sub-layer before.
+        """
+        norms = [_normal(residual.norm) for residual in around]
+        return [*norms, _normal(last)] if self.pre_norm else [None, *norms]
 
     @property
     def device(self) -> torch.device:
@@ -85,12 +112,13 @@ class Weights:
         """What they are made of."""
         return self.table.dtype
 
-    def positions(self, n: int) -> Tensor:
+    def positions(self, n: int, source: bool = False) -> Tensor:
         """The codes of the first n positions, `[n, D]` in float32."""
-        if isinstance(self.code, SinusoidalPositions):
+        code = self.source_code if source else self.code
+        if isinstance(code, SinusoidalPositions):
             return sinusoid(torch.arange(n, device=self.device), self.d_model)
-        if isinstance(self.code, LearnedPositions):
-            known = self.code.table.detach()[:n].float()
+        if isinstance(code, LearnedPositions):
+            known = code.table.detach()[:n].float()
             return F.pad(known, (0, 0, 0, n - len(known)))
         return torch.zeros(n, self.d_model, device=self.device)
 
@@ -103,10 +131,8 @@ def fits(model: object) -> bool:
     return functions == {ScaledDotProduct} and model.recipe.norm == "layer"
 
 
-def _layer(layer: DecoderLayer) -> LayerWeights:
-    forward = layer.feed_forward
-    linears = (layer.attention.qkv, layer.attention.output, layer.cross.query, layer.cross.output)
-    return LayerWeights(*(_affine(linear) for linear in (*linears, forward.inner, forward.outer)))
+def _forward(layer: EncoderLayer | DecoderLayer) -> tuple[nn.Linear, nn.Linear]:
+    return layer.feed_forward.inner, layer.feed_forward.outer
 
 
 def _affine(linear: nn.Linear) -> Affine:
@@ -215,6 +241,9 @@ class Kernels(Protocol):
     def logits(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> Tensor:
         """`[R, V or wider]` in float32, from the stream and what the last sub-layer made."""
 
+    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+        """From every token of a source to all of them, `[B * S, H * V]`."""
+
     def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
         """From each row to itself and to its ancestors; its own keys and values are kept."""
 
@@ -223,6 +252,18 @@ class Kernels(Protocol):
 
     def select(self, w: Weights, s: State, logits: Tensor) -> None:
         """Extend the open hypotheses by every piece and keep the likeliest, as `Search` says; move on by a position."""
+
+
+def read(w: Weights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) -> Tensor:
+    """Every decoder layer's keys and values of sources `[B, S]`, which have `lengths [B]`: `[B * S, C]`."""
+    norms = iter(w.encoder_norms)
+    x, y = (F.embedding(ids, w.source_table).float() * w.scale + codes).to(w.dtype).flatten(0, 1), None
+    for layer in w.encoder:
+        x, qkv = k.enter(w, x, y, next(norms), layer.qkv)
+        y = k.linear(k.attend_all(w, qkv, lengths), layer.out)
+        x, h = k.enter(w, x, y, next(norms), layer.inner, active=True)
+        y = k.linear(h, layer.outer)
+    return k.enter(w, x, y, next(norms), w.remember)[1]
 
 
 def step(w: Weights, s: State, k: Kernels) -> None:

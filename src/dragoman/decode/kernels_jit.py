@@ -132,18 +132,21 @@ def attend_own_kernel(
 
 @triton.jit(do_not_specialize=["W"])
 def attend_source_kernel(
-    out, query, source, length, done, room, width, first, scale, W,
+    out, query, source, length, done, asked, room, width, first, scale, W,
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_W: tl.constexpr,
     BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A head of a sentence a program, all of its beams at once: the source is read once."""
+    """A head of a sentence a program, all of its W queries at once, or a block of them: the source is read once.
+
+    Queries stand `asked` apart; keys and then values `first` into rows of a `width`, `room` of which are a sentence's.
+    """
     sentence, head = tl.program_id(0), tl.program_id(1)
-    beam = tl.arange(0, BLOCK_W)
+    beam = tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W)
     ck, cv = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_V)
     mk, mv = ck < K, cv < V
     row = sentence * W + beam
     q = tl.load(
-        query + row[:, None] * (H * K) + head * K + ck[None, :], mask=(beam < W)[:, None] & mk[None, :], other=0.0
+        query + row[:, None] * asked + head * K + ck[None, :], mask=(beam < W)[:, None] & mk[None, :], other=0.0
     )
     n = tl.where(tl.load(done + sentence) != 0, 1, tl.load(length + sentence))
     top = tl.full([BLOCK_W], -1e30, tl.float32)

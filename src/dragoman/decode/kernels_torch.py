@@ -17,7 +17,8 @@ class TorchKernels:
         """Embedding and position, summed in float32."""
         at = s.position.repeat_interleave(s.shape.beam).long()
         pieces = s.history.gather(0, at[None])[0]
-        return (F.embedding(pieces, w.table).float() * w.scale + s.positions[at]).to(w.dtype)
+        x: Tensor = F.embedding(pieces, w.table).float() * w.scale + s.positions[at]
+        return x.to(w.dtype)
 
     def enter(
         self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
@@ -37,6 +38,15 @@ class TorchKernels:
         if h.is_cuda and w.dtype != torch.float32:
             return torch.mm(h, w.projection.weight.t(), out_dtype=torch.float32)
         return F.linear(h, w.projection.weight).float()
+
+    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+        """Padding is seen by none."""
+        sentences = len(lengths)
+        grid = qkv.view(sentences, len(qkv) // sentences, -1)
+        parts = grid.split_with_sizes([w.heads * w.d_k, w.heads * w.d_k, w.heads * w.d_v], -1)
+        q, k, v = (x.view(*x.shape[:2], w.heads, -1).transpose(1, 2) for x in parts)
+        seen = (torch.arange(grid.shape[1], device=qkv.device) < lengths[:, None])[:, None, None]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(len(qkv), -1)
 
     def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
         """The caches are gathered by lineage, unless every row is its own."""

@@ -31,9 +31,10 @@ class Tile(NamedTuple):
     warps: int
 
 
-FEW_ROWS = 8  # up to here one kernel adds, normalises and multiplies; beyond, the library's matrix products are faster
+FEW_ROWS = 2  # up to here one kernel adds, normalises and multiplies; beyond, the library's matrix products are faster
 FEW_ROWS_TILE = 8192
-OWN = Tile(32, 2)
+MANY_ROWS = 64
+OWN, OWN_OF_MANY = Tile(32, 2), Tile(16, 1)
 SOURCE = Tile(32, 2)
 LIKELIEST, LIKELIEST_OF_MANY = Tile(1024, 1), Tile(4096, 4)
 
@@ -82,23 +83,43 @@ class TritonKernels(TorchKernels):
 
     def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
         """Each row reads its ancestors' keys and values where they were written."""
+        tile = OWN if s.shape.rows < MANY_ROWS else OWN_OF_MANY
         out = torch.empty(s.shape.rows, w.heads * w.d_v, dtype=w.dtype, device=w.device)
         attend_own_kernel[(s.shape.rows, w.heads)](
             out, qkv, s.keys[layer], s.values[layer], s.lineage, s.position, s.done, s.shape.rows, s.shape.steps,
             w.d_k**-0.5, s.shape.beam, s.shape.beam > 1, w.heads, w.d_k, w.d_v,
-            triton.next_power_of_2(w.d_k), triton.next_power_of_2(w.d_v), OWN.block, num_warps=OWN.warps,
+            triton.next_power_of_2(w.d_k), triton.next_power_of_2(w.d_v), tile.block, num_warps=tile.warps,
         )  # fmt: skip
         return out
 
     def attend_source(self, w: Weights, s: State, layer: int, q: Tensor) -> Tensor:
         """All beams of a sentence in one program."""
-        out = torch.empty(s.shape.rows, w.heads * w.d_v, dtype=w.dtype, device=w.device)
         each = w.heads * (w.d_k + w.d_v)
-        attend_source_kernel[(s.shape.sentences, w.heads)](
-            out, q, s.source, s.source_length, s.done, s.shape.source, each * len(w.layers), each * layer,
-            w.d_k**-0.5, s.shape.beam, w.heads, w.d_k, w.d_v, max(16, triton.next_power_of_2(s.shape.beam)),
-            max(16, triton.next_power_of_2(w.d_k)), max(16, triton.next_power_of_2(w.d_v)), SOURCE.block,
-            num_warps=SOURCE.warps,
+        place = s.shape.source, each * len(w.layers), each * layer
+        return self._attend(w, q, s.source, s.source_length, s.done, place, s.shape.beam)
+
+    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+        """The same kernel, with the tokens of a sentence for beams."""
+        tokens = len(qkv) // len(lengths)
+        place = tokens, qkv.shape[1], w.heads * w.d_k
+        return self._attend(w, qkv, qkv, lengths, torch.zeros_like(lengths), place, tokens)
+
+    def _attend(
+        self,
+        w: Weights,
+        query: Tensor,
+        source: Tensor,
+        lengths: Tensor,
+        done: Tensor,
+        place: tuple[int, int, int],
+        queries: int,
+    ) -> Tensor:
+        out = torch.empty(len(query), w.heads * w.d_v, dtype=w.dtype, device=w.device)
+        block = min(64, max(16, triton.next_power_of_2(queries)))
+        attend_source_kernel[(len(lengths), w.heads, triton.cdiv(queries, block))](
+            out, query, source, lengths, done, query.stride(0), *place, w.d_k**-0.5, queries, w.heads, w.d_k, w.d_v,
+            block, max(16, triton.next_power_of_2(w.d_k)), max(16, triton.next_power_of_2(w.d_v)), SOURCE.block,
+            num_warps=SOURCE.warps if block <= 16 else 4,
         )  # fmt: skip
         return out
 
@@ -150,9 +171,8 @@ def few_rows(
     out = torch.empty(rows, n, dtype=dtype, device=x.device)
     stream = torch.empty_like(x) if norm is not None and not last and not (pre_norm and y is None) else None
     wide = triton.next_power_of_2(width)
-    block = max(
-        1, min(FEW_ROWS_TILE // wide, triton.next_power_of_2(n // 128 + 1) // 2)
-    )  # a program for each processor
+    # A program for each of the device's processors, if their blocks of columns are not too narrow or too large.
+    block = max(1, min(FEW_ROWS_TILE // wide, max(4, triton.next_power_of_2(n // 128 + 1) // 2)))
     few_rows_kernel[(triton.cdiv(n, block),)](
         out, stream, x, y, *((None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)),
         by.weight, by.bias, n, width, rows, y is not None, norm is not None,
