@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
     "models": BASE | {"native", "nn"},
     "train": BASE | {"native", "text", "data", "nn", "models"},  # is handed a function that evaluates, and so needs no decode
-    "decode": BASE | {"native", "text", "nn", "models"},
+    "decode": BASE | {"native", "text", "nn", "models", "export"},
     "evaluate": BASE | {"text", "data", "nn", "models", "decode"},
     "inspect": BASE | {"text", "nn", "models", "decode"},
     "export": BASE | {"text", "nn", "models"},

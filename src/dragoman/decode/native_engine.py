@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.decode.settings import Hypothesis, Search
-from dragoman.decode.stored_weights import Weights, map_weights
 from dragoman.errors import SearchError, ShapeError
+from dragoman.export.stored_weights import Weights, map_weights
 from dragoman.files import RECIPE
 from dragoman.native import library
 from dragoman.text.special import EOS
@@ -311,7 +311,7 @@ def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
 
 
 def tensor_names(recipe: ModelRecipe) -> list[str]:
-    """The names of the weights in the order in which native/model.h takes them; those that a model lacks count as well."""
+    """The names of the weights in the order in which native/model.h takes them, also of those that a model lacks."""
     tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
     source, target, output = (f"embeddings.tables.{name}" for name in tables[recipe.tie])
 
@@ -323,10 +323,7 @@ def tensor_names(recipe: ModelRecipe) -> list[str]:
     cross = ["cross.query", "cross.key_value", "cross.output", "around_cross.norm"]
     for side, layers, between in (("encoder", recipe.encoder_layers, []), ("decoder", recipe.decoder_layers, cross)):
         for i in range(layers):
-            for part in (
-                ["attention.qkv", "attention.output", "around_attention.norm"]
-                + between
-                + ["feed_forward.inner", "feed_forward.outer", "around_feed_forward.norm"]
-            ):
+            attention = ["attention.qkv", "attention.output", "around_attention.norm"]
+            for part in (*attention, *between, "feed_forward.inner", "feed_forward.outer", "around_feed_forward.norm"):
                 names += both(f"{side}.{i}.{part}")
     return names

@@ -8,7 +8,11 @@ Positions are taken 64 at a time, and what was summed before is scaled when a la
 #include "vectors.h"
 
 #define SPAN 64     /* positions that are scored before they are summed */
+#ifdef __AVX512F__
 #define TOGETHER 4  /* queries that share what is loaded */
+#else
+#define TOGETHER 1  /* fewer registers: more would only be spilt */
+#endif
 
 typedef struct {
     int heads, lanes, groups; /* groups of up to 16 heads, each over `lanes` lanes (a power of two) */
@@ -132,16 +136,17 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
     }
 }
 
-/* softmax(q k^T) v for up to four queries; the queries come scaled by 1 / sqrt(d_k). */
+/* softmax(q k^T) v for up to TOGETHER queries; the queries come scaled by 1 / sqrt(d_k). */
 static void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const Past *past) {
-    switch (nq * 2 + past->half) {
-        case 2: attend_to(1, 0, h, queries, outputs, past); break;
-        case 3: attend_to(1, 1, h, queries, outputs, past); break;
-        case 4: attend_to(2, 0, h, queries, outputs, past); break;
-        case 5: attend_to(2, 1, h, queries, outputs, past); break;
-        case 6: attend_to(3, 0, h, queries, outputs, past); break;
-        case 7: attend_to(3, 1, h, queries, outputs, past); break;
-        case 8: attend_to(4, 0, h, queries, outputs, past); break;
-        default: attend_to(4, 1, h, queries, outputs, past);
-    }
+    int half = HALF && past->half;
+#if TOGETHER > 1
+    if (nq == 4 && half) attend_to(4, 1, h, queries, outputs, past);
+    if (nq == 4 && !half) attend_to(4, 0, h, queries, outputs, past);
+    if (nq == 3 && half) attend_to(3, 1, h, queries, outputs, past);
+    if (nq == 3 && !half) attend_to(3, 0, h, queries, outputs, past);
+    if (nq == 2 && half) attend_to(2, 1, h, queries, outputs, past);
+    if (nq == 2 && !half) attend_to(2, 0, h, queries, outputs, past);
+#endif
+    if (nq == 1 && half) attend_to(1, HALF, h, queries, outputs, past);
+    if (nq == 1 && !half) attend_to(1, 0, h, queries, outputs, past);
 }

@@ -3,7 +3,8 @@ row; or both in float.
 
 Sums of eight-bit products are exact, and float sums go through the inputs one by one, so that a row's result does not
 depend on the rows beside it nor on the kernel that made it. Weights lie in blocks of 64 outputs, read from front to
-back: [block][input / 4][64 outputs][4 inputs] in eight bits, [block][input][64 outputs] in float. */
+back: in eight bits as tiles, [block][input / 64][4 tiles][16 fours of inputs][16 outputs][4 inputs]; in float as
+[block][input][64 outputs]. */
 #pragma once
 #include "memory.h"
 #include "vectors.h"
@@ -25,8 +26,14 @@ typedef struct {
     int8_t *q;
     float *scale;
     float *x;
-    int k, flipped;
+    int flipped;
 } Rows;
+
+/* From row to row of activations: not a power of two, at which rows would push each other out of the cache. */
+ALWAYS size_t pitch(int k) { return (size_t)k + 64; }
+
+/* Where in a block the four weights of inputs 4 g .. 4 g + 3 and output c lie. */
+ALWAYS size_t four_at(int g, int c) { return (size_t)(g / 16) * 4096 + (size_t)(c / 16) * 1024 + (size_t)(g % 16) * 64 + (size_t)(c % 16) * 4; }
 
 ALWAYS int padded(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
 
@@ -66,7 +73,6 @@ ALWAYS int flips(int rows) { return VNNI_ROWS > 0 && (!TILES || rows <= VNNI_ROW
 
 /* x to eight bits: row r is scale[r] * q[r]. */
 static void quantise(const float *x, int rows, int width, Rows *to) {
-    to->k = width;
     to->flipped = flips(rows);
     to->x = NULL;
     for (int r = 0; r < rows; r++) {
@@ -83,29 +89,26 @@ static void quantise(const float *x, int rows, int width, Rows *to) {
         for (int i = 0; i < width; i += LANES) {
             v16 t = *(const v16 *)(row + i) * factor + ROUNDER;
             i16x whole = (i16x)t - 0x4b400000;
-            *(b16 *)(to->q + (size_t)r * width + i) = __builtin_convertvector(whole, b16) ^ flip;
+            *(b16 *)(to->q + (size_t)r * pitch(width) + i) = __builtin_convertvector(whole, b16) ^ flip;
         }
     }
 }
 
 /* Each kernel: up to TILE rows of q times one block, into out[row][BLOCK]. */
 #if TILES
-#define TILE_STEP(a0, a1, b)                                                                                           \
-    _tile_loadd(4, (a0), k); _tile_loadd(5, (a1), k); _tile_loadd(6, (b), 4 * BLOCK); _tile_loadd(7, (b) + 64, 4 * BLOCK); \
-    _tile_dpbssd(0, 4, 6); _tile_dpbssd(1, 4, 7); _tile_dpbssd(2, 5, 6); _tile_dpbssd(3, 5, 7)
-
-static void tiles_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+static void tiles_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out, int fresh) {
     __asm__ volatile("" ::: "memory"); /* the intrinsics do not say that they read memory */
-    const int8_t *ahead = w + (size_t)k * BLOCK;
+    size_t row = pitch(k);
     if (rows <= 16) { /* one tile of rows, four of outputs */
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
         for (int i = 0; i < k; i += 64) {
             const int8_t *b = w + (size_t)i * BLOCK;
-            for (int line = 0; line < 64; line++) _mm_prefetch((const char *)b + AHEAD + 64 * line, _MM_HINT_T0);
-            _tile_loadd(4, q + i, k);
-            _tile_loadd(5, b, 4 * BLOCK); _tile_loadd(6, b + 64, 4 * BLOCK); _tile_loadd(7, b + 128, 4 * BLOCK);
+            if (fresh)
+                for (int line = 0; line < 64; line++) _mm_prefetch((const char *)b + AHEAD + 64 * line, _MM_HINT_T0);
+            _tile_loadd(4, q + i, row);
+            _tile_loadd(5, b, 64); _tile_loadd(6, b + 1024, 64); _tile_loadd(7, b + 2048, 64);
             _tile_dpbssd(0, 4, 5); _tile_dpbssd(1, 4, 6); _tile_dpbssd(2, 4, 7);
-            _tile_loadd(5, b + 192, 4 * BLOCK);
+            _tile_loadd(5, b + 3072, 64);
             _tile_dpbssd(3, 4, 5);
         }
         _tile_stored(0, out, 4 * BLOCK); _tile_stored(1, out + 16, 4 * BLOCK);
@@ -115,10 +118,15 @@ static void tiles_block(const int8_t *q, int rows, int k, const int8_t *w, int32
     for (int half = 0; half < 2; half++) { /* two tiles of rows, two of outputs, twice */
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
         for (int i = 0; i < k; i += 64) {
-            const int8_t *b = w + (size_t)i * BLOCK + 128 * half;
-            const char *next = (const char *)ahead + (size_t)i * BLOCK + 2048 * half;
-            for (int line = 0; line < 32; line++) _mm_prefetch(next + 64 * line, _MM_HINT_T1);
-            TILE_STEP(q + i, q + i + 16 * (size_t)k, b);
+            const int8_t *b = w + (size_t)i * BLOCK + 2048 * half;
+            if (fresh)
+                for (int line = 0; line < 32; line++) _mm_prefetch((const char *)b + 2 * AHEAD + 64 * line, _MM_HINT_T0);
+            _tile_loadd(6, b, 64); _tile_loadd(4, q + i, row);
+            _tile_dpbssd(0, 4, 6);
+            _tile_loadd(7, b + 1024, 64);
+            _tile_dpbssd(1, 4, 7);
+            _tile_loadd(5, q + i + 16 * row, row);
+            _tile_dpbssd(2, 5, 6); _tile_dpbssd(3, 5, 7);
         }
         int32_t *o = out + 32 * half;
         _tile_stored(0, o, 4 * BLOCK); _tile_stored(1, o + 16, 4 * BLOCK);
@@ -135,19 +143,19 @@ ALWAYS void vnni_rows(const int rows, const int8_t *q, int k, const int8_t *w, c
             sum[0][r][c] = _mm512_load_si512(start + 16 * c);
             sum[1][r][c] = _mm512_setzero_si512();
         }
-    for (int i = 0; i < k; i += 8) /* two steps at once for one row, whose sums would wait for each other */
-        for (int step = 0; step < 2; step++) {
-            const int8_t *b = w + (size_t)(i + 4 * step) * BLOCK;
+    for (int i = 0; i < k; i += 64)
+        for (int g = 0; g < 16; g++) {
+            const int8_t *b = w + (size_t)i * BLOCK + 64 * g;
+            int side = rows == 1 ? g & 1 : 0; /* the sums of a single row would wait for each other */
             __m512i weights[4];
             for (int c = 0; c < 4; c++) {
-                _mm_prefetch((const char *)b + AHEAD + 64 * c, _MM_HINT_T0);
-                weights[c] = _mm512_load_si512(b + 64 * c);
+                _mm_prefetch((const char *)b + AHEAD + 1024 * c, _MM_HINT_T0);
+                weights[c] = _mm512_load_si512(b + 1024 * c);
             }
             for (int r = 0; r < rows; r++) {
                 int32_t four;
-                memcpy(&four, q + (size_t)r * k + i + 4 * step, 4);
+                memcpy(&four, q + r * pitch(k) + i + 4 * g, 4);
                 __m512i a = _mm512_set1_epi32(four);
-                int side = rows == 1 ? step : 0;
                 for (int c = 0; c < 4; c++) sum[side][r][c] = _mm512_dpbusd_epi32(sum[side][r][c], a, weights[c]);
             }
         }
@@ -158,7 +166,7 @@ ALWAYS void vnni_rows(const int rows, const int8_t *q, int k, const int8_t *w, c
 }
 
 static void vnni_block(const int8_t *q, int rows, int k, const int8_t *w, const int32_t *start, int32_t *out) {
-    for (; rows > 0; rows -= 4, q += 4 * (size_t)k, out += 4 * BLOCK) switch (rows) {
+    for (; rows > 0; rows -= 4, q += 4 * pitch(k), out += 4 * BLOCK) switch (rows) {
             case 1: vnni_rows(1, q, k, w, start, out); break;
             case 2: vnni_rows(2, q, k, w, start, out); break;
             case 3: vnni_rows(3, q, k, w, start, out); break;
@@ -169,7 +177,7 @@ static void vnni_block(const int8_t *q, int rows, int k, const int8_t *w, const 
 
 #if !TILES
 static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
-    for (int r = 0; r < rows; r++, q += k, out += BLOCK) {
+    for (int r = 0; r < rows; r++, q += pitch(k), out += BLOCK) {
 #if defined(__AVX2__)
         __m256i sum[8] = {}, ones = _mm256_set1_epi16(1);
         for (int i = 0; i < k; i += 4) {
@@ -177,7 +185,7 @@ static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32
             memcpy(&four, q + i, 4);
             __m256i a = _mm256_set1_epi32(four), size = _mm256_abs_epi8(a); /* at most 127, so that pairs fit */
             for (int c = 0; c < 8; c++) {
-                __m256i b = _mm256_load_si256((const __m256i *)(w + (size_t)i * BLOCK + 32 * c));
+                __m256i b = _mm256_load_si256((const __m256i *)(w + four_at(i / 4, 8 * c)));
                 __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(b, a));
                 sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(pairs, ones));
             }
@@ -186,9 +194,8 @@ static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32
 #else
         memset(out, 0, BLOCK * sizeof *out);
         for (int i = 0; i < k; i += 4) {
-            const int8_t *b = w + (size_t)i * BLOCK;
             for (int c = 0; c < BLOCK; c++)
-                for (int j = 0; j < 4; j++) out[c] += (int32_t)q[i + j] * b[4 * c + j];
+                for (int j = 0; j < 4; j++) out[c] += (int32_t)q[i + j] * w[four_at(i / 4, c) + (size_t)j];
         }
 #endif
     }
@@ -208,12 +215,14 @@ ALWAYS void float_rows(const int rows, const float *x, int k, const float *w, fl
 }
 
 static void float_block(const float *x, int rows, int k, const float *w, float *out) {
-    for (; rows > 0; rows -= 4, x += 4 * (size_t)k, out += 4 * BLOCK) switch (rows) {
-            case 1: float_rows(1, x, k, w, out); break;
-            case 2: float_rows(2, x, k, w, out); break;
-            case 3: float_rows(3, x, k, w, out); break;
-            default: float_rows(4, x, k, w, out);
-        }
+#ifdef __AVX512F__
+    for (; rows >= 4; rows -= 4, x += 4 * (size_t)k, out += 4 * BLOCK) float_rows(4, x, k, w, out);
+    if (rows == 3) float_rows(3, x, k, w, out);
+    if (rows == 2) float_rows(2, x, k, w, out);
+    if (rows == 1) float_rows(1, x, k, w, out);
+#else
+    for (; rows > 0; rows--, x += k, out += BLOCK) float_rows(1, x, k, w, out);
+#endif
 }
 
 /* Rows [first, first + rows) of `in`, at most TILE, times block `block`: out[row][BLOCK], the bias added. */
@@ -225,7 +234,7 @@ static void product_block(const Linear *l, const Rows *in, int first, int rows, 
             for (int c = 0; c < 4; c++) *(v16 *)(out + r * BLOCK + 16 * c) += bias[c];
         return;
     }
-    const int8_t *q = in->q + (size_t)first * l->k, *w = l->w8 + (size_t)block * BLOCK * l->k;
+    const int8_t *q = in->q + first * pitch(l->k), *w = l->w8 + (size_t)block * BLOCK * l->k;
     int32_t *whole = (int32_t *)out; /* each number is replaced by what it stands for */
 #if VNNI_ROWS
     if (in->flipped)
@@ -233,7 +242,7 @@ static void product_block(const Linear *l, const Rows *in, int first, int rows, 
     else
 #endif
 #if TILES
-        tiles_block(q, rows, l->k, w, whole);
+        tiles_block(q, rows, l->k, w, whole, first == 0);
 #else
         plain_block(q, rows, l->k, w, whole);
 #endif

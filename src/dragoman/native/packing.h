@@ -60,9 +60,9 @@ static void pack_sixteen(const Packing *p, int first, float *row, int8_t *bytes)
         l->start[n] = -128 * sum;
     }
     if (l->wf) return;
-    int32_t *to = (int32_t *)(l->w8 + (size_t)(first / BLOCK) * BLOCK * l->k) + first % BLOCK;
+    int8_t *to = l->w8 + (size_t)(first / BLOCK) * BLOCK * l->k;
     for (int g = 0; g < l->k / 4; g++)
-        for (int c = 0; c < 16; c++) memcpy(to + (size_t)g * BLOCK + c, bytes + (size_t)c * l->k + 4 * g, 4);
+        for (int c = 0; c < 16; c++) memcpy(to + four_at(g, first % BLOCK + c), bytes + (size_t)c * l->k + 4 * g, 4);
 }
 
 typedef struct {

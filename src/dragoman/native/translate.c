@@ -61,7 +61,7 @@ static void place_batch(Worker *w, Search *s, Batch *b) {
     const Layer *l = &m->decoder[0];
     size_t all = (size_t)most(b->tokens, b->rows) + TILE, width = (size_t)m->width, floats = sizeof(float);
     size_t rows = (size_t)b->rows, slots = (size_t)job->beam, steps = (size_t)job->longest + 2;
-    size_t widest = (size_t)most(most(m->width, l->output.k), l->inner.n), members = MOST_MEMBERS;
+    size_t members = MOST_MEMBERS;
     size_t few = all < FEED_ROWS + TILE ? all : FEED_ROWS + TILE;
     r->used = 0;
     w->x = take(r, floats * all * width);
@@ -70,7 +70,7 @@ static void place_batch(Worker *w, Search *s, Batch *b) {
     w->mixed = take(r, floats * all * (size_t)l->output.k);
     w->inner = take(r, floats * few * (size_t)l->inner.n);
     w->rows.scale = take(r, floats * all);
-    w->rows.q = take(r, all * (size_t)most(m->width, l->output.k) + few * widest);
+    w->rows.q = take(r, all * pitch(most(m->width, l->output.k)) + few * pitch(l->inner.n));
     w->iota = take(r, 4 * (size_t)b->longest_source);
     w->tokens = (size_t)b->tokens;
     w->cross = take(r, w->tokens * w->entry * (size_t)m->shape.decoder_layers);
@@ -160,7 +160,7 @@ int translate(Worker *w, const Job *job) {
 int self_test(void) {
     enum { K = 128, N = 64 };
     static _Alignas(64) float w[N * K], x[TILE * K], y[TILE * BLOCK];
-    static _Alignas(64) int8_t q[TILE * K];
+    static _Alignas(64) int8_t q[TILE * (K + 64)];
     static float scale[TILE];
     static int from[N];
     if (tiles_begin()) return 1;

@@ -127,8 +127,8 @@ static float logit_of(const Scan *s, int row, int32_t id) {
     }
     int32_t sum = 0;
     for (int i = 0; i < l->k; i++) {
-        int8_t a = s->in->q[(size_t)row * l->k + i];
-        sum += (int8_t)(s->in->flipped ? a ^ -128 : a) * l->w8[block + (size_t)(i / 4) * 4 * BLOCK + 4 * column + i % 4];
+        int8_t a = s->in->q[row * pitch(l->k) + i];
+        sum += (int8_t)(s->in->flipped ? a ^ -128 : a) * l->w8[block + four_at(i / 4, column) + i % 4];
     }
     return (float)sum * (s->in->scale[row] * l->scale[id]) + l->bias[id];
 }

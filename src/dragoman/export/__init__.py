@@ -1,0 +1,1 @@
+"""A model as other engines take it."""

@@ -1,0 +1,55 @@
+"""Model directories with random weights, for engines to agree on; sizes that all differ."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import torch
+
+from dragoman.config import ModelRecipe, Recipe
+from dragoman.files import write_manifest
+from dragoman.models.directory import build, write_model
+from dragoman.text.special import PAD
+
+PAPER = ModelRecipe(d_model=48, n_heads=3, d_ff=80, encoder_layers=2, decoder_layers=3)
+RECIPES = {
+    "paper": (PAPER, 137),
+    "pre, gelu, learned, biases, free heads, nothing tied": (
+        ModelRecipe(
+            d_model=40, n_heads=5, d_k=6, d_v=9, d_ff=72, encoder_layers=1, decoder_layers=2, activation="gelu",
+            attention_bias=True, positions="learned", max_positions=64, norm_order="pre", tie="none",
+        ),
+        (90, 151),
+    ),
+    "silu, no positions, target tied": (
+        ModelRecipe(
+            d_model=64, n_heads=1, d_ff=100, encoder_layers=2, decoder_layers=1, activation="silu", positions="none",
+            tie="target",
+        ),
+        (70, 203),
+    ),
+    "tanh, many heads": (
+        ModelRecipe(
+            d_model=128, n_heads=20, d_k=7, d_v=5, d_ff=65, encoder_layers=1, decoder_layers=1, activation="tanh"
+        ),
+        601,
+    ),
+}  # fmt: skip
+
+
+def write_random(directory: Path, recipe: ModelRecipe, vocabulary: int | tuple[int, int], seed: int = 3) -> Path:
+    """A model whose weights, biases and norms are all random, and large enough that its choices are clear."""
+    torch.manual_seed(seed)
+    model = build(recipe, vocabulary, PAD)
+    weights = {name: w + 0.1 * torch.randn_like(w) for name, w in model.state_dict().items()}
+    directory.mkdir(parents=True)
+    write_model(directory, Recipe(model=recipe), vocabulary, weights)
+    write_manifest(directory)
+    return directory
+
+
+def sentences(n: int, vocabulary: int, longest: int = 19, seed: int = 5) -> list[list[int]]:
+    """Random sources of every length up to `longest`."""
+    rng = random.Random(seed)
+    return [[rng.randrange(4, vocabulary) for _ in range(rng.randrange(0, longest + 1))] for _ in range(n)]

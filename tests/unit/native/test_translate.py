@@ -1,0 +1,50 @@
+"""The same C built for lesser processors: other kernels, the same translations."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import Recipe
+from dragoman.decode.native_engine import NativeEngine
+from dragoman.decode.settings import Search
+from dragoman.export.stored_weights import map_weights
+from dragoman.native import library, why_not
+
+sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from random_models import PAPER, sentences, write_random
+
+OLDER = {"AVX2": "-march=x86-64-v3", "SSE2": "-march=x86-64", "AVX-512 without tiles": "-mno-amx-int8"}
+
+
+def engine_of(code: ctypes.CDLL, directory: Path, quantise: bool) -> NativeEngine:
+    code.model_new.restype = code.worker_new.restype = ctypes.c_void_p
+    weights, recipe = map_weights(directory), Recipe.load(directory / "recipe.toml").model
+    assert weights is not None
+    return NativeEngine(code, recipe, (137, 137), weights, 2, quantise)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="these flags are for x86-64")
+@pytest.mark.parametrize("flag", OLDER.values(), ids=OLDER)
+def test_other_processors_translate_alike(flag: str, tmp_path: Path) -> None:
+    code, best = library("translate", flag), library("translate")
+    if code is None or best is None:
+        pytest.skip(str(why_not("translate")))
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    sources, search = sentences(40, 137), Search(beam=3, n_best=3, extra_length=6)
+    exact = engine_of(best, directory, False).search(sources, search)
+    other = engine_of(code, directory, False).search(sources, search)
+    assert [[h.pieces for h in of] for of in exact] == [[h.pieces for h in of] for of in other]
+    # In eight bits the probabilities of given paths: how keys are kept may differ, and a rounding with it.
+    paths, ends_there = [[*of[0].pieces, 5] for of in exact], Search(beam=1, max_length=1)
+    a, b = (
+        [of[0].log_probability for of in engine_of(c, directory, True).search(sources, ends_there, paths)]
+        for c in (best, code)
+    )
+    assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a) < 0.3
+    if "amx" in flag:
+        assert a == b  # sums of whole numbers are exact
