@@ -1,37 +1,42 @@
 """Training on a CPU: target tokens a second and memory, ours beside others, the same batches, in one run.
 
     python benchmarks/train_cpu.py --sizes small base --rounds 3
+    python benchmarks/train_cpu.py --sizes base --rounds 1 --keep rounds.jsonl      # one round more each time
 
 Each contender runs in a process of its own, in turns, so that whatever else the machine does falls on all alike; the
-median of the rounds is printed. The model is the same for all: post-norm, ReLU, tied embeddings, dropout 0.1, label
-smoothing 0.1, Adam.
-bfloat16 is tried in a child process first: on some virtual machines it ends in an illegal instruction.
+median of the rounds is printed. The model is the same for all (train_peers.py): post-norm, ReLU, tied embeddings,
+dropout 0.1, label smoothing 0.1, Adam. What is not installed, or dies (PyTorch's bfloat16 ends in an illegal
+instruction on some virtual machines), is named and left out. The best peer is the best in any precision.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
 import platform
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from train_peers import PAD, PEERS, Batch, Made
 
+WARM_UP = 1
 SIZES = {  # d_model, heads, d_ff, layers, vocabulary
     "small": (256, 4, 1024, 3, 8000),
     "base": (512, 8, 2048, 6, 37000),
 }
-PAD = 0
-Batch = tuple[Tensor, Tensor, Tensor]
+OURS = "dragoman"
 Step = Callable[[Batch], None]
 
 
@@ -66,8 +71,10 @@ def adam(parameters) -> torch.optim.Optimizer:
     return torch.optim.Adam(parameters, 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
 
-def plain_step(model: nn.Module, forward: Callable[[Batch], Tensor], autocast) -> Step:
+def plain_step(made: Made, autocast) -> Step:
     """How such a loop is usually written."""
+    model, forward = made
+    model.train()
     optimiser = adam(model.parameters())
 
     def step(batch: Batch) -> None:
@@ -81,17 +88,19 @@ def plain_step(model: nn.Module, forward: Callable[[Batch], Tensor], autocast) -
     return step
 
 
-def ours(size: str, autocast) -> Step:
+def ours(size: str, precision: str) -> Step:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.data.batch import Batch as OurBatch
     from dragoman.train.loss import TranslationLoss
     from dragoman.train.optimiser import Optimiser
+    from dragoman.train.step import precision as context
 
     d, h, ff, layers, vocabulary = SIZES[size]
     recipe = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
     model = Transformer(recipe, vocabulary)
     task, optimiser = TranslationLoss(model, 0.1, PAD), Optimiser(model, TrainRecipe())
+    autocast = context(TrainRecipe(precision=precision), torch.device("cpu"))
 
     def step(batch: Batch) -> None:
         source, target_in, target_out = batch
@@ -110,92 +119,66 @@ def ours(size: str, autocast) -> Step:
     return step
 
 
-def torch_transformer(size: str, autocast) -> Step:
-    d, h, ff, layers, vocabulary = SIZES[size]
-
-    class Plain(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embedding = nn.Embedding(vocabulary, d)
-            nn.init.normal_(self.embedding.weight, std=d**-0.5)
-            self.transformer = nn.Transformer(d, h, layers, layers, ff, 0.1, batch_first=True)
-            angle = torch.arange(256)[:, None] / 10000 ** (torch.arange(0, d, 2)[None] / d)
-            self.register_buffer("positions", torch.stack([angle.sin(), angle.cos()], -1).view(256, d))
-
-        def forward(self, source: Tensor, target: Tensor) -> Tensor:
-            x, y = (
-                F.dropout(self.embedding(ids) * d**0.5 + self.positions[: ids.shape[1]], 0.1, self.training)
-                for ids in (source, target)
-            )
-            later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
-            hidden = self.transformer(
-                x, y, tgt_mask=later, src_key_padding_mask=source == PAD, tgt_key_padding_mask=target == PAD,
-                memory_key_padding_mask=source == PAD,
-            )  # fmt: skip
-            return hidden @ self.embedding.weight.T
-
-    model = Plain().train()
-    return plain_step(model, lambda batch: model(batch[0], batch[1]), autocast)
-
-
-def marian(size: str, autocast) -> Step:
-    from transformers import MarianConfig, MarianMTModel
-
-    d, h, ff, layers, vocabulary = SIZES[size]
-    config = MarianConfig(
-        vocab_size=vocabulary, d_model=d, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=h,
-        decoder_attention_heads=h, encoder_ffn_dim=ff, decoder_ffn_dim=ff, dropout=0.1, activation_function="relu",
-        pad_token_id=PAD, eos_token_id=2, decoder_start_token_id=1, max_position_embeddings=256, scale_embedding=True,
-    )  # fmt: skip
-    model = MarianMTModel._from_config(config, attn_implementation="sdpa").train()
-
-    def forward(batch: Batch) -> Tensor:
-        mask = (batch[0] != PAD).long()
-        return model(input_ids=batch[0], attention_mask=mask, decoder_input_ids=batch[1], use_cache=False).logits
-
-    return plain_step(model, forward, autocast)
-
-
-CONTENDERS = {"dragoman": ours, "torch.nn.Transformer": torch_transformer, "Hugging Face Marian": marian}
-
-
 def measure(name: str, size: str, precision: str, steps: int, tokens: int) -> None:
     """Run in a child: print target tokens a second and the most memory held."""
-    from contextlib import nullcontext
-
     torch.manual_seed(0)
-    autocast = nullcontext if precision == "float32" else lambda: torch.autocast("cpu", torch.bfloat16)
-    step = CONTENDERS[name](size, autocast)
-    data = batches(steps + 2, tokens, SIZES[size][4])
-    for batch in data[:2]:
+    if name == OURS:
+        step = ours(size, precision)
+    else:
+        autocast = nullcontext if precision == "float32" else lambda: torch.autocast("cpu", torch.bfloat16)
+        step = plain_step(PEERS[name](SIZES[size]), autocast)
+    data = batches(steps + WARM_UP, tokens, SIZES[size][4])
+    for batch in data[:WARM_UP]:
         step(batch)
     begun = time.perf_counter()
-    for batch in data[2:]:
+    for batch in data[WARM_UP:]:
         step(batch)
     seconds = time.perf_counter() - begun
-    real = sum(int((b[2] != PAD).sum()) for b in data[2:])
+    real = sum(int((b[2] != PAD).sum()) for b in data[WARM_UP:])
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"rate": real / seconds, "gib": held}))
+    print(json.dumps({"size": size, "name": name, "precision": precision, "rate": real / seconds, "gib": held}))
 
 
-def works(precision: str) -> bool:
-    """Whether a matrix product and its gradient survive, tried in a process that may die."""
-    code = (
-        "import torch; x = torch.randn(64, 64, requires_grad=True)\n"
-        "with torch.autocast('cpu', torch.bfloat16): y = x @ x\n"
-        "y.float().sum().backward()"
-    )
-    return precision == "float32" or subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+def tried(command: list[str], name: str, precision: str) -> str | None:
+    """The last line of a child, or None where it could not do it, which is said."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0:
+        return done.stdout.splitlines()[-1]
+    why = signal.Signals(-done.returncode).name if done.returncode < 0 else done.stderr.strip().splitlines()[-1][:150]
+    print(f"{name}, {precision}: {why}", flush=True)
+    return None
+
+
+def survives() -> bool:
+    """Whether PyTorch's own bfloat16 does, tried in a process that may die."""
+    code = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); (x @ x).sum().item()"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def table(lines: list[dict[str, object]]) -> None:
+    print(f"{'model':6} {'what':22} {'precision':9} {'target tokens/s':>15} {'to the best peer':>16} {'GiB':>5} rounds")
+    for size in SIZES:
+        found: dict[tuple[str, str], list[dict]] = {}
+        for line in lines:
+            if line["size"] == size:
+                found.setdefault((line["name"], line["precision"]), []).append(line)
+        rate = {key: statistics.median(r["rate"] for r in rows) for key, rows in found.items()}
+        best = max((r for (name, _), r in rate.items() if name != OURS), default=math.nan)
+        for (name, precision), rows in found.items():
+            here, held = rate[name, precision], max(r["gib"] for r in rows)
+            print(f"{size:6} {name:22} {precision:9} {here:15,.0f} {here / best:15.2f}x {held:5.1f} {len(rows):6}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
+    parser.add_argument("--names", nargs="+", default=[OURS, *PEERS], choices=[OURS, *PEERS])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--keep", type=Path, help="add the rounds to those in this file, and print the table of all")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -203,24 +186,27 @@ def main() -> None:
         measure(*options.child, options.steps, options.tokens)
         return
     print(f"torch {torch.__version__}, {options.threads} threads, {platform.processor() or platform.machine()}")
-    print(f"{'model':6} {'precision':9} {'what':22} {'target tokens/s':>15} {'to the best peer':>16} {'GiB':>5}")
+    lines = options.keep.read_text().splitlines() if options.keep and options.keep.exists() else []
+    failed: set[tuple[str, str]] = set()
+    if "bfloat16" in options.precisions and not survives():
+        print("PyTorch's bfloat16 dies on this machine (illegal instruction): left out for all peers")
+        failed = {(name, "bfloat16") for name in PEERS}
     for size in options.sizes:
-        for precision in options.precisions:
-            if not works(precision):
-                print(f"{size:6} {precision:9} dies on this machine (illegal instruction)")
-                continue
-            found: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
-            for _ in range(options.rounds):
-                for name in CONTENDERS:
-                    child = [sys.executable, __file__, "--child", name, size, precision, "--steps", str(options.steps)]
-                    more = ["--tokens", str(options.tokens), "--threads", str(options.threads)]
-                    done = subprocess.run([*child, *more], capture_output=True, text=True, check=True)
-                    found[name].append(json.loads(done.stdout.splitlines()[-1]))
-            rate = {name: statistics.median(r["rate"] for r in rows) for name, rows in found.items()}
-            best = max(r for name, r in rate.items() if name != "dragoman")
-            for name, rows in found.items():
-                held = max(r["gib"] for r in rows)
-                print(f"{size:6} {precision:9} {name:22} {rate[name]:15,.0f} {rate[name] / best:15.2f}x {held:5.1f}")
+        for _ in range(options.rounds):
+            for name, precision in itertools.product(options.names, options.precisions):
+                if (name, precision) in failed:
+                    continue
+                child = [sys.executable, "-W", "ignore", __file__, "--child", name, size, precision]
+                more = {"steps": options.steps, "tokens": options.tokens, "threads": options.threads}
+                line = tried([*child, *(f"--{k}={v}" for k, v in more.items())], name, precision)
+                if line is None:
+                    failed.add((name, precision))
+                    continue
+                lines.append(line)
+                if options.keep:
+                    with options.keep.open("a") as file:
+                        file.write(line + "\n")
+    table([json.loads(line) for line in lines])
 
 
 if __name__ == "__main__":
