@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -24,11 +24,9 @@ from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 
-SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 MOST_BEAMS = 32
 MOST_READERS = 64
-LANES = 2  # parts of a call that run at once: small kernels fill a part of the device, and the host works in between
-PART, WHOLE = 256, 128  # sentences of a part at most, and of a call that is not worth parting
 
 
 class CudaEngine:
@@ -60,10 +58,13 @@ class CudaEngine:
         self.weights = Weights(copy.deepcopy(model).to(self.device, dtype).eval())
         self.kernels = kernels if kernels is not None else choose_kernels(self.device)
         whole = torch.cuda.mem_get_info(self.device)[1] if self.device.type == "cuda" else 8 << 30
-        self.lanes = [Lane(self.weights, self.kernels, int(whole * memory / LANES)) for _ in range(LANES)]
+        self.budget = int(whole * memory)
+        self.recorder = Recorder(self.device)
+        self.runners: OrderedDict[Shape, Runner] = OrderedDict()
+        self.readers: OrderedDict[tuple[int, int], Reader] = OrderedDict()
         self.lock = threading.Lock()
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # lanes have streams of their own, and do not wait for the weights
+            torch.cuda.synchronize(self.device)  # the recorder's stream does not wait for the weights by itself
 
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Greedy and beam search, without a forced prefix or a guard against repetition, for models that fit."""
@@ -92,51 +93,28 @@ class CudaEngine:
         limits = np.array([known[n] for n in lengths.tolist()])
         limits = limits if most is None else limits.clip(max=most)
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        parts = deque(self._parts(lengths, limits, search.beam))
-        with self.lock, torch.inference_mode():
-            free, running = list(self.lanes), list[tuple[Lane, Iterator[None]]]()
-            while parts or running:
-                while parts and free:
-                    part, lane = parts.popleft(), free.pop()
-                    places = np.arange(part.start, part.stop)
-                    task = lane.search(sources[part], lengths[part], limits[part], search, found, places)
-                    running.append((lane, task))
-                for lane, task in list(running):
-                    with lane.recorder.here():
-                        ended = next(task, True)
-                    if ended:
-                        running.remove((lane, task))
-                        free.append(lane)
+        start = 0
+        with self.lock, torch.inference_mode(), self.recorder.here():
+            while start < len(sources):
+                part = slice(start, start + self._room(lengths[start:], limits[start:], search.beam))
+                places = np.arange(len(sources))[part]
+                self._together(sources[part], lengths[part], limits[part], search, found, places)
+                start = part.stop
         if not all(found):
             raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
         return found
 
-    def _parts(self, lengths: Integers, limits: Integers, beam: int) -> Iterator[slice]:
-        """Sentences that run together, as many as fit into half of a lane's memory at the longest one's shape."""
-        n, start = len(lengths), 0
-        size = n if n <= WHOLE else -(-n // max(LANES, -(-n // PART)))
-        while start < n:
-            end = min(n, start + size)
-            while end > start + 1 and not self.lanes[0].holds(shape_of(lengths[start:end], limits[start:end], beam)):
-                end = start + (end - start) // 2
-            yield slice(start, end)
-            start = end
+    def _room(self, lengths: Integers, limits: Integers, beam: int) -> int:
+        """How many of the next sentences fit into half of the memory at the longest one's shape.
 
+        The other half is for the smaller state in which the last of them go on.
+        """
+        n = min(len(lengths), SENTENCES[-1])
+        while n > 1 and shape_of(lengths[:n], limits[:n], beam).bytes(self.weights) > self.budget / 2:
+            n //= 2
+        return n
 
-class Lane:
-    """A stream of the device with the shapes that were recorded for it, in at most `budget` bytes."""
-
-    def __init__(self, weights: Weights, kernels: Kernels, budget: int) -> None:
-        self.weights, self.kernels, self.budget = weights, kernels, budget
-        self.recorder = Recorder(weights.device)
-        self.runners: OrderedDict[Shape, Runner] = OrderedDict()
-        self.readers: OrderedDict[tuple[int, int], Reader] = OrderedDict()
-
-    def holds(self, shape: Shape) -> bool:
-        """Whether there is room for a state of this shape and for a smaller one beside it."""
-        return shape.bytes(self.weights) <= self.budget / 2
-
-    def search(
+    def _together(
         self,
         sources: Sequence[Sequence[int]],
         lengths: Integers,
@@ -144,18 +122,13 @@ class Lane:
         search: Search,
         found: list[list[Hypothesis]],
         places: Integers,
-    ) -> Iterator[None]:
-        """A search in one state, into `places` of `found`; when few sentences are left they go on in a smaller one.
-
-        It stops whenever the device has something to do, so that others can give it more.
-        """
+    ) -> None:
+        """A search in one state, into `places` of `found`; when few sentences are left they go on in a smaller one."""
         runner = self._runner(shape_of(lengths, limits, search.beam))
         read = self._reader(runner.state.shape.sentences, int(lengths.max()) + 1).read(sources, lengths)
         runner.begin(read, lengths, limits, search)
         for _ in range(0, int(limits.max()) + 1, STEPS_A_GRAPH):
-            runner.go()
-            yield
-            done = runner.look()[: len(places)]
+            done = runner.go()[: len(places)]
             if done.all():
                 break
             room, going = runner.state.shape, np.flatnonzero(~done)

@@ -52,12 +52,12 @@ class Reader:
         self.ids = torch.full((n, width), EOS, device=weights.device)
         self.lengths = torch.ones(n, dtype=torch.int32, device=weights.device)
         self.codes = weights.positions(width, source=True)
-        out = len(weights.remember.weight)
-        self.out = torch.empty(n, width, out, dtype=weights.dtype, device=weights.device)
+        self.out = torch.empty(0, device=weights.device)
         self.run = recorder.record(self._encode) if n * width <= RECORDED_TOKENS else self._encode
 
     def _encode(self) -> None:
-        self.out.copy_(read(self.weights, self.ids, self.lengths, self.codes, self.kernels).view(self.out.shape))
+        out = read(self.weights, self.ids, self.lengths, self.codes, self.kernels)
+        self.out = out.view(*self.ids.shape, -1)  # a recorded one comes to the same address every time
 
     def read(self, sources: Sequence[Sequence[int]], lengths: Integers) -> Tensor:
         """Read some sources, `[n, S, C]`; rows beyond them hold an end mark. The next call overwrites what comes."""
@@ -113,18 +113,15 @@ class Runner:
         self.state.take(other.state, torch.from_numpy(sentences).to(self.state.done.device))
         self._look_afresh()
 
-    def go(self) -> None:
-        """Some steps more."""
+    def go(self) -> Truths:
+        """Some steps more; which sentences were done before them, so that the device goes on while the host looks."""
         self.run()
         if self.asynchronous:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record()
             self.passed.append(event)
-
-    def look(self) -> Truths:
-        """Which sentences were done before the last call of `go`: the device goes on while the host looks."""
-        if len(self.passed) > 1:
-            self.passed.pop(0).synchronize()
+            if len(self.passed) > 1:
+                self.passed.pop(0).synchronize()
         done: Truths = self.seen.numpy() != 0
         return done
 

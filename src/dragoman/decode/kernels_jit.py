@@ -91,7 +91,7 @@ def attend_own_kernel(
     BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A head of a row a program: keep its key and value, then look at them and at its ancestors'."""
-    row, head = tl.program_id(0), tl.program_id(1)
+    head, row = tl.program_id(0), tl.program_id(1)  # heads of a row stand side by side in memory
     sentence = row // W
     at = tl.load(position + sentence)
     ck, cv = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_V)
@@ -140,7 +140,7 @@ def attend_source_kernel(
 
     Queries stand `asked` apart; keys and then values `first` into rows of a `width`, `room` of which are a sentence's.
     """
-    sentence, head = tl.program_id(0), tl.program_id(1)
+    head, sentence = tl.program_id(0), tl.program_id(1)
     beam = tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W)
     ck, cv = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_V)
     mk, mv = ck < K, cv < V

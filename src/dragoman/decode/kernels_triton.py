@@ -85,7 +85,7 @@ class TritonKernels(TorchKernels):
         """Each row reads its ancestors' keys and values where they were written."""
         tile = OWN if s.shape.rows < MANY_ROWS else OWN_OF_MANY
         out = torch.empty(s.shape.rows, w.heads * w.d_v, dtype=w.dtype, device=w.device)
-        attend_own_kernel[(s.shape.rows, w.heads)](
+        attend_own_kernel[(w.heads, s.shape.rows)](
             out, qkv, s.keys[layer], s.values[layer], s.lineage, s.position, s.done, s.shape.rows, s.shape.steps,
             w.d_k**-0.5, s.shape.beam, s.shape.beam > 1, w.heads, w.d_k, w.d_v,
             triton.next_power_of_2(w.d_k), triton.next_power_of_2(w.d_v), tile.block, num_warps=tile.warps,
@@ -116,7 +116,7 @@ class TritonKernels(TorchKernels):
     ) -> Tensor:
         out = torch.empty(len(query), w.heads * w.d_v, dtype=w.dtype, device=w.device)
         block = min(64, max(16, triton.next_power_of_2(queries)))
-        attend_source_kernel[(len(lengths), w.heads, triton.cdiv(queries, block))](
+        attend_source_kernel[(w.heads, len(lengths), triton.cdiv(queries, block))](
             out, query, source, lengths, done, query.stride(0), *place, w.d_k**-0.5, queries, w.heads, w.d_k, w.d_v,
             block, max(16, triton.next_power_of_2(w.d_k)), max(16, triton.next_power_of_2(w.d_v)), SOURCE.block,
             num_warps=SOURCE.warps if block <= 16 else 4,
