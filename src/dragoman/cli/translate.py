@@ -34,7 +34,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp.")
 @click.option("--alignments", is_flag=True, help="Add a column with aligned words, as in 0-0 1-2, source first.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each line, with all there is to know.")
-@click.option("--beam", type=int, default=Search.beam, show_default=True, help="Hypotheses kept; 1 is greedy search.")
+@click.option("--beam", type=int, help="Hypotheses kept; 1 is greedy search.  [default: 4, or --nbest if that is more]")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
 @click.option("--min-length", type=int, default=0, help="At least so many pieces.")
 @click.option("--max-length", type=int, help="At most so many pieces; 50 more than the source has, without it.")
@@ -63,7 +63,7 @@ def command(
     scores: bool,
     alignments: bool,
     as_json: bool,
-    beam: int,
+    beam: int | None,
     prefix: str | None,
     sample: bool,
     temperature: float | None,
@@ -89,7 +89,7 @@ def command(
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
     search = Search(
-        beam=max(beam, nbest) if beam == Search.beam else beam,
+        beam=max(Search.beam, nbest) if beam is None else beam,
         n_best=nbest,
         length_penalty=settings.pop("length_penalty"),
         min_length=settings.pop("min_length"),
@@ -102,6 +102,7 @@ def command(
     translator = Translator.load(
         model, device=device, engine=engine, threads=threads, precision=precision, language=language
     )
+    translator.engines.for_search(search, prefix is not None)  # loaded now: the first line is answered the sooner
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(
         sys.stderr.isatty() and (output is not None or not sys.stdout.isatty()) if progress is None else progress

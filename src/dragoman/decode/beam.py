@@ -153,7 +153,7 @@ def top(logits: Tensor, n: int, block: int = 64) -> tuple[Tensor, Tensor]:
     whole = columns - columns % block
     if whole <= n * block:
         return logits.topk(n)
-    maxima = logits[:, :whole].unflatten(1, (-1, block)).amax(-1)
+    maxima = logits[:, :whole].view(rows, -1, block).amax(-1)
     places = maxima.topk(n).indices if n > 1 else maxima.argmax(-1, keepdim=True)
     ids = (places[:, :, None] * block + torch.arange(block, device=logits.device)).flatten(1)
     if whole < columns:

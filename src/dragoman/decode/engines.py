@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from dragoman.config import suggest
 from dragoman.decode.settings import Engine, Search
 from dragoman.errors import SearchError
+from dragoman.native.build import why_not
 
 if TYPE_CHECKING:
     from dragoman.decode.torch_engine import TorchEngine
@@ -41,6 +42,7 @@ class Engines:
         self.device = device if device != "auto" else "cuda" if on_gpu else "cpu"
         self.chosen = engine
         self.loaded: dict[str, Engine | None] = {}
+        self.lock = RLock()
 
     def for_search(self, search: Search, prefixes: bool = False) -> Engine:
         """The engine that does such a search, or an error that says why there is none."""
@@ -51,23 +53,30 @@ class Engines:
             if engine is not None and engine.can(search, prefixes):
                 return engine
         if self.get(self.chosen) is None:
+            reason = f" ({why})" if self.chosen == "native" and (why := why_not("translate")) else ""
             raise SearchError(
-                f"the engine {self.chosen!r} cannot be had for {self.directory} on {self.device} here; "
+                f"the engine {self.chosen!r} cannot be had for {self.directory} on {self.device} here{reason}; "
                 "use engine 'auto', which takes what there is"
             )
         raise SearchError(f"the engine {self.chosen!r} cannot do {search}; use engine 'auto' or 'torch'")
 
     def get(self, name: str) -> Engine | None:
         """An engine by its name, None where it cannot be had."""
-        if name not in self.loaded:
-            make: dict[str, Callable[[], Engine | None]] = {
-                "native": self._native,
-                "ctranslate2": self._ctranslate2,
-                "cuda": self._cuda,
-                "torch": lambda: self.torch,
-            }
-            self.loaded[name] = make[name]()
-        return self.loaded[name]
+        with self.lock:
+            if name not in self.loaded:
+                self.loaded[name] = self._make(name)
+            return self.loaded[name]
+
+    def _make(self, name: str) -> Engine | None:
+        match name:
+            case "native":
+                return self._native()
+            case "ctranslate2":
+                return self._ctranslate2()
+            case "cuda":
+                return self._cuda()
+            case _:
+                return self.torch
 
     @cached_property
     def torch(self) -> TorchEngine:
@@ -111,7 +120,10 @@ class Engines:
             module = import_module("dragoman.decode.cuda_engine")
         except ImportError:
             return None
-        engine: Engine | None = module.CudaEngine(self.torch.model)
+        import torch
+
+        dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
+        engine: Engine | None = module.CudaEngine(self.torch.model, dtype, self.device)
         return engine
 
 

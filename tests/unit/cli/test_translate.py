@@ -157,6 +157,15 @@ def test_refusals_leave_with_2(model: Path, arguments: list[str], given: bytes, 
     assert b"Traceback" not in done.stderr
 
 
+def test_an_engine_that_cannot_be_had_is_refused_before_the_first_line(model: Path) -> None:
+    environment = {**os.environ, "DRAGOMAN_NATIVE": "0"}
+    done = subprocess.run(
+        start(model, "--engine", "native"), input=b"", env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert b"the engine 'native' cannot be had" in done.stderr
+
+
 def test_a_training_under_way_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     done = run(tmp_path, given=b"a")
