@@ -69,7 +69,7 @@ class Found:
     samples: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def evaluate(model: torch.nn.Module) -> Found:
+def evaluate(model: torch.nn.Module, check: Callable[[], None] = lambda: None) -> Found:
     """A figure that depends on every bit of every weight and jumps about, so that the best step may be any."""
     total = sum(float(p.detach().double().abs().sum()) for p in model.parameters())
     return Found({"loss": abs(math.sin(1e3 * total))})

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_all_frozen_together_go_on_together(data: Path, tmp_path: Path) -> None:
 SLEPT: list[bool] = []
 
 
-def slow_look(model: torch.nn.Module) -> Found:
+def slow_look(model: torch.nn.Module, check: Callable[[], None]) -> Found:
     if not SLEPT:
         SLEPT.append(True)
         time.sleep(3)  # longer than a silence that would count as lost
@@ -170,6 +171,31 @@ def evaluate_slowly(ranks: Ranks, data: Path, out: Path) -> None:
 def test_others_wait_while_the_first_evaluates(data: Path, tmp_path: Path) -> None:
     run = Team(2, member, evaluate_slowly, data, tmp_path / "m", folder=tmp_path, **QUICK)
     assert run.wait() == [0, 0], run.said()
+
+
+def stopped_look(model: torch.nn.Module, check: Callable[[], None]) -> Found:
+    if not SLEPT:
+        SLEPT.append(True)
+        os.kill(os.getpid(), signal.SIGTERM)
+    check()
+    return evaluate(model)
+
+
+def evaluate_stopped(ranks: Ranks, data: Path, out: Path) -> None:
+    tiny_run(data, out, "train.steps=4", ranks=ranks, look=stopped_look)
+
+
+def evaluate_whole(ranks: Ranks, data: Path, out: Path) -> None:
+    tiny_run(data, out, "train.steps=4", ranks=ranks)
+
+
+def test_all_stop_when_the_first_breaks_its_evaluation_off(data: Path, tmp_path: Path) -> None:
+    run = Team(2, member, evaluate_stopped, data, tmp_path / "m", folder=tmp_path, **QUICK)
+    assert run.wait() == [143, 143], run.said()
+    for out in ("m", "whole"):
+        run = Team(2, member, evaluate_whole, data, tmp_path / out, folder=tmp_path, **QUICK)
+        assert run.wait() == [0, 0], run.said()
+    assert difference(outcome(tmp_path / "whole"), outcome(tmp_path / "m")) == ""
 
 
 def spoil_one_rank(ranks: Ranks, data: Path, out: Path) -> None:

@@ -144,9 +144,6 @@ def written_out(context: click.Context) -> list[str]:
         if isinstance(value, bool):
             words += [option.opts[0]] if value else []
             continue
-        if isinstance(value, bool):
-            words += [option.opts[0]] * value
-            continue
         for each in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [option.opts[0], str(each)]
     return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,8 +38,8 @@ class Validation:
         self.prepared, self.device, self.sentences = prepared, device, sentences
         self.recipe = replace(recipe, layout="padded", batch_tokens=max(4096, recipe.max_tokens + 1), sampling=0.0)
 
-    def __call__(self, model: Seq2Seq[State]) -> Validated:
-        """Evaluate the model as it is now."""
+    def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> Validated:
+        """Evaluate the model as it is now; `check` is called before each batch, and may raise to break it off."""
         from sacrebleu.metrics.bleu import BLEU
 
         rows: list[tuple[int, str, str, str]] = []
@@ -46,6 +47,7 @@ class Validation:
         source_words, target_words = self.prepared.tokenisers
         with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
             for batch in loader:
+                check()
                 here = batch.to(self.device)
                 source = Padded(here.source.shape[1], here.source_lengths)
                 target = Padded(here.target_in.shape[1], here.target_lengths)

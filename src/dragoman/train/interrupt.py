@@ -1,4 +1,7 @@
-"""Ctrl-C, SIGTERM and a closed terminal: finish the step, save, and say how to go on; a second Ctrl-C ends at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: finish the step, save, and say how to go on; a second Ctrl-C ends at once.
+
+An evaluation is broken off, and done again when the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ class InterruptedTrainingError(AgreedError):
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.exit_code = 128 + number  # as shells have it: 130 after Ctrl-C, 143 after SIGTERM
+
+
+class BrokenOffError(Exception):
+    """Raised inside an evaluation that a request to stop breaks off."""
 
 
 class StopRequest:
@@ -53,6 +60,11 @@ class StopRequest:
         self.came.add(number)
         if self.speaks:
             os.write(2, SAID)  # nothing else may be called here: the signal may have come inside a print
+
+    def check(self) -> None:
+        """Raise where somebody has asked to stop; for work that can be broken off and done again."""
+        if self.came:
+            raise BrokenOffError
 
     def flags(self) -> tuple[float, float]:
         """Whether SIGINT came, and whether SIGTERM came, as numbers that can be summed over processes."""

@@ -44,6 +44,7 @@ class Progress:
     best_value: float | None = None
     best_step: int = 0
     without_better: int = 0
+    unevaluated: bool = False  # its evaluation was broken off, and comes first when the run goes on
     metrics_lines: int = 0
     window: Window = field(default_factory=Window)
 

@@ -7,7 +7,7 @@ my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoin
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,8 @@ from dragoman.train.card import write_card
 from dragoman.train.checkpoint import Checkpoints, average
 from dragoman.train.curve import draw_curve
 from dragoman.train.parallel import Ranks
-from dragoman.train.progress import Evaluation, Progress, Watch
-from dragoman.train.trainer import HIGHER_IS_BETTER, Trainer
+from dragoman.train.progress import Progress, Watch
+from dragoman.train.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
 
 TRAINING, LOCK = "training", "lock"
 
@@ -52,7 +52,7 @@ def train(
     recipe: Recipe,
     out: Path,
     *,
-    evaluate: Callable[[nn.Module], Evaluation],
+    evaluate: Evaluate,
     watch: Watch,
     ranks: Ranks,
     start_from: Path | None = None,
@@ -130,7 +130,7 @@ def choose(
     trainer: Trainer,
     last: Mapping[str, Tensor],
     ema: Mapping[str, Tensor],
-    evaluate: Callable[[nn.Module], Evaluation],
+    evaluate: Evaluate,
     watch: Watch,
 ) -> Chosen:
     """The weights that do best on the validation set: the last ones, the best single ones, or an average of several.
@@ -143,7 +143,7 @@ def choose(
     best: tuple[float, Chosen] | None = None
     for name, weights in candidates(checkpoints, recipe, progress, last, ema, watch).items():
         with trainer.replica.filled(trainer.model, weights) as model:
-            evaluation = evaluate(model.eval())
+            evaluation = evaluate(model.eval(), trainer.stop.check)
         watch.note(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in evaluation.figures.items()))
         figure = evaluation.figures[recipe.stop_on] * sign
         if best is None or figure > best[0]:

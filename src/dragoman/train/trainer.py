@@ -11,7 +11,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -22,7 +22,7 @@ from dragoman.config import TrainRecipe
 from dragoman.data.loading import Loader
 from dragoman.errors import DamagedError
 from dragoman.train.checkpoint import Checkpoint, Checkpoints
-from dragoman.train.interrupt import InterruptedTrainingError, StopRequest
+from dragoman.train.interrupt import BrokenOffError, InterruptedTrainingError, StopRequest
 from dragoman.train.loss import TranslationLoss
 from dragoman.train.metrics import Metrics
 from dragoman.train.optimiser import Optimiser
@@ -34,7 +34,7 @@ from dragoman.train.sharding import Sharded, cut_like, own, wants_sharding, whol
 from dragoman.train.step import nothing, precision, present, seed_of
 from dragoman.train.transfer import describe, tensors_for_all
 
-Evaluate = Callable[[nn.Module], Evaluation]
+Evaluate = Callable[[nn.Module, Callable[[], None]], Evaluation]  # calls the function now and then: it may raise
 HIGHER_IS_BETTER = {"loss": False, "bleu": True}
 
 
@@ -90,14 +90,18 @@ class Trainer:
             if not self.finished():
                 self._settle_buckets()
                 with self.open_loader(self.progress.loader) as loader, self.stop:
+                    if self.progress.unevaluated:
+                        self._evaluate_and_save([])
                     while not self.finished():
                         self.step(loader)
         finally:
             self.watch.end()
 
     def finished(self) -> bool:
-        """Whether the last step is done, or patience is at its end."""
+        """Whether the last step is done and evaluated, or patience is at its end."""
         out_of_patience = 0 < self.recipe.patience <= self.progress.without_better
+        if self.progress.unevaluated:
+            return False
         return self.progress.step >= self.recipe.steps or out_of_patience
 
     def _settle_buckets(self) -> None:
@@ -196,12 +200,17 @@ class Trainer:
 
     def _after(self, asked: list[float]) -> None:
         """Log, evaluate and save where the step's number says so; stop where someone asked for it."""
-        step, recipe = self.progress.step, self.recipe
-        last = step >= recipe.steps
-        if step % recipe.log_every == 0 or last:
+        if self.progress.step % self.recipe.log_every == 0 or self.progress.step >= self.recipe.steps:
             self._log()
-        if self.evaluate is not None and (step % recipe.evaluate_every == 0 or last):
+        self._evaluate_and_save(asked)
+
+    def _evaluate_and_save(self, asked: list[float]) -> None:
+        """What follows a step's log; a request to stop that breaks an evaluation off leaves this to the next run."""
+        step, recipe = self.progress.step, self.recipe
+        if self.evaluate is not None and (step % recipe.evaluate_every == 0 or step >= recipe.steps):
             self._evaluate(self.evaluate)
+            if self.progress.unevaluated:
+                asked = self.ranks.sum(*self.stop.flags())
         best = self.progress.best_step == step  # saved always, so that it is there at the end of any run
         if step % recipe.save_every == 0 or best or self.finished() or any(asked):
             self.save()
@@ -235,12 +244,16 @@ class Trainer:
         progress, figure = self.progress, self.recipe.stop_on
         evaluations: list[Evaluation] = []
 
-        def look() -> float:
-            evaluations.append(evaluate(model.eval()))
-            return evaluations[0].figures[figure]
+        def look() -> float | None:
+            with suppress(BrokenOffError):
+                evaluations.append(evaluate(model.eval(), self.stop.check))
+            return evaluations[0].figures[figure] if evaluations else None
 
         with self.replica.holding(self.model, self.ema) as model:
             value = self.ranks.tell(look)
+        progress.unevaluated = value is None
+        if value is None:
+            return
         before = progress.best_value
         better = math.isfinite(value) and (
             before is None or (value > before if HIGHER_IS_BETTER[figure] else value < before)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from dragoman.errors import DragomanError, TrainingError
 from dragoman.train.checkpoint import Checkpoints
 from dragoman.train.interrupt import InterruptedTrainingError
 from dragoman.train.progress import Progress, Silence
-from tiny_run import Telling, difference, metrics, outcome, prepare_tiny, start, tiny_run
+from tiny_run import Found, Telling, difference, evaluate, metrics, outcome, prepare_tiny, start, tiny_run
 
 
 class Crash(BaseException):
@@ -86,6 +87,27 @@ def test_asked_to_stop_at_an_odd_step(data: Path, reference: dict[str, Any], tmp
     assert stopped.value.exit_code == 128 + signal.SIGTERM
     assert (tmp_path / "m/training/checkpoints/latest").read_text() == f"step-{step:08d}\n"
     tiny_run(data, tmp_path / "m")
+    assert difference(reference, outcome(tmp_path / "m")) == ""
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_an_evaluation_is_broken_off_and_done_again(
+    data: Path, reference: dict[str, Any], tmp_path: Path, number: int
+) -> None:
+    looks = []
+
+    def look(model: torch.nn.Module, check: Callable[[], None]) -> Found:
+        looks.append(model)
+        if len(looks) == number:
+            os.kill(os.getpid(), signal.SIGTERM)
+        check()
+        return evaluate(model)
+
+    step = (3, 6, None, None, 14)[number - 1]  # the last step is not the end before it is evaluated
+    with pytest.raises(InterruptedTrainingError, match=f"stopped after step {step}, which is saved"):
+        tiny_run(data, tmp_path / "m", look=look)
+    assert len(looks) == number
+    tiny_run(data, tmp_path / "m", look=look)
     assert difference(reference, outcome(tmp_path / "m")) == ""
 
 
