@@ -17,7 +17,7 @@ from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
 from dragoman.nn.linear import multiply
 
-CHUNK = 1 << 24  # logits held at once on a CPU: with fewer rows at a time, its products are much slower
+ROWS = 512  # whose logits are held at once on a CPU: with fewer its products are slower, with more its caches overflow
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ProjectedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_ND)
         grad_weight = torch.zeros_like(weight_VD)
         plain, even = hidden_ND.new_empty(n), hidden_ND.new_empty(n)
-        rows = max(1, min(n, CHUNK // vocabulary))
+        rows = max(1, min(n, ROWS))
         tables = hidden_ND.new_empty(2, rows, vocabulary)  # once for all chunks: fresh memory is slow
         for start in range(0, n, rows):
             here = slice(start, start + rows)

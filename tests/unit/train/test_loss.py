@@ -12,6 +12,7 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.data.batch import Flat, make_batch
 from dragoman.data.batching import Shape
+from dragoman.nn.linear import bfloat16_products, has_bfloat16_products
 from dragoman.train.loss import ProjectedCrossEntropy, TranslationLoss, smoothed_cross_entropy
 
 N, V = 7, 11
@@ -48,12 +49,12 @@ def test_gradients_are_those_of_torchs_cross_entropy() -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("chunk", [1, 25, 1 << 20])
+@pytest.mark.parametrize("rows", [1, 3, 512])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_projection_and_loss_in_one_equal_the_two_after_each_other(
-    smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+    smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.train.loss.CHUNK", chunk)
+    monkeypatch.setattr("dragoman.train.loss.ROWS", rows)
     hidden, weight = torch.randn(N, 5, requires_grad=True), torch.randn(V, 5, requires_grad=True)
     labels = torch.randint(V, (N,))
     smoothed, plain = ProjectedCrossEntropy.apply(hidden, weight, labels, smoothing)
@@ -63,6 +64,21 @@ def test_projection_and_loss_in_one_equal_the_two_after_each_other(
     got = torch.autograd.grad(smoothed * 0.7, (hidden, weight))
     for a, b in zip(got, torch.autograd.grad(expected.smoothed * 0.7, (hidden, weight)), strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(not has_bfloat16_products(), reason="no matrix unit for bfloat16, or no C compiler")
+def test_in_bfloat16_the_loss_in_one_is_as_near_as_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.train.loss.ROWS", 3)
+    hidden, weight = torch.randn(N, 40, requires_grad=True), torch.randn(V, 40, requires_grad=True)
+    labels = torch.randint(V, (N,))
+    with bfloat16_products():
+        smoothed, plain = ProjectedCrossEntropy.apply(hidden, weight, labels, 0.1)
+    expected = smoothed_cross_entropy(hidden @ weight.T, labels, 0.1)
+    torch.testing.assert_close(smoothed, expected.smoothed, atol=0, rtol=0.01)
+    torch.testing.assert_close(plain, expected.plain, atol=0, rtol=0.01)
+    got = torch.autograd.grad(smoothed, (hidden, weight))
+    for a, b in zip(got, torch.autograd.grad(expected.smoothed, (hidden, weight)), strict=True):
+        assert (a - b).norm() < 0.01 * b.norm() and not a.equal(b)
 
 
 def test_no_rows_give_no_loss_and_no_gradient() -> None:
