@@ -161,7 +161,7 @@ def test_on_a_gpu_it_equals_the_reference_engine(plain: bool, beam: int) -> None
                 p.add_(torch.randn_like(p) * 0.1)
             model.embeddings.projection()[EOS] *= 6
         search = Search(beam=beam, n_best=min(beam, 2), extra_length=20)
-        expected = TorchEngine(model).search(sources, search)
+        expected = TorchEngine(model.cuda(), "cuda").search(sources, search)
         assert 0 < sum(row[0].truncated for row in expected) < 300  # both ways to end
         for dtype in (torch.float32, torch.bfloat16):
             found = CudaEngine(model, dtype, kernels=TorchKernels() if plain else None).search(sources, search)
