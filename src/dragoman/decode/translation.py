@@ -29,6 +29,9 @@ class Translation:
     attention: Any = field(default=None, repr=False, compare=False)
     alternatives: tuple[Translation, ...] = ()
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def empty(self) -> bool:
         """Nothing was written."""

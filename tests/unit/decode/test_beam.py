@@ -12,7 +12,7 @@ from table_model import TableModel, beam_from_definition, exhaustive
 
 from dragoman import Padded, Transformer
 from dragoman.config import ModelRecipe
-from dragoman.decode import Hypothesis, Search, TorchEngine, beam_search
+from dragoman.decode import Hypothesis, Sampling, Search, TorchEngine, beam_search
 from dragoman.decode.beam import top
 from dragoman.decode.rules import Rules
 from dragoman.text.special import BOS, EOS, PAD
@@ -175,6 +175,16 @@ def test_greedy_is_beam_1_and_the_cache_changes_nothing() -> None:
                     assert best[0].truncated == (len(expected) == limit)
                     ended += len(expected) < limit
     assert 0 < ended < 60  # both ways of ending were tried
+
+
+def test_every_device_searches_alike(device: torch.device) -> None:
+    sources = [torch.randint(4, 17, (n,)).tolist() for n in (5, 2, 7)]
+    for search in (Search(beam=3, n_best=2, max_length=9), Search(sampling=Sampling(top_k=5), max_length=9)):
+        here = TorchEngine(talkative(3)).search(sources, search)
+        there = TorchEngine(talkative(3).to(device), device).search(sources, search)
+        for one, other in zip(here, there, strict=True):
+            assert [h.pieces for h in one] == [h.pieces for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm_order": "pre", "positions": "learned"}, {"attention": "additive"}])
