@@ -1,0 +1,203 @@
+"""Translating on a CPU: milliseconds for one sentence and for 64, greedy and beam 4, ours beside others, in one run.
+
+    python benchmarks/translate_cpu.py                         # presets base and small, random weights
+    python benchmarks/translate_cpu.py --lengths               # time and memory for sources of 10 to 2,000 tokens
+    python benchmarks/translate_cpu.py --check-only --model DIR --text FILE     # that all agree, on a trained model
+
+Everybody has the same architecture, a vocabulary of 37,000, 20 source tokens and 20 forced output tokens; ours writes
+the end mark after them, one step more. Ours and CTranslate2 have the same weights, Hugging Face's model the same sizes.
+Before anything is timed, PyTorch, our engine and CTranslate2 must give the same tokens in float32. Each contender's
+best settings (workers, threads, size of batch) are found first; then they run in turns, and medians are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from translate_peers import OURS, PEERS, VOCABULARY, Translate, model, settings_of
+
+CELLS = [(1, 1), (1, 4), (64, 1), (64, 4)]  # sentences, beam
+LENGTH = 20
+LENGTHS = [10, 20, 50, 100, 200, 500, 1000, 2000]
+PACE = {1: 15, 64: 7}  # rounds, for a call of one sentence and for a call of 64
+
+
+def sources(count: int, length: int) -> list[list[int]]:
+    rng = random.Random(length)
+    return [[rng.randrange(4, VOCABULARY) for _ in range(length)] for _ in range(count)]
+
+
+def seconds(translate: Translate, rows: list[list[int]], beam: int, length: int) -> float:
+    begun = time.perf_counter()
+    translate(rows, beam, length)
+    return time.perf_counter() - begun
+
+
+def check(directory: Path, rows: list[list[int]], forced: int | None) -> None:
+    """PyTorch, ours and CTranslate2 in float32, the same greedy tokens; ours with beams as well."""
+    import torch
+
+    from dragoman.decode.ctranslate2_engine import CTranslate2Engine
+    from dragoman.decode.native_engine import NativeEngine
+    from dragoman.decode.settings import Search
+    from dragoman.decode.torch_engine import TorchEngine
+
+    torch.set_num_threads(1)
+    limits = {} if forced is None else {"min_length": forced, "max_length": forced}
+    reference = TorchEngine.load(directory)
+    others = [NativeEngine.load(directory, None, False), CTranslate2Engine.load(directory, None, False)]
+    for beam in (1, 4):
+        search = Search(beam=beam, **limits)
+        expected = [best[0].pieces for best in reference.search(rows, search)]
+        for engine in others:
+            assert engine is not None
+            found = [best[0].pieces for best in engine.search(rows, search)]
+            share = sum(a == b for a, b in zip(expected, found, strict=True)) / len(rows)
+            print(f"{directory.name}, beam {beam}: {engine.name} in float32 has PyTorch's tokens on {share:.1%}")
+            if share < 0.99 and (beam == 1 or engine.name == "native"):
+                raise SystemExit("they do not agree: nothing is timed")
+
+
+def best_setting(choices: list[Translate], rows: list[list[int]], beam: int) -> Translate:
+    """The quickest of a contender's settings."""
+    took = {}
+    for choice in choices:
+        took[choice] = seconds(choice, rows, beam, LENGTH)
+        if took[choice] < 1:  # else a warm-up is a small part of it
+            took[choice] = min(seconds(choice, rows, beam, LENGTH) for _ in range(2))
+    return min(choices, key=lambda choice: took[choice])
+
+
+def compare(work: Path, preset: str) -> dict[str, list[float]]:
+    """Milliseconds of each contender in each cell, medians of runs in turns."""
+    contenders = {name: settings_of(name, work, preset) for name in (*OURS, *PEERS)}
+    table: dict[str, list[float]] = {name: [] for name in contenders}
+    for count, beam in CELLS:
+        rows = sources(count, LENGTH)
+        chosen = {name: best_setting(choices, rows, beam) for name, choices in contenders.items()}
+        runs: dict[str, list[float]] = {name: [] for name in contenders}
+        for turn in range(PACE[count]):
+            for name, translate in chosen.items():
+                if turn < 3 or (turn + 1) * runs[name][0] < 3:  # three runs say enough of what takes long
+                    runs[name].append(seconds(translate, rows, beam, LENGTH))
+        for name, times in runs.items():
+            table[name].append(1000 * statistics.median(times))
+        print(preset, count, beam, {name: round(row[-1], 1) for name, row in table.items()}, flush=True)
+    return table
+
+
+def report(preset: str, table: dict[str, list[float]]) -> str:
+    """The table of a preset, with what ours in int8 is to each."""
+    lines = [
+        f"| {preset}, ms | 1 sentence, greedy | 1 sentence, beam 4 | 64 sentences, greedy | 64 sentences, beam 4 |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in table.items():
+        cells = [
+            f"{ms:,.1f}" if name == OURS[0] else f"{ms:,.1f} ({ms / best:.1f}x)"
+            for ms, best in zip(row, table[OURS[0]], strict=True)
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def measure_lengths(name: str, work: Path, longest: int) -> None:
+    """In a process of its own: seconds, and the most memory so far, for longer and longer sources."""
+    choices = settings_of(name, work, "small")
+    translate = choices[0] if name in (*OURS, *PEERS[:2]) else choices[-1]
+    translate(sources(1, 5), 1, 5)
+    for length in LENGTHS:
+        if length > longest:
+            break
+        rows = sources(1, length)
+        took = min(seconds(translate, rows, 1, length) for _ in range(3 if length < 500 else 1))
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"name": name, "length": length, "seconds": took, "mib": held}), flush=True)
+
+
+def lengths(work: Path, picture: Path) -> str:
+    """Cost against length, a table and a picture."""
+    found = []
+    for name in (*OURS, *PEERS):
+        child = [sys.executable, "-W", "ignore", __file__, "--child", name, "--work", str(work)]
+        out = subprocess.run(child, capture_output=True, text=True, check=True).stdout
+        found += [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        print(name, [round(f["seconds"], 3) for f in found if f["name"] == name], flush=True)
+    draw(found, picture)
+    at = {(f["name"], f["length"]): f for f in found}
+    lines = [
+        f"| small, 1 sentence, greedy: s (MiB) | {' | '.join(f'{length:,}' for length in LENGTHS)} |",
+        "|---" * (len(LENGTHS) + 1) + "|",
+    ]
+    for name in (*OURS, *PEERS):
+        cells = [f"{at[name, n]['seconds']:.3f} ({at[name, n]['mib']:,.0f})" for n in LENGTHS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def draw(found: list[dict], picture: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for name in (*OURS, *PEERS):
+        rows = [f for f in found if f["name"] == name]
+        style = "-" if name in OURS else "--"
+        for axis, key in zip(axes, ("seconds", "mib"), strict=True):
+            axis.plot([r["length"] for r in rows], [r[key] for r in rows], style, marker="o", ms=3, label=name)
+    for axis, title in zip(axes, ("seconds for one sentence", "most memory of the process, MiB"), strict=True):
+        axis.set(xscale="log", yscale="log", xlabel="source tokens, and as many output tokens", title=title)
+        axis.grid(alpha=0.3)
+    axes[0].legend(frameon=False)
+    figure.savefig(picture, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["base", "small"], choices=["base", "small"])
+    parser.add_argument("--work", type=Path, help="keep the models there for the next run")
+    parser.add_argument("--lengths", action="store_true")
+    parser.add_argument("--check-only", action="store_true")
+    parser.add_argument("--model", type=Path, help="a trained model to check on")
+    parser.add_argument("--text", type=Path, help="lines for the trained model to translate")
+    parser.add_argument("--picture", type=Path, default=Path(__file__).parent / "results" / "translate_lengths.png")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    work = options.work or Path(tempfile.mkdtemp())
+    if options.child:
+        measure_lengths(options.child, work, LENGTHS[-1])
+        return
+    packages = ", ".join(f"{name} {version(name)}" for name in ("dragoman", "ctranslate2", "transformers", "torch"))
+    print(f"{datetime.date.today()}, {packages}, {platform.machine()}\n")
+    if options.model and options.text:
+        from dragoman.decode.opening import open_tokenisers
+
+        lines = [line for line in options.text.read_text(encoding="utf-8").split("\n") if line.strip()]
+        check(options.model, open_tokenisers(options.model)[0].encode_many(lines[:500]), None)
+    for preset in options.models:
+        check(model(work, preset), sources(8, LENGTH), LENGTH)
+    if options.check_only:
+        return
+    if options.lengths:
+        print("\n" + lengths(work, options.picture))
+        return
+    tables = {preset: compare(work, preset) for preset in options.models}
+    print("\n" + "\n\n".join(report(preset, table) for preset, table in tables.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Those who translate in benchmarks/translate_cpu.py: each gives a function from sources, beam and length to pieces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+VOCABULARY = 37_000
+OURS, PEERS = ("ours int8", "ours float32"), ("CTranslate2 int8", "CTranslate2 float32", "Hugging Face")
+Sources = Sequence[Sequence[int]]
+Translate = Callable[[Sources, int, int], list[list[int]]]  # sources, beam, forced length of the output
+
+
+def model(work: Path, preset: str) -> Path:
+    """A model of a preset's sizes with random weights, made once."""
+    place = work / preset
+    if not place.is_dir():
+        import torch
+
+        from dragoman.config import PRESETS, Recipe
+        from dragoman.files import staged, write_manifest
+        from dragoman.models.directory import build, write_model
+
+        torch.manual_seed(1)
+        weights = build(PRESETS[preset], VOCABULARY, 0).state_dict()
+        with staged(place) as directory:
+            write_model(directory, Recipe(model=PRESETS[preset]), VOCABULARY, weights)
+            write_manifest(directory)
+    return place
+
+
+def ours(directory: Path, quantise: bool) -> list[Translate]:
+    from dragoman.decode.native_engine import NativeEngine
+    from dragoman.decode.settings import Search
+    from dragoman.native import why_not
+
+    engine = NativeEngine.load(directory, None, quantise)
+    if engine is None:
+        raise SystemExit(f"the native engine cannot be had: {why_not('translate')}")
+
+    def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
+        found = engine.search(sources, Search(beam=beam, min_length=length, max_length=length))
+        return [best[0].pieces for best in found]
+
+    return [translate]
+
+
+def ctranslate2(directory: Path, work: Path, quantise: bool) -> list[Translate]:
+    """Settings to choose from: one worker, or one for each core with several sizes of batch."""
+    import ctranslate2
+
+    from dragoman.export.ctranslate2 import to_ctranslate2
+
+    kind = "int8" if quantise else "float32"
+    place = work / f"{directory.name}-ctranslate2-{kind}"
+    if not place.is_dir():
+        to_ctranslate2(directory, place, kind)
+
+    def with_settings(workers: int, intra: int, batch: int) -> Translate:
+        @cache
+        def made() -> ctranslate2.Translator:
+            return ctranslate2.Translator(str(place), compute_type=kind, inter_threads=workers, intra_threads=intra)
+
+        def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
+            found = made().translate_batch(
+                [[*map(str, source), "</s>"] for source in sources],
+                beam_size=beam,
+                min_decoding_length=length,
+                max_decoding_length=length,
+                max_input_length=0,
+                max_batch_size=batch,
+            )
+            return [[int(piece) if piece.isdigit() else 3 for piece in f.hypotheses[0]] for f in found]
+
+        return translate
+
+    cores = len(os.sched_getaffinity(0))
+    return [with_settings(1, 1, 0), with_settings(1, cores, 0)] + [with_settings(cores, 1, b) for b in (16, 32)]
+
+
+def hugging_face(directory: Path) -> list[Translate]:
+    """MarianMTModel of the same sizes, on one thread or on all."""
+    import torch
+    import transformers
+
+    from dragoman.config import Recipe
+
+    recipe = Recipe.load(directory / "recipe.toml").model
+    config = transformers.MarianConfig(
+        vocab_size=VOCABULARY, d_model=recipe.d_model, encoder_layers=recipe.encoder_layers,
+        decoder_layers=recipe.decoder_layers, encoder_attention_heads=recipe.n_heads,
+        decoder_attention_heads=recipe.n_heads, encoder_ffn_dim=recipe.d_ff, decoder_ffn_dim=recipe.d_ff,
+        activation_function="relu", max_position_embeddings=4096, scale_embedding=True, pad_token_id=0, eos_token_id=2,
+        decoder_start_token_id=1, forced_eos_token_id=None, bos_token_id=1,
+    )  # fmt: skip
+    made = transformers.MarianMTModel(config).eval()
+
+    def with_threads(threads: int) -> Translate:
+        @torch.inference_mode()
+        def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
+            torch.set_num_threads(threads)
+            rows = torch.tensor([[*source, 2] for source in sources])
+            found = made.generate(
+                input_ids=rows, attention_mask=torch.ones_like(rows), num_beams=beam, do_sample=False,
+                min_new_tokens=length, max_new_tokens=length,
+            )  # fmt: skip
+            return [row[1:] for row in found.tolist()]
+
+        return translate
+
+    return [with_threads(threads) for threads in sorted({1, len(os.sched_getaffinity(0))})]
+
+
+def settings_of(name: str, work: Path, preset: str) -> list[Translate]:
+    """The ways in which one of the contenders may be run; the best of them counts."""
+    directory = model(work, preset)
+    if name in OURS:
+        return ours(directory, name == OURS[0])
+    if name == PEERS[2]:
+        return hugging_face(directory)
+    return ctranslate2(directory, work, name == PEERS[0])
