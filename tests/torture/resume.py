@@ -69,8 +69,8 @@ def life(world: int, folder: Path, changes: tuple[str, ...], deadly: int, second
     return True
 
 
-def torture(world: int, parallel: str, kills: int, root: Path) -> str:
-    changes = (*CHANGES, f"train.parallel={parallel}")
+def torture(world: int, parallel: str, more: list[str], kills: int, root: Path) -> str:
+    changes = (*CHANGES, f"train.parallel={parallel}", *more)
     whole, broken = root / f"whole-{world}-{parallel}", root / f"broken-{world}-{parallel}"
     for folder in (whole, broken):
         folder.mkdir()
@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--parallel", nargs="+", default=["ddp"])
+    parser.add_argument("--set", dest="more", nargs="+", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     random.seed(chosen.seed)
@@ -119,7 +120,7 @@ def main() -> None:
         prepare_tiny(Path(folder))
         for world in chosen.processes:
             for parallel in chosen.parallel:
-                told = torture(world, parallel, chosen.kills, Path(folder))
+                told = torture(world, parallel, chosen.more, chosen.kills, Path(folder))
                 good = good and told.startswith("equal")
                 print(f"{world} process{'es' if world > 1 else ''} ({parallel}): {told}", flush=True)
     sys.exit(0 if good else 1)

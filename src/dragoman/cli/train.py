@@ -114,7 +114,8 @@ def settled(
     watch: Any,
 ) -> Recipe:
     """Prepare the data, and settle the recipe by what they are, where none was given."""
-    from dragoman.train.sizes import model_choices, training_choices, vocabulary_choice
+    from dragoman.nn.linear import has_bfloat16_products
+    from dragoman.train.sizes import model_choices, precision_choices, training_choices, vocabulary_choice
 
     fast = device.type == "cuda"
     chosen = []
@@ -130,6 +131,7 @@ def settled(
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)
         chosen += training_choices(len(split), tokens, recipe.model, fast)
+        chosen += precision_choices(recipe.model, not fast and has_bfloat16_products())
         recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
         for choice in chosen:
             watch.note(f"{choice.change}: {choice.reason}")

@@ -42,6 +42,14 @@ def model_choices(pairs: int, fast: bool) -> list[Choice]:
     return [Choice("model.preset=base", f"{pairs:,} pairs can fill the paper's base model")]
 
 
+def precision_choices(model: ModelRecipe, matrix_unit: bool) -> list[Choice]:
+    """bfloat16 on a CPU whose matrix unit our kernel can use, where the model is large enough to gain by it."""
+    if matrix_unit and model.d_model >= 256:
+        why = "this CPU has a unit for its products: about 1.7 times as fast, and learns alike"
+        return [Choice("train.precision=bfloat16", why)]
+    return []
+
+
 def training_choices(pairs: int, target_tokens: int, model: ModelRecipe, fast: bool) -> list[Choice]:
     """Batch, schedule and length, from the target tokens of an epoch."""
     batch = min(25_000 if fast else 2_000, max(500, target_tokens // (100 if fast else 200)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.config import Recipe
-from dragoman.train.sizes import model_choices, training_choices, vocabulary_choice
+from dragoman.train.sizes import model_choices, precision_choices, training_choices, vocabulary_choice
 
 
 def settled(pairs: int, fast: bool) -> Recipe:
@@ -30,6 +30,13 @@ def test_little_data_never_gets_the_base_model() -> None:
         assert settled(29_000, fast).model.d_model < 512
         assert settled(29_000, fast).model.dropout > 0.1
     assert settled(1_660_000, True).model.d_model == 512
+
+
+def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> None:
+    small, tiny = (Recipe.from_changes([f"model.preset={name}"]).model for name in ("small", "tiny"))
+    (choice,) = precision_choices(small, matrix_unit=True)
+    assert Recipe.from_changes([choice.change]).train.precision == "bfloat16"
+    assert precision_choices(small, matrix_unit=False) == precision_choices(tiny, matrix_unit=True) == []
 
 
 def test_more_data_get_no_smaller_vocabulary() -> None:

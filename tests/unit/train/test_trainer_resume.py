@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from dragoman.errors import DragomanError, TrainingError
+from dragoman.nn.linear import has_bfloat16_products
 from dragoman.train.checkpoint import Checkpoints
 from dragoman.train.interrupt import InterruptedTrainingError
 from dragoman.train.progress import Progress, Silence
@@ -71,6 +72,18 @@ def test_a_crash_after_every_single_step(data: Path, reference: dict[str, Any], 
             tiny_run(data, tmp_path / "m", watch=CrashAt(step))
     tiny_run(data, tmp_path / "m")
     assert difference(reference, outcome(tmp_path / "m")) == ""
+
+
+@pytest.mark.skipif(not has_bfloat16_products(), reason="no matrix unit for bfloat16, or no C compiler")
+def test_in_bfloat16_to_the_bit_as_well(data: Path, reference: dict[str, Any], tmp_path: Path) -> None:
+    changes = ("train.precision=bfloat16",)
+    tiny_run(data, tmp_path / "whole", *changes)
+    for step in (2, 7, 11):
+        with pytest.raises(Crash):
+            tiny_run(data, tmp_path / "m", *changes, watch=CrashAt(step))
+    tiny_run(data, tmp_path / "m", *changes)
+    assert difference(outcome(tmp_path / "whole"), outcome(tmp_path / "m")) == ""
+    assert difference(reference, outcome(tmp_path / "m")) != ""  # the kernel was used
 
 
 @pytest.mark.parametrize("step", [5, 6, 13])
