@@ -46,8 +46,8 @@ def _kernel() -> Any:
     if made is None or made.ask_for_tiles() != 0:
         return None
     long, pointer, flag = ctypes.c_long, ctypes.c_void_p, ctypes.c_int
-    operand = [pointer, long, flag]
-    made.product.argtypes = [long, long, long, *operand, *operand, pointer, long, pointer, flag, flag]
+    sizes, left, right = (long,) * 3, (pointer, long, flag), (pointer, long, flag)
+    made.product.argtypes = (*sizes, *left, *right, pointer, long, pointer, flag, flag)
     return made.product
 
 
