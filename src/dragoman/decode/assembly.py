@@ -48,7 +48,8 @@ class Assembly:
             source_tokens=tuple(piece for ids in sources for piece in self.source.pieces(ids)),
             truncated=any(hypothesis.truncated for hypothesis in chosen),
             repetitive=any(
-                longest_loop(pieces) > longest_loop(ids) for ids, pieces in zip(sources, written, strict=True)
+                (loop := longest_loop(pieces)) and loop > longest_loop(ids)
+                for ids, pieces in zip(sources, written, strict=True)
             ),
             split=len(chosen) > 1,
         )
@@ -90,6 +91,8 @@ def blocks(maps: Sequence[Any]) -> Any:
 def longest_loop(pieces: Sequence[int], longest_period: int = 8) -> int:
     """The most pieces in a row that say one thing four times or more; 0 where nothing goes round in circles."""
     found = 0
+    if len(pieces) - len(set(pieces)) < 6:  # as 8 pieces of period 2 have: nearly every text is done here
+        return found
     for period in range(1, longest_period + 1):
         run = 0
         for one, other in zip(pieces, pieces[period:], strict=False):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
@@ -94,37 +93,28 @@ class Engines:
         return TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
 
     def _native(self) -> Engine | None:
-        try:
-            module = import_module("dragoman.decode.native_engine")
-        except ImportError:
-            return None
+        from dragoman.decode.native_engine import NativeEngine
+
         if self.precision == "bfloat16":
             return None
-        engine: Engine | None = module.NativeEngine.load(
-            self.directory, self.threads, quantise=self.precision != "float32"
-        )
-        return engine
+        return NativeEngine.load(self.directory, self.threads, quantise=self.precision != "float32")
 
     def _ctranslate2(self) -> Engine | None:
-        try:
-            module = import_module("dragoman.decode.ctranslate2_engine")
-        except ImportError:
+        from dragoman.decode.ctranslate2_engine import CTranslate2Engine
+
+        if self.precision == "bfloat16":
             return None
-        engine: Engine | None = module.CTranslate2Engine.load(self.directory, self.threads)
-        return engine
+        return CTranslate2Engine.load(self.directory, self.threads, quantise=self.precision != "float32")
 
     def _cuda(self) -> Engine | None:
         if not self.device.startswith("cuda"):
             return None
-        try:
-            module = import_module("dragoman.decode.cuda_engine")
-        except ImportError:
-            return None
         import torch
 
+        from dragoman.decode.cuda_engine import CudaEngine
+
         dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
-        engine: Engine | None = module.CudaEngine(self.torch.model, dtype, self.device)
-        return engine
+        return CudaEngine(self.torch.model, dtype, self.device)
 
 
 def gpu() -> bool:

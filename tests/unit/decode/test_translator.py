@@ -242,6 +242,20 @@ def test_learned_positions_set_a_limit(tmp_path: Path) -> None:
     assert translator.longest == 19
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(4, 6), max_size=40))
+def test_loops_are_what_the_words_say(pieces: list[int]) -> None:
+    """Every run of pieces that is one thing said four times or more, the last time perhaps in part."""
+    runs = [
+        end - start
+        for start in range(len(pieces))
+        for end in range(start + 8, len(pieces) + 1)
+        for period in range(1, 9)
+        if end - start >= 4 * period and all(pieces[i] == pieces[i - period] for i in range(start + period, end))
+    ]
+    assert longest_loop(pieces) == max(runs, default=0)
+
+
 def test_flags() -> None:
     assert longest_loop([5, 6] * 4) == 8
     assert longest_loop([5, 6, 7, 8] * 3) == 0
