@@ -17,14 +17,17 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Assembly:
-    """How translations are put together; `looked` has the attention [T, S] of pairs (source, written), if asked for."""
+    """How translations are put together.
+
+    For pairs (source, written), `looked` has the attention [T, S], and `aligning` what `align` needs, where they were
+    asked for.
+    """
 
     source: Tokeniser
     target: Tokeniser
     search: Search
     looked: Mapping[tuple[Ids, Ids], Any] | None = None
-    alignment: bool = False
-    attention: bool = False
+    aligning: Mapping[tuple[Ids, Ids], Any] | None = None
 
     def translation(self, parts: Sequence[tuple[Ids, Sequence[Hypothesis]]]) -> Translation:
         """The translation of a text from the hypotheses of its parts, with its alternatives."""
@@ -53,14 +56,13 @@ class Assembly:
             ),
             split=len(chosen) > 1,
         )
-        if self.looked is None:
-            return made
-        maps = [self.looked[ids, tuple(pieces)] for ids, pieces in zip(sources, written, strict=True)]
-        return replace(
-            made,
-            alignment=tuple(self._aligned(sources, written, maps)) if self.alignment else None,
-            attention=blocks(maps) if self.attention else None,
-        )
+        pairs = [(ids, tuple(pieces)) for ids, pieces in zip(sources, written, strict=True)]
+        if self.looked is not None:
+            made = replace(made, attention=blocks([self.looked[pair] for pair in pairs]))
+        if self.aligning is not None:
+            links = self._aligned(sources, written, [self.aligning[pair] for pair in pairs])
+            made = replace(made, alignment=tuple(links))
+        return made
 
     def _aligned(self, sources: Sequence[Ids], written: Sequence[Sequence[int]], maps: Sequence[Any]) -> list[Any]:
         """The alignments of the parts, each with the words of the parts before it counted in."""

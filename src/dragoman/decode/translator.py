@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
 from dragoman.config import Recipe, suggest
 from dragoman.decode.assembly import Assembly, Ids
@@ -24,6 +25,9 @@ from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
 from dragoman.text import Tokeniser
+
+if TYPE_CHECKING:
+    from dragoman.decode.pointing import Pointer
 
 WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
 WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
@@ -111,6 +115,13 @@ class Translator:
         """
         return self._stream(texts, prefix, request(**settings))
 
+    @cached_property
+    def pointer(self) -> Pointer:
+        """The head of this model that aligns words, found when it is first asked for."""
+        from dragoman.decode.pointing import find_pointer
+
+        return find_pointer(self.engines.torch, self.source, self.target)
+
     def score(self, pairs: Iterable[tuple[str, str]], length_penalty: float = 0.6) -> list[Scored]:
         """How likely the model finds each target text, given the source text of the pair."""
         from dragoman.decode.forced import forced_log_probabilities
@@ -163,13 +174,17 @@ class Translator:
             prefixes = [prefix for _, prefix in group] if begins is not None else None
             hypotheses = engine.search([ids for ids, _ in group], asked.search, prefixes)
             found.update(zip(group, hypotheses, strict=True))
-        looked: dict[tuple[Ids, Ids], Any] | None = None
+        looked = aligning = None
         if asked.alignment or asked.attention:
             from dragoman.decode.forced import cross_attention
+            from dragoman.decode.pointing import pointed
 
             pairs = sorted({(ids, tuple(h.pieces)) for (ids, _), best in found.items() for h in best})
-            looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
-        assembly = Assembly(self.source, self.target, asked.search, looked, asked.alignment, asked.attention)
+            if asked.attention:
+                looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
+            if asked.alignment:
+                aligning = dict(zip(pairs, pointed(self.engines.torch, pairs, self.pointer), strict=True))
+        assembly = Assembly(self.source, self.target, asked.search, looked, aligning)
         return [assembly.translation([(ids, found[ids, prefix]) for ids, prefix in of_text]) for of_text in jobs]
 
     def _parts(self, texts: list[str], split: Split) -> list[list[list[int]]]:

@@ -15,11 +15,11 @@ Links = list[tuple[int, int]]
 
 def align_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[Links]:
     """For each pair of sentences the links (source word, target word), counted from 0."""
-    from dragoman.decode.forced import cross_attention
+    from dragoman.decode.pointing import pointed
 
     ids = [translator.source.encode_many(list(sources)), translator.target.encode_many(list(targets))]
     pairs = list(zip(*ids, strict=True))
-    maps = cross_attention(translator.engines.torch, pairs)
+    maps = pointed(translator.engines.torch, pairs, translator.pointer)
     return [
         align(weights, translator.source.pieces(source), translator.target.pieces(target))
         for weights, (source, target) in zip(maps, pairs, strict=True)

@@ -190,7 +190,7 @@ def test_alignment_and_attention_on_request(translator: Translator) -> None:
         assert each.alignment
         source_words = sum(token.startswith("▁") or token >= "\u2e80" for token in each.source_tokens)
         assert max(s for s, _ in each.alignment) < source_words
-        assert {t for _, t in each.alignment} == set(range(max(t for _, t in each.alignment) + 1))
+        assert {t for _, t in each.alignment} <= set(range(len(each.tokens)))  # what looks at the end mark has no link
     plain = translator.translate(text, beam=2, **SHORT)
     assert plain.alignment is None
     assert plain.attention is None
