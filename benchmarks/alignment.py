@@ -1,10 +1,11 @@
 """Alignment error rate of what attention says, for every decoder layer and rule, on alignments made by hand.
 
-    python benchmarks/alignment.py GOLD_DIR MODEL [--from de --to en] [--spaced] [--out FILE.md]
+    python benchmarks/alignment.py GOLD_DIR MODEL [--from de --to en] [--spaced]
 
 GOLD_DIR holds test.de, test.en and de-en.wa (`i-j`, de first, counted from 0), packed or not. The tokens are lower case
 and set apart by spaces; the model gets them with punctuation joined to its word again and a capital first letter, as
-text is written, unless --spaced is given. The rule is chosen on the first half of the sentences and stated on the rest.
+text is written, unless --spaced is given. What Dragoman does by itself (the head that `find_pointer` finds, without any
+gold) is stated for all sentences; rules that need gold are chosen on the first half and stated on the rest.
 """
 
 from __future__ import annotations
@@ -66,12 +67,11 @@ def token_of_pieces(pieces: tuple[str, ...], tokens: list[str]) -> list[int]:
     return found
 
 
-def read_pairs(directory: Path, model: Path, languages: tuple[str, str], spaced: bool) -> list[Pair]:
+def read_pairs(directory: Path, translator: Translator, languages: tuple[str, str], spaced: bool) -> list[Pair]:
     texts = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
     gold = read_gold(find(directory, "de-en.wa"))
     if languages == ("en", "de"):
         gold = [Gold(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
-    translator = Translator.load(model, device="cpu", engine="torch")
     pairs = []
     for source, target, links in zip(*texts, gold, strict=True):
         looked = look(translator, written(source, spaced), written(target, spaced))
@@ -122,7 +122,8 @@ def main() -> None:
     parser.add_argument("--to", dest="target", default="de", choices=["de", "en"])
     parser.add_argument("--spaced", action="store_true")
     options = parser.parse_args()
-    pairs = read_pairs(options.data, options.model, (options.source, options.target), options.spaced)
+    translator = Translator.load(options.model, device="cpu", engine="torch")
+    pairs = read_pairs(options.data, translator, (options.source, options.target), options.spaced)
     half = len(pairs) // 2
     layers, heads = pairs[0].cross.shape[:2]
     rules = [
@@ -142,6 +143,13 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for entry in means:
         print(row(*entry))
+    pointer = translator.pointer
+    own = Rule(pointer.layer, pointer.head, pointer.step, "piece", "no link")
+    print(f"\nby itself, without gold: {own.words()}")
+    for name, part in (("all", pairs), ("the first half", pairs[:half]), ("the rest", pairs[half:])):
+        found = own.agreement(part)
+        figures = f"precision {100 * found.precision:.1f}, recall {100 * found.recall:.1f}"
+        print(f"  AER {100 * found.error_rate:.1f} on {name} ({figures})")
     for name, among in (("mean of the heads", means), ("any head", scored)):
         rule, chosen, held_out = min(among, key=lambda entry: entry[1].error_rate)
         print(f"\nchosen, {name}: {rule.words()}\n  AER {100 * held_out.error_rate:.1f} on the rest", end="")
