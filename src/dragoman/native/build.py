@@ -95,6 +95,9 @@ def _processor() -> bytes:
 
 def _build(source: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> Path | str:
     """Build, try, and put in place; the reason where no set of flags led to a library that works."""
+    import logging
+
+    logging.getLogger("dragoman").warning("building %s for this machine, which takes seconds, once", source.name)
     reason = "no compiler flags were tried"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

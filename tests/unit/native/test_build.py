@@ -95,3 +95,14 @@ def test_a_cache_that_cannot_be_written(sources: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("DRAGOMAN_CACHE", str(sources / "file" / "below"))
     assert build.library("good") is None
     assert "DRAGOMAN_CACHE" in str(build.why_not("good"))
+
+
+@needs_compiler
+def test_the_wait_is_explained_once(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (sources / "good.c").write_text(GOOD)
+    build.library("good")
+    assert "building good.c" in caplog.text
+    caplog.clear()
+    build.library.cache_clear()
+    build.library("good")
+    assert caplog.text == ""
