@@ -17,7 +17,6 @@ import datetime
 import json
 import platform
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -40,6 +39,7 @@ def sources(count: int, length: int) -> list[list[int]]:
 
 
 def seconds(translate: Translate, rows: list[list[int]], beam: int, length: int) -> float:
+    time.sleep(0.1)  # threads of whoever ran before may still spin, and would hold up the next
     begun = time.perf_counter()
     translate(rows, beam, length)
     return time.perf_counter() - begun
@@ -123,7 +123,8 @@ def measure_lengths(name: str, work: Path, longest: int) -> None:
             break
         rows = sources(1, length)
         took = min(seconds(translate, rows, 1, length) for _ in range(3 if length < 500 else 1))
-        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        status = Path("/proc/self/status").read_text()  # getrusage would count what the parent held
+        held = int(status.partition("VmHWM:")[2].split()[0]) / 1024
         print(json.dumps({"name": name, "length": length, "seconds": took, "mib": held}), flush=True)
 
 

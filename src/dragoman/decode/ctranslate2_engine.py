@@ -32,7 +32,7 @@ class CTranslate2Engine:
     def __init__(self, model: Path, threads: int | None = None) -> None:
         import ctranslate2
 
-        workers = threads or len(os.sched_getaffinity(0))
+        workers = threads or os.cpu_count() or 1
         self.batch = MOST_SENTENCES * workers
         self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
         self.ids = {mark: i for i, mark in MARKS.items()}

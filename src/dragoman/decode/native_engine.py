@@ -11,14 +11,14 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
+from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, supported, tensor_names
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.errors import SearchError, ShapeError
 from dragoman.export.stored_weights import Weights, map_weights
@@ -27,95 +27,12 @@ from dragoman.native import library
 from dragoman.text.special import EOS
 
 ABOUT: Final = "model.json"
-ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
-POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2}
-FREE: Final = [
-    "d_model",
-    "n_heads",
-    "d_k",
-    "d_v",
-    "d_ff",
-    "encoder_layers",
-    "decoder_layers",
-    "dropout",
-    "attention_dropout",
-    "feed_forward_dropout",
-    "attention_bias",
-    "max_positions",
-    "norm_order",
-    "tie",
-]
 MOST_ROWS: Final = 256  # hypotheses that one thread carries at once: enough to use each weight well, and still in cache
 MOST_TOKENS: Final = 8192
 MOST_BEAMS: Final = 64
 MOST_TEAM: Final = 4  # threads that share the work of a single batch
 
 Ints = NDArray[np.int32]
-C = TypeVar("C", bound=ctypes.Structure)
-
-
-class Shape(ctypes.Structure):
-    """`Shape` of native/model.h."""
-
-    _fields_ = [
-        (name, ctypes.c_int32)
-        for name in [
-            "d_model",
-            "heads",
-            "d_k",
-            "d_v",
-            "d_ff",
-            "encoder_layers",
-            "decoder_layers",
-            "source_vocabulary",
-            "target_vocabulary",
-            "activation",
-            "positions",
-            "max_positions",
-            "pre_norm",
-            "quantised",
-            "threads",
-        ]
-    ]
-
-
-class Job(ctypes.Structure):
-    """`Job` of native/search.h."""
-
-    _fields_ = [
-        *[
-            (name, ctypes.c_int32)
-            for name in ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")
-        ],
-        *[
-            (name, ctypes.c_void_p)
-            for name in [
-                "source",
-                "source_lengths",
-                "limits",
-                "prefix",
-                "prefix_lengths",
-                "normalisers",
-                "pieces",
-                "lengths",
-                "scores",
-                "log_probabilities",
-            ]
-        ],
-    ]
-
-
-def supported(recipe: ModelRecipe) -> bool:
-    """Whether the engine knows every part of such a model; a part that is not named here must be the paper's."""
-    for field in fields(recipe):
-        value = getattr(recipe, field.name)
-        if field.name in FREE:
-            continue
-        if (field.name == "activation" and value in ACTIVATIONS) or (field.name == "positions" and value in POSITIONS):
-            continue
-        if field.default is MISSING or value != field.default:
-            return False
-    return True
 
 
 class NativeEngine:
@@ -146,6 +63,7 @@ class NativeEngine:
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:
             raise MemoryError("there is no memory for the model's packed weights")
+        weights.let_go()
         self.free: list[ctypes.c_void_p] = []  # workers that nobody uses
         self.busy = 0
         self.lock = threading.Lock()
@@ -162,7 +80,7 @@ class NativeEngine:
             getattr(code, name).restype = ctypes.c_void_p
         found = json.loads((directory / ABOUT).read_text(encoding="utf-8"))["vocabulary"]
         vocabulary = (found[0], found[1]) if isinstance(found, list) else (found, found)
-        return cls(code, recipe, vocabulary, weights, threads or len(os.sched_getaffinity(0)), quantise)
+        return cls(code, recipe, vocabulary, weights, threads or cores(), quantise)
 
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Every search but sampling and very wide beams."""
@@ -305,25 +223,11 @@ class NativeEngine:
             self.code.model_free(self.model)
 
 
+def cores() -> int:
+    """The processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Rows one after the other, and their lengths."""
     return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)
-
-
-def tensor_names(recipe: ModelRecipe) -> list[str]:
-    """The names of the weights in the order in which native/model.h takes them, also of those that a model lacks."""
-    tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
-    source, target, output = (f"embeddings.tables.{name}" for name in tables[recipe.tie])
-
-    def both(name: str) -> list[str]:
-        return [f"{name}.weight", f"{name}.bias"]
-
-    names = [source, target, "source_positions.table", "target_positions.table", output, ""]
-    names += both("encoder_norm") + both("decoder_norm")
-    cross = ["cross.query", "cross.key_value", "cross.output", "around_cross.norm"]
-    for side, layers, between in (("encoder", recipe.encoder_layers, []), ("decoder", recipe.decoder_layers, cross)):
-        for i in range(layers):
-            attention = ["attention.qkv", "attention.output", "around_attention.norm"]
-            for part in (*attention, *between, "feed_forward.inner", "feed_forward.outer", "around_feed_forward.norm"):
-                names += both(f"{side}.{i}.{part}")
-    return names

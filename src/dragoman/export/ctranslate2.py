@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DragomanError
-from dragoman.export.stored_weights import Weights, map_weights
+from dragoman.export.stored_weights import map_weights
 from dragoman.files import RECIPE, staged
 from dragoman.text.special import BOS, EOS, PAD, UNK
 
 ABOUT: Final = "model.json"
 ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
 PLACES: Final = 4096  # positions for which sines and cosines are written down: CTranslate2 wants a table
+Tensors = Mapping[str, NDArray[np.float32]]
 MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
@@ -78,7 +79,7 @@ def names(vocabulary: int) -> list[str]:
     return [MARKS.get(i, str(i)) for i in range(vocabulary)]
 
 
-def fill(spec: Any, recipe: ModelRecipe, weights: Weights) -> None:
+def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
     """Put the weights where CTranslate2 looks for them."""
     tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
     embeddings = [weights[f"embeddings.tables.{name}"] for name in tables[recipe.tie]]
@@ -105,14 +106,14 @@ def fill(spec: Any, recipe: ModelRecipe, weights: Weights) -> None:
             norm(layer.ffn.layer_norm, weights, f"{at}.around_feed_forward.norm")
 
 
-def linear(spec: Any, weights: Weights, name: str) -> None:
+def linear(spec: Any, weights: Tensors, name: str) -> None:
     """A matrix, and a bias where the model has one."""
     spec.weight = weights[f"{name}.weight"]
     if f"{name}.bias" in weights:
         spec.bias = weights[f"{name}.bias"]
 
 
-def norm(spec: Any, weights: Weights, name: str) -> None:
+def norm(spec: Any, weights: Tensors, name: str) -> None:
     """The gain and bias of a layer norm."""
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEIGHTS = "model.safetensors"
-Weights = Mapping[str, NDArray[np.float32]]
+
+
+class Weights(dict[str, NDArray[np.float32]]):
+    """Tensors by name, each a view of the mapped file."""
+
+    def __init__(self, file: mmap.mmap) -> None:
+        super().__init__()
+        self.file = file
+
+    def let_go(self) -> None:
+        """Give the memory of what was read back; what is read again comes from the file again."""
+        self.file.madvise(mmap.MADV_DONTNEED)
 
 
 def map_weights(directory: Path) -> Weights | None:
-    """The tensors of `model.safetensors` by name; None where some are not float32.
+    """The tensors of `model.safetensors`; None where some are not float32.
 
     The format is a length, a JSON header with each tensor's type, shape and place, and the tensors.
     """
@@ -25,7 +35,7 @@ def map_weights(directory: Path) -> Weights | None:
     start = 8 + int.from_bytes(whole[:8], "little")
     header: dict[str, Any] = json.loads(whole[8:start])
     header.pop("__metadata__", None)
-    found = {}
+    found = Weights(whole)
     for name, about in header.items():
         if about["dtype"] != "F32":
             return None

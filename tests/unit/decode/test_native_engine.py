@@ -11,7 +11,8 @@ from random_models import PAPER, RECIPES, sentences, write_random
 
 from dragoman.config import ModelRecipe
 from dragoman.decode import native_engine
-from dragoman.decode.native_engine import NativeEngine, supported
+from dragoman.decode.native_engine import NativeEngine
+from dragoman.decode.native_layout import supported
 from dragoman.decode.settings import Hypothesis, Sampling, Search
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.errors import SearchError, ShapeError

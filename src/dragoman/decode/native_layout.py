@@ -1,0 +1,71 @@
+"""What the C engine is told of a model and of a job, and which models it knows."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import MISSING, fields
+from typing import Final
+
+from dragoman.config import ModelRecipe
+
+ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
+POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2}
+FREE: Final = (
+    *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions"),
+    *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "tie"),
+)
+
+
+class Shape(ctypes.Structure):
+    """`Shape` of native/model.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_int32)
+        for name in (
+            *("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers"),
+            *("source_vocabulary", "target_vocabulary", "activation", "positions", "max_positions"),
+            *("pre_norm", "quantised", "threads"),
+        )
+    )
+
+
+class Job(ctypes.Structure):
+    """`Job` of native/search.h."""
+
+    _fields_ = (
+        *((n, ctypes.c_int32) for n in ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")),
+        *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "limits", "prefix", "prefix_lengths")),
+        *((n, ctypes.c_void_p) for n in ("normalisers", "pieces", "lengths", "scores", "log_probabilities")),
+    )
+
+
+def supported(recipe: ModelRecipe) -> bool:
+    """Whether the engine knows every part of such a model; a part that is not named here must be the paper's."""
+    for field in fields(recipe):
+        value = getattr(recipe, field.name)
+        if field.name in FREE:
+            continue
+        if (field.name == "activation" and value in ACTIVATIONS) or (field.name == "positions" and value in POSITIONS):
+            continue
+        if field.default is MISSING or value != field.default:
+            return False
+    return True
+
+
+def tensor_names(recipe: ModelRecipe) -> list[str]:
+    """The names of the weights in the order in which native/model.h takes them, also of those that a model lacks."""
+    tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
+    source, target, output = (f"embeddings.tables.{name}" for name in tables[recipe.tie])
+
+    def both(name: str) -> list[str]:
+        return [f"{name}.weight", f"{name}.bias"]
+
+    names = [source, target, "source_positions.table", "target_positions.table", output, ""]
+    names += both("encoder_norm") + both("decoder_norm")
+    cross = ["cross.query", "cross.key_value", "cross.output", "around_cross.norm"]
+    for side, layers, between in (("encoder", recipe.encoder_layers, []), ("decoder", recipe.decoder_layers, cross)):
+        for i in range(layers):
+            attention = ["attention.qkv", "attention.output", "around_attention.norm"]
+            for part in (*attention, *between, "feed_forward.inner", "feed_forward.outer", "around_feed_forward.norm"):
+                names += both(f"{side}.{i}.{part}")
+    return names
