@@ -4,7 +4,7 @@
     python benchmarks/train_cpu.py --sizes base --rounds 1 --keep rounds.jsonl      # one round more each time
 
 Each contender runs in a process of its own, in turns, so that whatever else the machine does falls on all alike; the
-median of the rounds is printed. The model is the same for all (train_peers.py): post-norm, ReLU, tied embeddings,
+best of the rounds is printed, because other work only ever slows one down. The model is the same for all (train_peers.py): post-norm, ReLU, tied embeddings,
 dropout 0.1, label smoothing 0.1, Adam. What is not installed, or dies (PyTorch's bfloat16 ends in an illegal
 instruction on some virtual machines), is named and left out. The best peer is the best in any precision.
 """
@@ -19,7 +19,6 @@ import os
 import platform
 import resource
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -162,7 +161,7 @@ def table(lines: list[dict[str, object]]) -> None:
         for line in lines:
             if line["size"] == size:
                 found.setdefault((line["name"], line["precision"]), []).append(line)
-        rate = {key: statistics.median(r["rate"] for r in rows) for key, rows in found.items()}
+        rate = {key: max(r["rate"] for r in rows) for key, rows in found.items()}
         best = max((r for (name, _), r in rate.items() if name != OURS), default=math.nan)
         for (name, precision), rows in found.items():
             here, held = rate[name, precision], max(r["gib"] for r in rows)
