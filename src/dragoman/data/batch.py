@@ -24,7 +24,7 @@ class Batch:
     Padded: ids are `[B, S]` and `[B, T]`, filled with PAD on the right. Packed: ids are `[N]`, sentences end to end in
     order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have one fixed size, with 0 and -1 after
     the last sentence. Lengths count the mark. A rank that has no pairs left in an epoch gets a batch with
-    `n_sentences == 0`. `state` is the loader's state after this batch.
+    `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added where a kernel wants them.
     """
 
     layout: Literal["padded", "packed"]
@@ -39,6 +39,8 @@ class Batch:
     target_tokens: int
     longest: int
     state: int
+    source_tiles: Tensor | None = None
+    target_tiles: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device; from pinned memory the copy does not make the host wait."""

@@ -9,6 +9,7 @@ logits, state = model.step(ids, state)            # [B, V]
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -17,7 +18,21 @@ from dragoman.config import PRESETS, ModelRecipe, suggest
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models.parts import Parts, parts
 from dragoman.models.seq2seq import Memory
-from dragoman.nn import Dropout, Embeddings, GrowingCache, KeyValues, Layout, Padded, Sees, causal, everything, look
+from dragoman.nn import (
+    Dropout,
+    Embeddings,
+    GrowingCache,
+    KeyValues,
+    Layout,
+    MultiHeadCrossAttention,
+    Packed,
+    PackedKeyValues,
+    Padded,
+    Sees,
+    causal,
+    everything,
+    look,
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         sees: Sees,
-        source: KeyValues,
+        source: KeyValues | PackedKeyValues,
         sees_source: Sees,
         real: Tensor | None,
         cache: GrowingCache | None = None,
@@ -172,7 +187,11 @@ class Transformer(nn.Module):
         if type(layout) is not type(memory.layout):
             raise ShapeError("source and target must be laid out alike, both padded or both packed")
         sees = look(layout, layout, causal, target.device)
-        source = self._remember(memory)
+        source: Sequence[KeyValues | PackedKeyValues]
+        if isinstance(memory.layout, Packed) and memory.layout.tiles is not None:
+            source = [cross.remember_packed(memory.states, memory.layout) for cross in self._cross()]
+        else:
+            source = self._remember(memory)
         return self._decode(target, layout, sees, source, memory.layout, (None,) * len(source), maps)
 
     def start(self, memory: Memory) -> TransformerState:
@@ -194,15 +213,18 @@ class Transformer(nn.Module):
 
     def _remember(self, memory: Memory) -> tuple[KeyValues, ...]:
         """The memory as the keys and values of each decoder layer."""
-        layers = (layer for layer in self.decoder if isinstance(layer, DecoderLayer))
-        return tuple(layer.cross.remember(memory.states, memory.layout) for layer in layers)
+        return tuple(cross.remember(memory.states, memory.layout) for cross in self._cross())
+
+    def _cross(self) -> Iterator[MultiHeadCrossAttention]:
+        """Each decoder layer's attention to the source."""
+        return (layer.cross for layer in self.decoder if isinstance(layer, DecoderLayer))
 
     def _decode(
         self,
         target: Tensor,
         layout: Layout,
         sees: Sees,
-        source: tuple[KeyValues, ...],
+        source: Sequence[KeyValues | PackedKeyValues],
         source_layout: Layout,
         caches: tuple[GrowingCache | None, ...],
         maps: AttentionMaps | None,

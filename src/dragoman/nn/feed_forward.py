@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dragoman.nn.attention import start_projection
 from dragoman.nn.dropout import Dropout
 from dragoman.nn.linear import Linear
+from dragoman.nn.linear_relu import linear_relu
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -36,5 +37,14 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., D]` to `[..., D]`."""
-        y: Tensor = self.outer(self.dropout(self.activation(self.inner(x))))
+        y: Tensor = self.outer(self.dropout(self._activated(x)))
         return y
+
+    def _activated(self, x: Tensor) -> Tensor:
+        if not (self.training and x.is_cuda and self.activation is F.relu and torch.is_autocast_enabled("cuda")):
+            return self.activation(self.inner(x))
+        kind = torch.get_autocast_dtype("cuda")
+        flat: Tensor = linear_relu(
+            x.reshape(-1, x.shape[-1]).to(kind), self.inner.weight.to(kind), self.inner.bias.to(kind)
+        )
+        return flat.view(*x.shape[:-1], flat.shape[-1])

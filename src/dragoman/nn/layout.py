@@ -9,11 +9,14 @@ finite and means nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from dragoman.errors import ShapeError
+
+TILE: Final = 64  # rows that a program of the packed attention kernels holds; most sentences are shorter
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,8 @@ class Padded:
 class Packed:
     """`[N, ...]`: sentences end to end, no padding between them, filler after the last; every step has one shape.
 
-    Made by `Packed.of`. Sentences of length 0 are allowed, so that their number can be fixed too.
+    Made by `Packed.of`. Sentences of length 0 are allowed, so that their number can be fixed too. `tiles` (see
+    `joint_tiles`) lets attention work on the sentences as they lie; without them it spreads them over a grid.
     """
 
     size: int
@@ -78,15 +82,20 @@ class Packed:
     position: Tensor
     slot: Tensor
     filled: Tensor
+    sentence: Tensor
+    tiles: Tensor | None = None
 
     @classmethod
-    def of(cls, lengths: Tensor, size: int | None = None, longest: int | None = None) -> Packed:
+    def of(
+        cls, lengths: Tensor, size: int | None = None, longest: int | None = None, tiles: Tensor | None = None
+    ) -> Packed:
         """Sentences of these `lengths`, in a tensor of `size` tokens, none longer than `longest`.
 
         Giving `size` and `longest` keeps the shapes fixed from step to step and asks nothing of the device.
         """
-        total = int(lengths.sum()) if size is None or lengths.device.type == "cpu" else None
-        most = int(lengths.max()) if longest is None or lengths.device.type == "cpu" else None
+        cheap = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+        total = int(lengths.sum()) if size is None or cheap else None
+        most = int(lengths.max()) if longest is None or cheap else None
         size = size if size is not None else total
         longest = longest if longest is not None else most
         assert size is not None and longest is not None  # each is given or was just read from `lengths`
@@ -102,7 +111,7 @@ class Packed:
         inside = sentence.clamp(max=len(lengths) - 1)
         position = torch.where(filled, token - started[inside], 0)
         slot = torch.where(filled, inside * longest + position, len(lengths) * longest)
-        return cls(size, lengths, longest, position, slot, filled)
+        return cls(size, lengths, longest, position, slot, filled, inside, tiles)
 
     @property
     def grid(self) -> Padded:
@@ -116,6 +125,12 @@ class Packed:
     def by_column(self, table: Tensor) -> Tensor:
         """For each token, the row of `table [L, C]` that belongs to its column of the grid."""
         return table[self.position]
+
+    def bounds(self, other: Packed) -> tuple[Tensor, Tensor]:
+        """Where in `other` the sentence of each token begins and ends; nowhere for filler."""
+        ends = other.lengths.cumsum(0)
+        low, high = (edge[self.sentence] * self.filled for edge in (ends - other.lengths, ends))
+        return low.int(), high.int()
 
     def to_grid(self, x: Tensor) -> Tensor:
         """`[N, C]` to `[B, L, C]`, zeros at padding."""
@@ -131,3 +146,35 @@ class Packed:
 
 
 Layout = Padded | Packed
+
+
+def joint_tiles(
+    source: Tensor, target: Tensor, source_size: int, target_size: int, tile: int = TILE
+) -> tuple[Tensor, Tensor]:
+    """Where tiles of at most `tile` rows begin among packed sources and targets; the sizes after the last.
+
+    Lengths lie on the host. Both tables cut between the same sentences: as long as they fit on both sides, sentences
+    share a tile, and attention inside a tile needs nothing from another. A longer sentence is cut into tiles of its
+    own. Two tiles in a row hold more than `tile` rows on one side, so that tables of one fixed size hold them all.
+    """
+    starts: tuple[list[int], list[int]] = ([0], [0])
+    a = b = 0
+    for s, t in zip(source.tolist(), target.tolist(), strict=True):
+        fits = a + s - starts[0][-1] <= tile and b + t - starts[1][-1] <= tile
+        if not fits:
+            for part in range(0, max(s, t, 1) if max(s, t) > tile else 1, tile):
+                starts[0].append(a + min(part, s))
+                starts[1].append(b + min(part, t))
+        a, b = a + s, b + t
+        if not fits and max(s, t) > tile:
+            starts[0].append(a)
+            starts[1].append(b)
+    for part in range(0, max(source_size - a, target_size - b), tile):
+        starts[0].append(min(a + part, source_size))
+        starts[1].append(min(b + part, target_size))
+    tables = []
+    for found, size in zip(starts, (source_size, target_size), strict=True):
+        table = torch.full((2 * (source_size + target_size) // tile + 6,), size, dtype=torch.int32)
+        table[: len(found)] = torch.tensor(found, dtype=torch.int32)
+        tables.append(table)
+    return tables[0], tables[1]

@@ -27,8 +27,9 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
-        """Add, then normalise."""
-        return self.norm(x + self.dropout(sublayer(x)), real)
+        """Add, then normalise; what passes between layers has the precision of the products."""
+        y = sublayer(x)
+        return self.norm(x + self.dropout(y), real).to(y.dtype)
 
 
 class PreNorm(nn.Module):

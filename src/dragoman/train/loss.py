@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
+from dragoman.nn.attention import packed
 from dragoman.nn.linear import multiply
+from dragoman.train.fused_loss import projected_loss
 
 ROWS = 512  # whose logits are held at once on a CPU: with fewer its products are slower, with more its caches overflow
 
@@ -108,6 +110,11 @@ class TranslationLoss(nn.Module):
             weight = self.model.projection()
             together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
             return LossSum(*together)
+        if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and packed.available("cuda"):
+            hidden = hidden.to(torch.get_autocast_dtype("cuda"))
+            weight, gradient = self.model.projection(), torch.is_grad_enabled()
+            sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, gradient)
+            return LossSum(sums[0], sums[1])
         return smoothed_cross_entropy(self.model.logits(hidden), labels, self.smoothing, real)
 
 
@@ -115,7 +122,7 @@ def layouts(batch: Batch) -> tuple[Layout, Layout]:
     """The layouts of a batch's source and target."""
     if batch.layout == "packed":
         return (
-            Packed.of(batch.source_lengths, size=len(batch.source), longest=batch.longest),
-            Packed.of(batch.target_lengths, size=len(batch.target_in), longest=batch.longest),
+            Packed.of(batch.source_lengths, len(batch.source), batch.longest, batch.source_tiles),
+            Packed.of(batch.target_lengths, len(batch.target_in), batch.longest, batch.target_tiles),
         )
     return Padded(batch.source.shape[1], batch.source_lengths), Padded(batch.target_in.shape[1], batch.target_lengths)

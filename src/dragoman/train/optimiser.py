@@ -48,6 +48,17 @@ class Optimiser:
                 group["lr"] = learning_rate
             optimiser.step()
 
+    def step_on_device(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
+        """The same without the host: gradients are divided, and where `skip` is 1 everything stays as it was.
+
+        By what PyTorch's fused kernels offer to gradient scalers; for Adam and AdamW alone.
+        """
+        for optimiser in self.inner:
+            optimiser.grad_scale, optimiser.found_inf = divisor, skip  # type: ignore[attr-defined]
+            for group in optimiser.param_groups:
+                group["lr"], group["capturable"] = rate, True
+            optimiser.step()
+
     def forget_gradients(self) -> None:
         """Begin a new sum of gradients."""
         for optimiser in self.inner:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -14,15 +15,23 @@ from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.errors import TrainingError
 from dragoman.native import why_not
+from dragoman.nn.attention import packed
+from dragoman.nn.layout import joint_tiles
 from dragoman.nn.linear import bfloat16_products, has_bfloat16_products
 from dragoman.text.special import BOS, EOS, PAD
 
 
 def present(batch: Batch, device: torch.device) -> Batch:
     """The batch on the device; a rank whose epoch is over takes part with a sentence that counts nothing."""
-    if batch.n_sentences or batch.layout == "packed":
-        return batch.to(device)
-    return nothing(device, batch.state)
+    if batch.layout == "packed":
+        return (with_tiles(batch) if packed.available(device.type) else batch).to(device)
+    return batch.to(device) if batch.n_sentences else nothing(device, batch.state)
+
+
+def with_tiles(batch: Batch) -> Batch:
+    """A packed batch with the tables by which attention works on its sentences as they lie."""
+    tiles = joint_tiles(batch.source_lengths, batch.target_lengths, len(batch.source), len(batch.target_in))
+    return replace(batch, source_tiles=tiles[0], target_tiles=tiles[1])
 
 
 def nothing(device: torch.device, state: int = 0) -> Batch:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dragoman.config import TrainRecipe
+from dragoman.data.batch import Batch
 from dragoman.data.loading import Loader
 from dragoman.errors import DamagedError
 from dragoman.train.checkpoint import Checkpoint, Checkpoints
@@ -28,6 +29,7 @@ from dragoman.train.metrics import Metrics
 from dragoman.train.optimiser import Optimiser
 from dragoman.train.parallel import AgreedError, Ranks
 from dragoman.train.progress import Evaluation, Progress, Watch, Window
+from dragoman.train.queued import Outcome, QueuedSteps, suits
 from dragoman.train.replica import Replica
 from dragoman.train.schedule import learning_rate
 from dragoman.train.sharding import Sharded, cut_like, own, wants_sharding, whole
@@ -61,6 +63,8 @@ class Trainer:
         self.sharded = wants_sharding(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)
         self.model = model if self.sharded else model.to(ranks.device)
+        self.pad = pad
+        self.queue: QueuedSteps | None = None
         self.task = self._wrapped(pad)
         self.optimiser = Optimiser(self.model, recipe)
         self.ema = {name: p.detach().clone() for name, p in self.model.named_parameters()} if recipe.ema else {}
@@ -118,13 +122,31 @@ class Trainer:
 
     def step(self, loader: Loader) -> None:
         """One step of the optimiser, and what is due after it."""
-        began, progress, ranks = time.perf_counter(), self.progress, self.ranks
+        began, progress = time.perf_counter(), self.progress
         batches = [next(loader) for _ in range(self.recipe.accumulate)]
-        target, source, *asked = ranks.sum(
+        target, source, *asked = self.ranks.sum(
             sum(b.target_tokens for b in batches), sum(b.source_tokens for b in batches), *self.stop.flags()
         )
         self.model.train()
-        step, sums = progress.step + 1, torch.zeros(2, dtype=torch.float64, device=ranks.device)
+        step = progress.step + 1
+        if self.queue is None and suits(self.recipe, self.ranks, batches[0]):
+            self.queue = self._queue()
+        outcomes = []
+        if self.queue is not None:
+            self.queue.put(batches, step, target, source, learning_rate(self.recipe, self.d_model, step))
+        else:
+            outcomes = [self._work(batches, step, target, source)]
+        progress.step, progress.loader = step, batches[-1].state
+        if self.queue is not None:
+            outcomes = self.queue.settled(all_of_them=self._due(asked))
+        self._seconds, self._tokens = self._seconds + time.perf_counter() - began, self._tokens + target
+        for outcome in outcomes:
+            self._account(outcome)
+        self._after(asked)
+
+    def _work(self, batches: list[Batch], step: int, target: float, source: float) -> Outcome:
+        """A step that is over when this returns."""
+        ranks, sums = self.ranks, torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
         for number, batch in enumerate(batches):
             torch.manual_seed(seed_of(self.recipe.seed, step, number, ranks.rank))
             with self._exchange(number + 1 == len(batches)):
@@ -135,20 +157,30 @@ class Trainer:
             sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
         norm = self._clipped_norm()
         smoothed, plain, spoilt = ranks.sum(*sums.tolist(), float(not math.isfinite(norm)))
-        progress.step, progress.loader = step, batches[-1].state
-        finite = spoilt == 0 and math.isfinite(smoothed)  # the same sums everywhere, so that all skip or none does
-        if finite:
-            progress.skipped_in_a_row = 0
+        # The same sums everywhere, so that all skip or none does.
+        norm = math.nan if spoilt and math.isfinite(norm) else norm
+        outcome = Outcome(step, target, source, smoothed, plain, norm)
+        if outcome.finite:
             self.optimiser.step(learning_rate(self.recipe, self.d_model, step))
             self._follow()
-            self._count(smoothed, plain, target, source, norm)
         self.optimiser.forget_gradients()
-        self._seconds, self._tokens = self._seconds + time.perf_counter() - began, self._tokens + target
-        if finite:
-            self.watch.stepped(progress, target, plain / target)
+        return outcome
+
+    def _queue(self) -> QueuedSteps:
+        """Steps on one GPU without waiting for it."""
+        weights = dict(self.model.named_parameters())
+        ema = {average: weights[name] for name, average in self.ema.items()}
+        task = TranslationLoss(self.model, self.recipe.label_smoothing, self.pad)  # type: ignore[arg-type]
+        return QueuedSteps(task, self.optimiser, self.recipe, self.autocast, self.ranks.device, ema)
+
+    def _account(self, outcome: Outcome) -> None:
+        """Count a step that is over."""
+        if outcome.finite:
+            self.progress.skipped_in_a_row = 0
+            self._count(outcome)
+            self.watch.stepped(self.progress, outcome.target, outcome.plain / outcome.target)
         else:
-            self._skip(smoothed, norm)
-        self._after(asked)
+            self._skip(outcome)
 
     def _exchange(self, now: bool) -> AbstractContextManager[None]:
         """Sum gradients over processes after the last micro-batch of a step alone."""
@@ -166,16 +198,17 @@ class Trainer:
             nn.utils.clip_grads_with_norm_(self.model.parameters(), self.recipe.clip, norm, foreach=True)
         return float(whole(norm))
 
-    def _skip(self, loss: float, norm: float) -> None:
+    def _skip(self, outcome: Outcome) -> None:
         """Count a step whose loss or gradient is not finite; a run that does nothing else is stopped."""
         progress = self.progress
         progress.skipped += 1
         progress.skipped_in_a_row += 1
-        self.watch.note(f"step {progress.step}: loss {loss:g}, gradient norm {norm:g}; skipped")
+        loss, norm = outcome.smoothed, outcome.norm
+        self.watch.note(f"step {outcome.step}: loss {loss:g}, gradient norm {norm:g}; skipped")
         if progress.skipped_in_a_row >= self.recipe.max_skips:
             last = max(self.checkpoints.steps(), default=0)
             raise AgreedError(
-                f"{progress.skipped_in_a_row} steps in a row, up to step {progress.step}, had a loss or gradient that "
+                f"{progress.skipped_in_a_row} steps in a row, up to step {outcome.step}, had a loss or gradient that "
                 f"is not finite; nothing of them was saved, and the last checkpoint is that of step {last}. Try a "
                 "lower train.learning_rate, more train.warmup_steps, train.clip=1.0, or train.precision='float32'"
             )
@@ -187,16 +220,22 @@ class Trainer:
                 for name, parameter in self.model.named_parameters():
                     own(self.ema[name]).lerp_(own(parameter), 1 - self.recipe.ema)
 
-    def _count(self, smoothed: float, plain: float, target: float, source: float, norm: float) -> None:
+    def _count(self, outcome: Outcome) -> None:
         window = self.progress.window
-        window.smoothed += smoothed
-        window.plain += plain
-        window.target_tokens += target
-        window.source_tokens += source
-        window.norm += norm
+        window.smoothed += outcome.smoothed
+        window.plain += outcome.plain
+        window.target_tokens += outcome.target
+        window.source_tokens += outcome.source
+        window.norm += outcome.norm
         window.steps += 1
-        self.progress.target_tokens += target
-        self.progress.source_tokens += source
+        self.progress.target_tokens += outcome.target
+        self.progress.source_tokens += outcome.source
+
+    def _due(self, asked: list[float]) -> bool:
+        """Whether something comes after this step that wants all steps to be over."""
+        step, recipe = self.progress.step, self.recipe
+        every = [recipe.log_every, recipe.save_every, *([recipe.evaluate_every] if self.evaluate is not None else [])]
+        return step >= recipe.steps or any(asked) or any(step % each == 0 for each in every)
 
     def _after(self, asked: list[float]) -> None:
         """Log, evaluate and save where the step's number says so; stop where someone asked for it."""

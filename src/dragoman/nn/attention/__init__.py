@@ -2,7 +2,12 @@
 
 from dragoman.nn.attention.additive import Additive
 from dragoman.nn.attention.function import Attended, AttentionFunction, weigh
-from dragoman.nn.attention.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention, start_projection
+from dragoman.nn.attention.multi_head import (
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+    PackedKeyValues,
+    start_projection,
+)
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct, fused_scaled_dot_product, scaled_dot_product
 from dragoman.nn.attention.sees import Rule, Sees, both, causal, either, everything, look, window
 
@@ -12,6 +17,7 @@ __all__ = [
     "AttentionFunction",
     "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
+    "PackedKeyValues",
     "Rule",
     "ScaledDotProduct",
     "Sees",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from dragoman.errors import ShapeError
+from dragoman.nn.attention import packed
 from dragoman.nn.attention.function import AttentionFunction
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
 from dragoman.nn.attention.sees import Sees
 from dragoman.nn.cache import GrowingCache, KeyValues
-from dragoman.nn.layout import Layout
+from dragoman.nn.layout import Layout, Packed
 from dragoman.nn.linear import Linear
 
 
@@ -37,6 +40,12 @@ class _MultiHead(nn.Module):
         self.function: AttentionFunction = function if function is not None else ScaledDotProduct()
         self.output = Linear(n_heads * self.d_v, d_model, bias=bias)
         start_projection(self.output)
+
+    @property
+    def _flat(self) -> bool:
+        """Whether the kernels for packed sentences do what this attention does."""
+        plain = isinstance(self.function, ScaledDotProduct) and not (self.training and self.dropout)
+        return plain and self.d_k == self.d_v and self.d_k in packed.SIZES
 
     def _heads(self, x: Tensor) -> Tensor:
         """`[B, T, H*C]` to `[B, H, T, C]`."""
@@ -74,12 +83,23 @@ class MultiHeadSelfAttention(_MultiHead):
         self, x: Tensor, sees: Sees, *, cache: GrowingCache | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
         """Attend within `x`, laid out as `sees.queries`; with a cache, also to what came before."""
+        if sees.tiled is not None and self._flat and cache is None and weights is None:
+            flat: Tensor = self.output(packed.attend(self.qkv(x), None, self.n_heads, sees.tiled))
+            return flat
         q, k, v = sees.queries.to_grid(self.qkv(x)).split_with_sizes(self.widths, dim=-1)
         past = KeyValues(self._heads(k), self._heads(v))
         if cache is not None:
             past = cache.extend(past)
         y: Tensor = self.output(sees.queries.from_grid(self._attend(self._heads(q), past, sees, weights)))
         return y
+
+
+@dataclass(frozen=True)
+class PackedKeyValues:
+    """Keys and values of packed sentences as their product gives them, `[M, H*K + H*V]`, and how they lie."""
+
+    together: Tensor
+    layout: Packed
 
 
 class MultiHeadCrossAttention(_MultiHead):
@@ -106,15 +126,29 @@ class MultiHeadCrossAttention(_MultiHead):
 
     def remember(self, memory: Tensor, layout: Layout) -> KeyValues:
         """The memory's keys and values, made once for all the queries that will ask."""
-        k, v = layout.to_grid(self.key_value(memory)).split_with_sizes(self.widths, dim=-1)
+        return self._spread(self.key_value(memory), layout)
+
+    def remember_packed(self, memory: Tensor, layout: Packed) -> PackedKeyValues:
+        """The same for queries that are packed as well, left as they lie."""
+        return PackedKeyValues(self.key_value(memory), layout)
+
+    def _spread(self, together: Tensor, layout: Layout) -> KeyValues:
+        k, v = layout.to_grid(together).split_with_sizes(self.widths, dim=-1)
         return KeyValues(self._heads(k), self._heads(v))
 
-    def forward(self, x: Tensor, past: KeyValues, sees: Sees, *, weights: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, past: KeyValues | PackedKeyValues, sees: Sees, *, weights: list[Tensor] | None = None
+    ) -> Tensor:
         """Attend from `x` to the remembered keys.
 
         Where `x` has W rows for each remembered sentence (beams), the rows of a sentence stand side by side as so many
         queries of it, and nothing of the memory is copied.
         """
+        if isinstance(past, PackedKeyValues):
+            if sees.tiled is not None and self._flat and weights is None:
+                flat: Tensor = self.output(packed.attend(self.query(x), past.together, self.n_heads, sees.tiled))
+                return flat
+            past = self._spread(past.together, past.layout)
         q = sees.queries.to_grid(self.query(x))
         rows, width = len(q), q.shape[1]
         sentences = len(past.keys)

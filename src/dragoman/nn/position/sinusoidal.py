@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from dragoman.nn.layout import Layout
 
+KNOWN = 512
+
 
 def sinusoid(positions: Tensor, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) its cosine, `[..., D]` for positions `[...]`.
@@ -20,13 +22,24 @@ def sinusoid(positions: Tensor, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """A fixed code for any length, also beyond what was trained on; it has no parameters."""
+    """A fixed code for any length, also beyond what was trained on; it has no parameters.
+
+    The first `KNOWN` positions are kept in a table, which is no part of what is saved: made anew each time, they would
+    be made for every token of a packed batch.
+    """
+
+    table: Tensor
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
+        self.register_buffer("table", sinusoid(torch.arange(KNOWN), d_model), persistent=False)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` with the code of each token's place in its sentence added."""
-        columns = layout.grid.positions(x.device)
-        return x + layout.by_column(sinusoid(columns, self.d_model).to(x.dtype))
+        grid = layout.grid
+        if grid.longest <= KNOWN:
+            code = self.table[grid.offset : grid.longest]
+        else:
+            code = sinusoid(grid.positions(x.device), self.d_model)
+        return x + layout.by_column(code.to(x.dtype))

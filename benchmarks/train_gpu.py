@@ -1,0 +1,392 @@
+"""Training on one GPU: target tokens a second, ours beside others, the same lengths, in one run.
+
+    python benchmarks/train_gpu.py --sizes base big small --out results.json
+
+Contenders: our packed and compiled step as the trainer runs it, `torch.nn.Transformer` and Hugging Face's Marian, each
+as it is and under torch.compile (dynamic shapes), all in bfloat16 autocast with Adam, dropout 0.1 and label smoothing
+0.1. Ours takes sentences in random order, packed; the others get padded batches of like lengths, which pads least.
+Each runs in a process of its own: all compile at once, and then each is measured alone, in turns.
+Only real target tokens count. Useful operations are those of the matrix products of real tokens, attention's left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SIZES = {  # d_model, heads, d_ff, layers, vocabulary, tokens a step on each side
+    "small": (256, 4, 1024, 3, 16000, 32768),
+    "base": (512, 8, 2048, 6, 37000, 32768),
+    "big": (1024, 16, 4096, 6, 37000, 32768),
+}
+PAD = 0
+GROUPS = {  # of kernels, by their names, the first that fits
+    "attention, forward": r"^attention_kernel",
+    "attention, backward": r"^attention_backward",
+    "loss over the vocabulary": r"cross_entropy",
+    "matrix products": r"gemm|nvjet|cutlass|cublas|xmma|splitK",
+    "optimiser, norm of gradients": r"[Aa]dam|multi_tensor|lpnorm|foreach",
+    "embeddings": r"embedding|index_put",
+    "norm, dropout, residual": r"add_norm|layer_norm|dropout|inductor_random|bernoulli|rsqrt",
+    "activation, biases, casts, sums": r"triton_",
+    "copies, zeroing": r"[Mm]emcpy|[Mm]emset|FillFunctor|copy",
+}
+
+
+def lengths(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of source and target sentences with their marks: log-normal, a mean of about 28."""
+    g = torch.Generator().manual_seed(seed)
+    source = torch.exp(torch.randn(count, generator=g) * 0.55 + math.log(24))
+    target = source * (1 + 0.15 * torch.randn(count, generator=g))
+    return source.clamp(3, 120).long().numpy(), target.clamp(3, 120).long().numpy()
+
+
+def useful(size: str, source: float, target: float) -> float:
+    """Floating-point operations of a step's matrix products, forward and backward."""
+    d, _, ff, layers, vocabulary, _ = SIZES[size]
+    encoder, memory = layers * (4 * d * d + 2 * d * ff), layers * 2 * d * d
+    decoder = layers * (6 * d * d + 2 * d * ff)
+    return 6 * (source * (encoder + memory) + target * (decoder + vocabulary * d))
+
+
+def ceilings() -> dict[str, float]:
+    """TFLOP/s of bfloat16 products on random data: a large one, and shapes of the base model."""
+    found = {}
+    for m, k, n in ((8192, 8192, 8192), (32768, 512, 2048), (32768, 512, 1536), (32768, 512, 512), (8192, 512, 37056)):
+        a, b = (torch.randn(*s, device="cuda", dtype=torch.bfloat16) for s in ((m, k), (k, n)))
+        for _ in range(3):
+            a @ b
+        torch.cuda.synchronize()
+        began, repeats = time.perf_counter(), 20
+        for _ in range(repeats):
+            a @ b
+        torch.cuda.synchronize()
+        found[f"({m},{k})x({k},{n})"] = 2 * m * k * n * repeats / (time.perf_counter() - began) / 1e12
+    return found
+
+
+# --- ours
+
+
+def packed_batches(size: str, count: int) -> list[Any]:
+    """Batches as the loader makes them, of random ids."""
+    from dragoman.data.batch import Flat, make_batch
+    from dragoman.data.batching import Shape
+
+    *_, vocabulary, tokens = SIZES[size]
+    source, target = lengths(3 * count * tokens // 28, 3)
+    rng, made, start = np.random.default_rng(0), [], 0
+    for _ in range(count):
+        ends = [np.searchsorted(np.cumsum(x[start:]), tokens, side="right") for x in (source, target)]
+        here = slice(start, start + min(ends))
+        start = here.stop
+        flats = [Flat(rng.integers(4, vocabulary, int((x[here] - 1).sum())), x[here] - 1) for x in (source, target)]
+        shape = Shape(tokens, tokens, tokens // 16, 128)
+        made.append(make_batch(np.arange(here.stop - here.start), *flats, shape, 0).pin())
+    return made
+
+
+def ours(size: str, steps: int, profile: bool) -> dict[str, Any]:
+    from dragoman import Transformer
+    from dragoman.config import ModelRecipe, TrainRecipe
+    from dragoman.train.loss import TranslationLoss
+    from dragoman.train.optimiser import Optimiser
+    from dragoman.train.queued import QueuedSteps
+    from dragoman.train.step import precision
+
+    d, h, ff, layers, vocabulary, _ = SIZES[size]
+    shape = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
+    device, recipe = torch.device("cuda"), TrainRecipe(compile=True)
+    torch.manual_seed(0)
+    model = Transformer(shape, vocabulary).to(device).train()
+    batches = packed_batches(size, 12)
+    queue = QueuedSteps(
+        TranslationLoss(model, 0.1, PAD), Optimiser(model, recipe), recipe, precision(recipe, device), device
+    )
+    losses, done = [], 0
+
+    def step() -> None:
+        nonlocal done
+        batch = batches[done % len(batches)]
+        done += 1
+        queue.put([batch], done, batch.target_tokens, batch.source_tokens, 1e-4)
+        losses.extend(o.smoothed / o.target for o in queue.settled(all_of_them=False))
+
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    wait_for_turn()
+    seconds = measure(step, steps, 6)
+    target, source = (statistics.fmean(getattr(b, f"{side}_tokens") for b in batches) for side in ("target", "source"))
+    found = report("dragoman", size, seconds, source, target)
+    found |= {
+        "first_step_seconds": queue.first_seconds,
+        "fill": target / SIZES[size][5],
+        "losses": losses[:2] + losses[-2:],
+    }
+    if profile:
+        found["breakdown_ms"], found["kernels"] = breakdown(step)
+    return found
+
+
+def breakdown(step: Callable[[], None], steps: int = 4) -> tuple[dict[str, float], list[tuple[str, int, float]]]:
+    """Milliseconds of a step by kind of kernel, and the kernels that take most."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    groups = dict.fromkeys([*GROUPS, "other"], 0.0)
+    kernels = []
+    for event in seen.key_averages():
+        spent = event.self_device_time_total / steps / 1e3
+        name = next((group for group, pattern in GROUPS.items() if re.search(pattern, event.key)), "other")
+        groups[name] += spent
+        kernels.append((event.key[:110], round(event.count / steps), round(spent, 3)))
+    return {k: round(v, 3) for k, v in groups.items()}, sorted(kernels, key=lambda k: -k[2])[:40]
+
+
+# --- the others
+
+
+def padded_batches(size: str, count: int) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Sentences of like lengths, rows times columns within the tokens of a step; ids, and where padding is."""
+    *_, vocabulary, tokens = SIZES[size]
+    source, target = lengths(40_000, 0)
+    order = np.argsort(target * 1000 + source)
+    groups, start = [], 0
+    while start < len(order):
+        end, width = start, 0
+        while end < len(order):
+            longer = max(width, source[order[end]], target[order[end]])
+            if (end + 1 - start) * longer > tokens:
+                break
+            width, end = longer, end + 1
+        groups.append(order[start:end])
+        start = end
+    made, g = [], torch.Generator().manual_seed(1)
+    for i in torch.randperm(len(groups), generator=g)[:count].tolist():
+        sides = []
+        for side in (source, target):
+            n = torch.from_numpy(side[groups[i]])
+            ids = torch.randint(4, vocabulary, (len(n), int(n.max())), generator=g)
+            padding = torch.arange(ids.shape[1])[None] >= n[:, None]
+            sides += [ids.masked_fill(padding, PAD), padding]
+        made.append(tuple(x.cuda() for x in (sides[0], sides[2], sides[1], sides[3])))
+    return made
+
+
+class Plain(nn.Module):
+    """`torch.nn.Transformer` with embeddings and positions around it."""
+
+    def __init__(self, size: str) -> None:
+        super().__init__()
+        d, h, ff, layers, vocabulary, _ = SIZES[size]
+        self.scale = d**0.5
+        self.embedding = nn.Embedding(vocabulary, d)
+        nn.init.normal_(self.embedding.weight, std=d**-0.5)
+        self.transformer = nn.Transformer(d, h, layers, layers, ff, 0.1, batch_first=True)
+        angle = torch.arange(256)[:, None] / 10000 ** (torch.arange(0, d, 2)[None] / d)
+        self.register_buffer("positions", torch.stack([angle.sin(), angle.cos()], -1).view(256, d))
+
+    def forward(self, source: Tensor, target: Tensor, source_pad: Tensor, target_pad: Tensor) -> Tensor:
+        x, y = (
+            F.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]], 0.1)
+            for ids in (source, target)
+        )
+        later = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool, device=y.device).triu(1)
+        hidden = self.transformer(
+            x, y, tgt_mask=later, src_key_padding_mask=source_pad, tgt_key_padding_mask=target_pad,
+            memory_key_padding_mask=source_pad,
+        )  # fmt: skip
+        return hidden @ self.embedding.weight.T
+
+
+class Marian(nn.Module):
+    """Hugging Face's, of the same sizes, with PyTorch's attention."""
+
+    def __init__(self, size: str) -> None:
+        super().__init__()
+        from transformers import MarianConfig, MarianMTModel
+
+        d, h, ff, layers, vocabulary, _ = SIZES[size]
+        config = MarianConfig(
+            vocab_size=vocabulary, d_model=d, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=h,
+            decoder_attention_heads=h, encoder_ffn_dim=ff, decoder_ffn_dim=ff, dropout=0.1, activation_function="relu",
+            pad_token_id=PAD, eos_token_id=1, decoder_start_token_id=PAD, max_position_embeddings=512,
+            scale_embedding=True, forced_eos_token_id=None,
+        )  # fmt: skip
+        self.model = MarianMTModel._from_config(config, attn_implementation="sdpa")
+
+    def forward(self, source: Tensor, target: Tensor, source_pad: Tensor, target_pad: Tensor) -> Tensor:
+        mask = (~source_pad).long()
+        out = self.model(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False)
+        logits: Tensor = out.logits
+        return logits
+
+
+def peer(name: str, size: str, kind: Callable[[str], nn.Module], compiled: bool, steps: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    batches = padded_batches(size, 12)
+    model = kind(size).cuda().train()
+    call = torch.compile(model, dynamic=True) if compiled else model
+    optimiser = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        batch = batches[done % len(batches)]
+        done += 1
+        with torch.autocast("cuda", torch.bfloat16):
+            logits = call(*batch)
+        labels = batch[1].flatten()  # which labels these are costs the same
+        F.cross_entropy(logits.float().flatten(0, 1), labels, ignore_index=PAD, label_smoothing=0.1).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    if compiled:  # with a few sentences, of two shapes: what it compiles holds for any
+        whole = batches
+        batches = [tuple(x[:n] for x in b) for b, n in zip(whole[:2], (16, 24), strict=True)]
+        for _ in range(4):
+            step()
+        batches = whole
+    torch.cuda.synchronize()
+    wait_for_turn()
+    seconds = measure(step, steps, len(batches))
+    source, target = (statistics.fmean(int((~b[i]).sum()) for b in batches) for i in (2, 3))
+    return report(name, size, seconds, source, target)
+
+
+# --- measuring
+
+
+def measure(step: Callable[[], None], steps: int, warm: int) -> float:
+    """Seconds a step, over `steps` of them in a row."""
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(warm):
+        step()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / steps
+
+
+def report(name: str, size: str, seconds: float, source: float, target: float) -> dict[str, Any]:
+    found = {
+        "size": size,
+        "what": name,
+        "ms": seconds * 1e3,
+        "tokens_per_second": target / seconds,
+        "useful_tflops": useful(size, source, target) / seconds / 1e12,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+        "reserved_gib": torch.cuda.max_memory_reserved() / 2**30,
+    }
+    print(
+        f"{size:6s} {name:44s} {found['ms']:8.2f} ms {found['tokens_per_second'] / 1e3:8.1f}k tok/s "
+        f"{found['useful_tflops']:6.1f} TFLOP/s {found['peak_gib']:6.1f} GiB ({found['reserved_gib']:.1f} held)",
+        flush=True,
+    )
+    return found
+
+
+CONTENDERS: dict[str, Any] = {
+    "ours": lambda size, steps: ours(size, steps, profile=True),
+    "plain": lambda size, steps: peer("torch.nn.Transformer", size, Plain, False, steps),
+    "plain-compiled": lambda size, steps: peer("torch.nn.Transformer, compiled", size, Plain, True, steps),
+    "marian": lambda size, steps: peer("Hugging Face Marian", size, Marian, False, steps),
+    "marian-compiled": lambda size, steps: peer("Hugging Face Marian, compiled", size, Marian, True, steps),
+}
+
+
+def wait_for_turn() -> None:
+    """Say that all is compiled, and go on when nobody else is being measured."""
+    place = os.environ.get("TURN")
+    if place:
+        torch.cuda.empty_cache()
+        Path(place + ".ready").touch()
+        while not Path(place + ".go").exists():
+            time.sleep(0.02)
+
+
+def child(name: str, size: str, steps: int) -> None:
+    torch.set_float32_matmul_precision("high")
+    found = CONTENDERS[name](size, steps)
+    Path(os.environ["TURN"] + ".json").write_text(json.dumps(found), encoding="utf-8")
+
+
+def in_turns(jobs: list[tuple[str, str]], steps: int, folder: Path, after: Path | None) -> list[dict[str, Any]]:
+    """Start all, let them compile, then measure one after the other."""
+    running = {}
+    for size, name in jobs:
+        place = folder / f"{size}-{name}"
+        log = place.with_suffix(".log").open("w")
+        words = [sys.executable, __file__, "--child", name, size, str(steps)]
+        environment = {**os.environ, "TURN": str(place), "TORCHINDUCTOR_COMPILE_THREADS": "3", "OMP_NUM_THREADS": "2"}
+        running[place] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+
+    def settled(place: Path) -> bool:
+        return running[place].poll() is not None or Path(f"{place}.ready").exists()
+
+    while not all(map(settled, running)) or (after is not None and not after.exists()):
+        time.sleep(0.1)
+    rows = []
+    for place, process in running.items():
+        Path(f"{place}.go").touch()
+        if process.wait() == 0:
+            rows.append(json.loads(Path(f"{place}.json").read_text(encoding="utf-8")))
+        lines = place.with_suffix(".log").read_text(encoding="utf-8").splitlines()
+        print(next((line for line in lines if "tok/s" in line), f"{place.name} failed: {lines[-3:]}"), flush=True)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=["base"], choices=SIZES)
+    parser.add_argument("--only", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--out", type=Path, help="a JSON file for all numbers")
+    parser.add_argument("--after", type=Path, help="measure only when this file is there")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.child[0], given.child[1], int(given.child[2]))
+        return
+    about = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {platform.python_version()}"
+    print(about, time.strftime("%Y-%m-%d"), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [(size, name) for name in given.only if name == "ours" for size in given.sizes]
+        jobs += [(size, name) for size in given.sizes for name in given.only if name != "ours"]
+        rows = in_turns(jobs, given.steps, Path(folder), given.after)
+    peaks = ceilings()
+    print({k: round(v) for k, v in peaks.items()}, flush=True)
+    for row in rows:
+        row["of_peak"] = row["useful_tflops"] / max(peaks.values())
+        if "breakdown_ms" in row:
+            print(row["size"], "first step", round(row["first_step_seconds"], 1), "s; ms by kind:", row["breakdown_ms"])
+    if given.out:
+        given.out.write_text(json.dumps({"about": about, "ceilings": peaks, "rows": rows}, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The projection to the vocabulary and the loss in one on a GPU: a block of rows at a time, gradients on the way.
+
+No table of all logits is ever held, and none in float32: a block's logits lie in bfloat16, one kernel reads them, makes
+both losses and writes the gradient in their place, and two products take it from there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+ROWS: Final = 8192  # of logits held at once
+BLOCK: Final = 2048  # of a row's logits in one breath of the kernel
+STEP: Final = 64  # columns of logits are a multiple of this, which suits the products
+
+
+@torch.library.custom_op("dragoman::projected_loss", mutates_args=())
+def projected_loss(
+    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, pad: int, gradient: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The sums of the smoothed and the plain loss, and the gradient of the first for `hidden` and `weight`.
+
+    `weight` is taken in the precision of `hidden`; its gradient is summed in float32.
+    """
+    from dragoman.train.loss_kernels import cross_entropy_kernel
+
+    n, vocabulary = len(hidden_ND), len(weight_VD)
+    width = -(-vocabulary // STEP) * STEP
+    weight = hidden_ND.new_zeros(width, hidden_ND.shape[1])
+    weight[:vocabulary] = weight_VD
+    smoothed, plain = (hidden_ND.new_empty(n, dtype=torch.float32) for _ in range(2))
+    grad_hidden = torch.empty_like(hidden_ND) if gradient else hidden_ND.new_empty(0)
+    grad_weight = hidden_ND.new_zeros(width, hidden_ND.shape[1], dtype=torch.float32) if gradient else None
+    logits = hidden_ND.new_empty(min(ROWS, n), width)
+    for start in range(0, n, ROWS):
+        here = slice(start, min(start + ROWS, n))
+        h = hidden_ND[here]
+        x = torch.mm(h, weight.T, out=logits[: len(h)])
+        cross_entropy_kernel[(len(h),)](
+            x, labels_N[here], smoothed[here], plain[here], width, vocabulary, pad, smoothing,
+            GRADIENT=gradient, BLOCK=BLOCK, num_warps=8,
+        )  # fmt: skip
+        if grad_weight is not None:
+            torch.mm(x, weight, out=grad_hidden[here])
+            if x.device.type == "cuda" and x.dtype != torch.float32:
+                torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, out=grad_weight)
+            else:
+                grad_weight.addmm_(x.float().T, h.float())
+    of_weight = hidden_ND.new_empty(0) if grad_weight is None else grad_weight[:vocabulary]
+    return smoothed.sum(), plain.sum(), grad_hidden, of_weight
+
+
+@projected_loss.register_fake
+def _(
+    hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, pad: int, gradient: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    sums = (hidden_ND.new_empty((), dtype=torch.float32) for _ in range(2))
+    if not gradient:
+        return *sums, hidden_ND.new_empty(0), hidden_ND.new_empty(0)  # type: ignore[return-value]
+    return *sums, torch.empty_like(hidden_ND), torch.empty_like(weight_VD, dtype=torch.float32)  # type: ignore[return-value]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.type = inputs[1].dtype
+    ctx.save_for_backward(*output[2:])
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    grad_hidden, grad_weight = ctx.saved_tensors
+    of_hidden = (grad_hidden * grad).to(grad_hidden.dtype)
+    return of_hidden, (grad_weight * grad).to(ctx.type), None, None, None, None
+
+
+projected_loss.register_autograd(_backward, setup_context=_keep)

@@ -1,0 +1,192 @@
+"""Steps on one GPU without waiting for it: one compiled graph, recorded once as a CUDA graph and replayed.
+
+The host copies a batch, replays, and reads what a step came to when later ones are already queued. Whether a step is
+finite is decided on the device: one that is not leaves weights and moments as they were. All shapes are fixed, so that
+nothing is ever compiled again. The first step runs as it is compiled, and the second is recorded.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TrainRecipe
+from dragoman.data.batch import Batch
+from dragoman.train.optimiser import Optimiser
+from dragoman.train.parallel import Ranks
+from dragoman.train.step import seed_of, with_tiles
+
+AHEAD: Final = 2  # steps that may be on their way while the host goes on
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step came to: sums over its target tokens, and the norm of its gradient before clipping."""
+
+    step: int
+    target: float
+    source: float
+    smoothed: float
+    plain: float
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the step was applied."""
+        return math.isfinite(self.smoothed) and math.isfinite(self.norm)
+
+
+def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch) -> bool:
+    """Whether steps can be queued: packed batches, compiled, on one GPU, an optimiser that can skip by itself."""
+    alone = ranks.world == 1 and ranks.device.type == "cuda"
+    return alone and recipe.compile and batch.layout == "packed" and recipe.optimiser in ("adam", "adamw")
+
+
+def keep_compiled_code() -> Path:
+    """Have what is compiled kept for later runs, where nothing else is set; the folder."""
+    home = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "dragoman"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(home / "triton"))
+    return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+
+
+@dataclass
+class Slot:
+    """Places for one step on its way: the batch's copy on the device, and what comes back."""
+
+    tensors: list[Tensor]
+    numbers: Tensor  # pinned: learning rate, 1 / target tokens
+    found: Tensor  # pinned: smoothed, plain, norm
+    copied: torch.cuda.Event
+    done: torch.cuda.Event
+
+
+class QueuedSteps:
+    """The steps of one run; `put` queues one, `settled` gives those that are over."""
+
+    def __init__(
+        self,
+        task: nn.Module,
+        optimiser: Optimiser,
+        recipe: TrainRecipe,
+        autocast: Callable[[], AbstractContextManager[None]],
+        device: torch.device,
+        ema: Mapping[Tensor, Tensor] | None = None,
+    ) -> None:
+        keep_compiled_code()
+        self.task = torch.compile(task, dynamic=False, fullgraph=True)
+        self.parameters = [p for p in task.parameters() if p.requires_grad]
+        self.optimiser, self.recipe, self.autocast, self.device = optimiser, recipe, autocast, device
+        self.ema = ema if ema is not None else {}
+        self.stream, self.copying = (torch.cuda.Stream(device) for _ in range(2))  # type: ignore[no-untyped-call]
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.begun = False
+        self.first_seconds = 0.0
+        self.numbers = torch.zeros(2, dtype=torch.float32, device=device)
+        self.found = torch.zeros(3, dtype=torch.float64, device=device)
+        self.batches: list[Batch] = []
+        self.slots: deque[Slot] = deque()
+        self.waiting: deque[tuple[int, float, float, Slot]] = deque()
+
+    def put(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
+        """Queue one step; the host does not wait for it."""
+        began = time.perf_counter()
+        batches = [with_tiles(batch) for batch in batches]
+        if not self.batches:
+            self._settle(batches)
+        slot = self.slots.popleft()
+        with torch.cuda.stream(self.copying):
+            torch.cuda.current_stream().wait_event(slot.done)  # the last step that used it has been read
+            for place, tensor in zip(slot.tensors, tensors_of(batches), strict=True):
+                place.copy_(tensor, non_blocking=True)
+            slot.copied.record()
+        with torch.cuda.stream(self.stream):
+            self.stream.wait_event(slot.copied)
+            torch._foreach_copy_(tensors_of(self.batches), slot.tensors)
+            slot.numbers.copy_(torch.tensor([rate, 1 / max(target, 1.0)]))
+            self.numbers.copy_(slot.numbers, non_blocking=True)
+            torch.cuda.manual_seed(seed_of(self.recipe.seed, step, 0, 0))
+            self._run()
+            slot.found.copy_(self.found, non_blocking=True)
+            slot.done.record()
+        self.waiting.append((step, target, source, slot))
+        if not self.first_seconds:
+            slot.done.synchronize()
+            self.first_seconds = time.perf_counter() - began
+
+    def settled(self, all_of_them: bool) -> list[Outcome]:
+        """What is over, in order; waits where more than `AHEAD` steps are on their way, or for all."""
+        over = []
+        while self.waiting and (all_of_them or len(self.waiting) >= AHEAD):
+            step, target, source, slot = self.waiting.popleft()
+            slot.done.synchronize()
+            smoothed, plain, norm = slot.found.tolist()
+            over.append(Outcome(step, target, source, smoothed, plain, norm))
+            self.slots.append(slot)
+        return over
+
+    def _settle(self, batches: list[Batch]) -> None:
+        """Make the tensors that the graph reads, once and for all steps."""
+        self.stream.wait_stream(torch.cuda.current_stream())  # what made the weights
+        self.batches = [batch.to(self.device) for batch in batches]
+        for _ in range(AHEAD + 1):
+            self.slots.append(
+                Slot(
+                    [torch.empty_like(tensor, device=self.device) for tensor in tensors_of(batches)],
+                    torch.zeros(2).pin_memory(),
+                    torch.zeros(3, dtype=torch.float64).pin_memory(),
+                    *(torch.cuda.Event() for _ in range(2)),  # type: ignore[no-untyped-call]
+                )
+            )
+        torch.cuda.synchronize()
+
+    def _run(self) -> None:
+        if self.graph is not None:
+            self.graph.replay()
+        elif not self.begun:
+            self.begun = True
+            self._work()
+            self.optimiser.forget_gradients()
+        else:
+            graph = torch.cuda.CUDAGraph()
+            # Others' CUDA calls (the loader pins memory meanwhile) are none of the recording's business.
+            with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+                self._work()
+            self.graph = graph
+            graph.replay()
+
+    def _work(self) -> None:
+        """The whole step, on the device alone."""
+        rate, share = self.numbers.unbind()
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for batch in self.batches:
+            with self.autocast():
+                loss = self.task(batch)
+            (loss.smoothed * share).backward()
+            sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
+        norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None], foreach=True)
+        finite = torch.isfinite(norm) & torch.isfinite(sums[0])
+        clip = self.recipe.clip
+        divisor = ((norm + 1e-6) / clip).clamp(min=1.0) if clip else torch.ones_like(norm)
+        self.optimiser.step_on_device(rate, divisor, (~finite).float())
+        if self.ema:
+            with torch.no_grad():
+                for average, weight in self.ema.items():
+                    average.lerp_(weight, finite * (1 - self.recipe.ema))
+        self.found.copy_(torch.cat([sums, norm.double()[None]]))
+
+
+def tensors_of(batches: list[Batch]) -> list[Tensor]:
+    """The tensors of some batches, in one order."""
+    found: list[Any] = [getattr(batch, f.name) for batch in batches for f in fields(batch)]
+    return [value for value in found if isinstance(value, Tensor)]

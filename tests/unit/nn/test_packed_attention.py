@@ -1,0 +1,128 @@
+"""The kernels for packed sentences against the reference on a grid, gradients included.
+
+On a GPU as they are; without one in Triton's interpreter, where Triton is installed.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
+pytest.importorskip("triton")
+
+from dragoman.nn import MultiHeadCrossAttention, MultiHeadSelfAttention, Packed, causal, everything, look
+from dragoman.nn.attention import packed
+from dragoman.nn.layout import joint_tiles
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+H, K, D = 3, 16, 24
+SOURCE, TARGET = [3, 70, 0, 17, 30, 1, 64], [5, 9, 2, 40, 131, 1, 20]
+
+
+def layouts(source: list[int], target: list[int], sizes: tuple[int, int], tiled: bool) -> tuple[Packed, Packed]:
+    counts = torch.tensor(source), torch.tensor(target)
+    tiles = [t.to(DEVICE) for t in joint_tiles(*counts, *sizes)] if tiled else [None, None]
+    made = [Packed.of(n.to(DEVICE), size, max(n.tolist()), t) for n, size, t in zip(counts, sizes, tiles, strict=True)]
+    return made[0], made[1]
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert torch.isfinite(ours).all()
+    assert float((ours - theirs).norm() / theirs.norm().clamp(min=1e-9)) < 1e-5
+
+
+@pytest.mark.parametrize("rule", [causal, everything])
+def test_within_sentences(rule: object) -> None:
+    heads = MultiHeadSelfAttention(D, H, d_k=K, d_v=K).to(DEVICE)
+    found = []
+    x = torch.randn(sum(TARGET) + 70, D, device=DEVICE)
+    probe = torch.randn_like(x)
+    for tiled in (False, True):
+        _, here = layouts(SOURCE, TARGET, (sum(SOURCE), len(x)), tiled)
+        y = x.clone().requires_grad_()
+        out = heads(y, look(here, here, rule, DEVICE))  # type: ignore[arg-type]
+        heads.zero_grad()
+        (out * probe).sum().backward()
+        assert y.grad is not None and heads.qkv.weight.grad is not None
+        found.append((out.detach(), y.grad, heads.qkv.weight.grad))
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        close(ours, theirs)
+    assert not found[1][0][sum(TARGET) :].any()  # filler sees nothing
+
+
+def test_from_sentences_to_others_of_other_lengths() -> None:
+    heads = MultiHeadCrossAttention(D, H, d_k=K, d_v=K).to(DEVICE)
+    x, memory = torch.randn(sum(TARGET) + 5, D, device=DEVICE), torch.randn(sum(SOURCE) + 81, D, device=DEVICE)
+    probe = torch.randn_like(x)
+    found = []
+    for tiled in (False, True):
+        keys, queries = layouts(SOURCE, TARGET, (len(memory), len(x)), tiled)
+        y, m = x.clone().requires_grad_(), memory.clone().requires_grad_()
+        past = heads.remember_packed(m, keys) if tiled else heads.remember(m, keys)
+        out = heads(y, past, look(queries, keys, everything, DEVICE))
+        (out * probe).sum().backward()
+        assert y.grad is not None and m.grad is not None
+        found.append((out.detach(), y.grad, m.grad))
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        close(ours, theirs)
+
+
+def test_weights_are_given_by_the_kernel_that_has_them() -> None:
+    heads = MultiHeadCrossAttention(D, H, d_k=K, d_v=K).to(DEVICE)
+    here, _ = layouts([4, 2], [1, 1], (6, 2), tiled=True)
+    x, maps = torch.randn(6, D, device=DEVICE), []
+    out = heads(x, heads.remember_packed(x, here), look(here, here, everything, DEVICE), weights=maps)
+    close(out, heads(x, heads.remember_packed(x, here), look(here, here, everything, DEVICE)))
+    assert maps[0].shape == (2, H, 4, 4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 150), st.integers(0, 150)), min_size=1, max_size=30), st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_tiles_cover_every_row_and_cut_no_short_sentence(pairs: list[tuple[int, int]], filler: int) -> None:
+    sides = [[pair[i] for pair in pairs] for i in range(2)]
+    sizes = [sum(side) + filler for side in sides]
+    tables = [t.tolist() for t in joint_tiles(torch.tensor(sides[0]), torch.tensor(sides[1]), sizes[0], sizes[1])]
+    assert len(tables[0]) == len(tables[1])
+    edges = []
+    for table, size, side in zip(tables, sizes, sides, strict=True):
+        assert table[0] == 0 and table[-1] == size
+        assert all(0 <= b - a <= packed.TILE for a, b in pairwise(table))
+        edges.append([sum(side[:i]) for i in range(len(side) + 1)])
+    for i, (s, t) in enumerate(pairs):
+        if max(s, t) <= packed.TILE:  # one tile has all of it, on both sides
+            spans = [(e[i], e[i + 1]) for e in edges]
+            homes = [
+                {k for k in range(len(table) - 1) if table[k] <= a and b <= table[k + 1] and b > a}
+                for table, (a, b) in zip(tables, spans, strict=True)
+            ]
+            assert all(homes[j] or not (s, t)[j] for j in range(2))
+            assert not (s and t) or homes[0] & homes[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_bfloat16_is_as_near_as_its_digits_and_repeats_to_the_bit(size: int) -> None:
+    g = torch.Generator().manual_seed(size)
+    lengths = torch.randint(1, 90, (200,), generator=g)
+    total = int(lengths.sum())
+    here = Packed.of(lengths.to(DEVICE), total, 128, joint_tiles(lengths, lengths, total, total)[0].to(DEVICE))
+    tiled = look(here, here, causal, DEVICE).tiled
+    assert tiled is not None
+    exact = torch.randn(here.size, 3 * 4 * size, device=DEVICE)
+    probe = torch.randn(here.size, 4 * size, device=DEVICE)
+    results = []
+    for kind in (torch.float32, torch.bfloat16, torch.bfloat16):
+        q = exact.to(kind).requires_grad_()
+        out = packed.attend(q, None, 4, tiled)
+        (grad,) = torch.autograd.grad(out, q, probe.to(kind))
+        results.append((out.detach(), grad))
+    for reference, near, again in zip(*results, strict=True):
+        assert float((near.float() - reference).norm() / reference.norm()) < 1e-2
+        assert torch.equal(near, again)
