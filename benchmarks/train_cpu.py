@@ -4,9 +4,10 @@
     python benchmarks/train_cpu.py --sizes base --rounds 1 --keep rounds.jsonl      # one round more each time
 
 Each contender runs in a process of its own, in turns, so that whatever else the machine does falls on all alike; the
-best of the rounds is printed, because other work only ever slows one down. The model is the same for all (train_peers.py): post-norm, ReLU, tied embeddings,
-dropout 0.1, label smoothing 0.1, Adam. What is not installed, or dies (PyTorch's bfloat16 ends in an illegal
-instruction on some virtual machines), is named and left out. The best peer is the best in any precision.
+best of the rounds is printed, because other work only ever slows one down. The model is the same for all
+(train_peers.py): post-norm, ReLU, tied embeddings, dropout 0.1, label smoothing 0.1, Adam. What is not installed, or
+dies (PyTorch's bfloat16 ends in an illegal instruction on some virtual machines), is named and left out. The best peer
+is the best in any precision.
 """
 
 from __future__ import annotations
