@@ -263,12 +263,9 @@ def peer(name: str, size: str, kind: Callable[[str], nn.Module], compiled: bool,
         optimiser.step()
         optimiser.zero_grad()
 
-    if compiled:  # with a few sentences, of two shapes: what it compiles holds for any
-        whole = batches
-        batches = [tuple(x[:n] for x in b) for b, n in zip(whole[:2], (16, 24), strict=True)]
-        for _ in range(4):
+    if compiled:  # with whole batches, because the sizes that are seen first shape the code
+        for _ in range(3):
             step()
-        batches = whole
     torch.cuda.synchronize()
     wait_for_turn()
     seconds = measure(step, steps, len(batches))
@@ -335,8 +332,10 @@ def child(name: str, size: str, steps: int) -> None:
     Path(os.environ["TURN"] + ".json").write_text(json.dumps(found), encoding="utf-8")
 
 
-def in_turns(jobs: list[tuple[str, str]], steps: int, folder: Path, after: Path | None) -> list[dict[str, Any]]:
-    """Start all, let them compile, then measure one after the other."""
+def in_turns(
+    jobs: list[tuple[str, str]], steps: int, folder: Path, after: Path | None, out: Path | None
+) -> list[dict[str, Any]]:
+    """Start all, let them compile, then measure one after the other; `out` has the rows so far."""
     running = {}
     for size, name in jobs:
         place = folder / f"{size}-{name}"
@@ -355,6 +354,8 @@ def in_turns(jobs: list[tuple[str, str]], steps: int, folder: Path, after: Path 
         Path(f"{place}.go").touch()
         if process.wait() == 0:
             rows.append(json.loads(Path(f"{place}.json").read_text(encoding="utf-8")))
+            if out:
+                out.write_text(json.dumps({"rows": rows}), encoding="utf-8")
         lines = place.with_suffix(".log").read_text(encoding="utf-8").splitlines()
         print(next((line for line in lines if "tok/s" in line), f"{place.name} failed: {lines[-3:]}"), flush=True)
     return rows
@@ -377,7 +378,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         jobs = [(size, name) for name in given.only if name == "ours" for size in given.sizes]
         jobs += [(size, name) for size in given.sizes for name in given.only if name != "ours"]
-        rows = in_turns(jobs, given.steps, Path(folder), given.after)
+        rows = in_turns(jobs, given.steps, Path(folder), given.after, given.out)
     peaks = ceilings()
     print({k: round(v) for k, v in peaks.items()}, flush=True)
     for row in rows:

@@ -127,9 +127,10 @@ def curve(
                     losses.append(loss.plain / batch.target_tokens)
         found["losses"][f"{name} {seed}"] = [float(x) for x in losses]
         found["seconds"][f"{name} {seed}"] = time.perf_counter() - began
-        print(
-            "curve", name, seed, f"{found['seconds'][f'{name} {seed}']:.1f} s, last 50:", mean(found, f"{name} {seed}")
-        )
+        seconds = found["seconds"][f"{name} {seed}"]
+        print("curve", name, seed, f"{seconds:.1f} s, last 50:", mean(found, f"{name} {seed}"), flush=True)
+        if out:  # what there is of it, should the rest fail
+            out.write_text(json.dumps({"curve": found}), encoding="utf-8")
     return found
 
 

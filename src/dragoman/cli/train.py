@@ -74,7 +74,7 @@ def command(
         if done and not place.exists():
             return None
         told = Silence() if done else watch
-        recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, told)
+        recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, ranks.world == 1, told)
         if done:
             begun = Begun.now(recipe, Prepared.open(place), start_from, ranks)
             agree_with_before(out / TRAINING / RUN, begun, told)
@@ -111,11 +111,19 @@ def settled(
     changes: tuple[str, ...],
     start_from: Path | None,
     device: Any,
+    alone: bool,
     watch: Any,
 ) -> Recipe:
     """Prepare the data, and settle the recipe by what they are, where none was given."""
+    from dragoman.nn.attention import packed
     from dragoman.nn.linear import has_bfloat16_products
-    from dragoman.train.sizes import model_choices, precision_choices, training_choices, vocabulary_choice
+    from dragoman.train.sizes import (
+        model_choices,
+        precision_choices,
+        speed_choices,
+        training_choices,
+        vocabulary_choice,
+    )
 
     fast = device.type == "cuda"
     chosen = []
@@ -132,6 +140,9 @@ def settled(
         tokens = int(split.target.lengths.sum()) + len(split)
         chosen += training_choices(len(split), tokens, recipe.model, fast)
         chosen += precision_choices(recipe.model, not fast and has_bfloat16_products())
+        recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
+        long = recipe.train.steps * recipe.data.batch_tokens
+        chosen += speed_choices(long, fast and alone and packed.available("cuda"))
         recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
         for choice in chosen:
             watch.note(f"{choice.change}: {choice.reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.config import Recipe
-from dragoman.train.sizes import model_choices, precision_choices, training_choices, vocabulary_choice
+from dragoman.train.sizes import model_choices, precision_choices, speed_choices, training_choices, vocabulary_choice
 
 
 def settled(pairs: int, fast: bool) -> Recipe:
@@ -37,6 +37,13 @@ def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> No
     (choice,) = precision_choices(small, matrix_unit=True)
     assert Recipe.from_changes([choice.change]).train.precision == "bfloat16"
     assert precision_choices(small, matrix_unit=False) == precision_choices(tiny, matrix_unit=True) == []
+
+
+def test_long_runs_on_one_gpu_are_packed_and_compiled() -> None:
+    recipe = Recipe.from_changes(c.change for c in speed_choices(150_000_000, one_gpu=True))
+    assert recipe.data.layout == "packed"
+    assert recipe.train.compile
+    assert speed_choices(150_000_000, one_gpu=False) == speed_choices(1_000_000, one_gpu=True) == []
 
 
 def test_more_data_get_no_smaller_vocabulary() -> None:
