@@ -26,7 +26,7 @@ from dragoman.train.optimiser import Optimiser
 from dragoman.train.parallel import Ranks
 from dragoman.train.step import seed_of, with_tiles
 
-AHEAD: Final = 2  # steps that may be on their way while the host goes on
+AHEAD: Final = 2  # steps on their way at which the host waits for the older one
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class QueuedSteps:
             self.first_seconds = time.perf_counter() - began
 
     def settled(self, all_of_them: bool) -> list[Outcome]:
-        """What is over, in order; waits where more than `AHEAD` steps are on their way, or for all."""
+        """What is over, in order; waits where `AHEAD` steps are on their way, or for all."""
         over = []
         while self.waiting and (all_of_them or len(self.waiting) >= AHEAD):
             step, target, source, slot = self.waiting.popleft()

@@ -1,0 +1,149 @@
+"""Queued steps against plain ones. Without a GPU, streams and graphs are stood in for, and the step runs as it is."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dragoman import Transformer
+from dragoman.config import ModelRecipe, TrainRecipe
+from dragoman.data.batch import Batch, Flat, make_batch
+from dragoman.data.batching import Shape
+from dragoman.train import queued
+from dragoman.train.loss import LossSum, TranslationLoss
+from dragoman.train.optimiser import Optimiser
+from dragoman.train.parallel import Ranks
+
+VOCABULARY, PAD = 61, 0
+
+
+class Nothing:
+    """A stream or an event where there is none."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def wait_event(self, *_: Any) -> None: ...
+    def wait_stream(self, *_: Any) -> None: ...
+    def record(self) -> None: ...
+    def synchronize(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(monkeypatch: pytest.MonkeyPatch, device: torch.device, tmp_path: Path) -> None:
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    if device.type == "cuda":
+        return
+    for name in ("Stream", "Event", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, Nothing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "manual_seed", torch.manual_seed)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(torch, "compile", lambda module, **_: module)
+    monkeypatch.setattr(queued, "with_tiles", lambda batch: batch)
+
+    def run(steps: queued.QueuedSteps) -> None:
+        steps._work()
+        steps.optimiser.forget_gradients()
+
+    monkeypatch.setattr(queued.QueuedSteps, "_run", run)
+
+
+class Scaled(nn.Module):
+    """The task with its loss times a number that a test can change."""
+
+    def __init__(self, task: TranslationLoss, device: torch.device) -> None:
+        super().__init__()
+        self.task = task
+        self.register_buffer("factor", torch.ones((), device=device))
+
+    def forward(self, batch: Batch) -> LossSum:
+        loss = self.task(batch)
+        factor: Tensor = self.factor
+        return LossSum(loss.smoothed * factor, loss.plain)
+
+
+def batch(seed: int) -> Batch:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 9, (2, 5))
+    sides = [Flat(rng.integers(4, VOCABULARY, int(n.sum())), n) for n in lengths]
+    return make_batch(np.arange(5), *sides, Shape(64, 64, 7, 12), seed)
+
+
+def setting(device: torch.device) -> tuple[nn.Module, Optimiser, TrainRecipe]:
+    torch.manual_seed(3)
+    shape = ModelRecipe(d_model=32, n_heads=2, d_ff=48, encoder_layers=1, decoder_layers=2, dropout=0.0)
+    recipe = TrainRecipe(compile=True, clip=0.5, precision="float32", ema=0.9)
+    model = Transformer(shape, VOCABULARY).to(device).train()
+    return Scaled(TranslationLoss(model, 0.1, PAD), device), Optimiser(model, recipe), recipe
+
+
+def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.device) -> None:
+    task, optimiser, recipe = setting(device)
+    for number in range(1, 6):
+        here = batch(number).to(device)
+        (task(here).smoothed / here.target_tokens).backward()
+        nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
+        optimiser.step(0.01 * number)
+        optimiser.forget_gradients()
+    expected = [p.detach().clone() for p in task.parameters()]
+
+    task, optimiser, recipe = setting(device)
+    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, device)
+    outcomes = []
+    for number in range(1, 6):
+        here = batch(number)
+        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01 * number)
+        outcomes += queue.settled(all_of_them=number == 5)
+    assert [o.step for o in outcomes] == [1, 2, 3, 4, 5]
+    assert all(o.finite and o.norm > 0 for o in outcomes)
+    for ours, theirs in zip(task.parameters(), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
+
+
+def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
+    task, optimiser, recipe = setting(device)
+    ema = {p.detach().clone(): p for p in task.parameters()}
+    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, device, ema)
+    found, kept = [], []
+    for number, factor in enumerate((1.0, 1.0, float("inf"), float("nan"), 1.0), 1):
+        task.factor.fill_(factor)
+        here = batch(number)
+        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
+        found += queue.settled(all_of_them=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        state = {**dict(task.named_parameters()), **optimiser.state(), **{str(i): e for i, e in enumerate(ema)}}
+        kept.append({name: tensor.detach().clone() for name, tensor in state.items()})
+    assert [o.finite for o in found] == [True, True, False, False, True]
+    for name, before in kept[1].items():
+        assert torch.equal(before, kept[2][name]), name
+        assert torch.equal(before, kept[3][name]), name
+    weight = "task.model.encoder.0.feed_forward.inner.weight"
+    assert not torch.equal(kept[3][weight], kept[4][weight])
+    assert all(torch.isfinite(tensor).all() for tensor in kept[4].values())
+
+
+def test_only_packed_compiled_runs_on_one_gpu_are_queued() -> None:
+    one, packed = Ranks(device=torch.device("cuda")), batch(1)
+    recipe = TrainRecipe(compile=True)
+    assert queued.suits(recipe, one, packed)
+    assert not queued.suits(TrainRecipe(), one, packed)
+    assert not queued.suits(TrainRecipe(compile=True, optimiser="muon"), one, packed)
+    assert not queued.suits(recipe, Ranks(), packed)
+    assert not queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed)
+
+
+def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert str(queued.keep_compiled_code()) == "/somewhere/dragoman/inductor"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    assert str(queued.keep_compiled_code()) == "/elsewhere"
