@@ -105,6 +105,7 @@ class QueuedSteps:
         if not self.batches:
             self._settle(batches)
         slot = self.slots.popleft()
+        self.stream.wait_stream(torch.cuda.current_stream())  # an evaluation may have lent the weights out
         with torch.cuda.stream(self.copying):
             torch.cuda.current_stream().wait_event(slot.done)  # the last step that used it has been read
             for place, tensor in zip(slot.tensors, tensors_of(batches), strict=True):
