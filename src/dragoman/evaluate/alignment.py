@@ -24,7 +24,8 @@ class Gold:
     @classmethod
     def parse(cls, line: str, first: int = 0) -> Gold:
         """A line of links: `i-j` is sure and `ipj` possible; `first` is the number of the first word, 0 or 1."""
-        sure, possible = set(), set()
+        sure: set[Link] = set()
+        possible: set[Link] = set()
         for word in line.split():
             match = FORM.fullmatch(word)
             if match is None:
