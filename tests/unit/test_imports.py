@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "data": BASE | {"text"},
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
     "models": BASE | {"native", "nn"},
-    "train": BASE | {"native", "text", "data", "nn", "models"},  # is handed a function that evaluates, and so needs no decode
+    "train": BASE | {"native", "text", "data", "nn", "models"},  # is handed what evaluates, so no decode
     "decode": BASE | {"native", "text", "nn", "models", "export"},
     "evaluate": BASE | {"text", "data", "nn", "models", "decode"},
     "inspect": BASE | {"text", "nn", "models", "decode"},

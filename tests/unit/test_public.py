@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 import dragoman
+from small_model import model_at
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False)
+def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def test_every_public_name_is_there() -> None:
@@ -47,10 +48,12 @@ def test_the_transformer_costs_torch_and_nothing_else_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
-def test_the_readmes_python_runs(name: str) -> None:
+def test_the_readmes_python_runs(name: str, tmp_path: Path) -> None:
+    model_at(tmp_path / "my-model")
+    (tmp_path / "book.en").write_text("one two\n\nthree\n", encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
     assert len(blocks[0].strip().splitlines()) <= 10
     for block in blocks:
-        done = run("-c", block)
+        done = run("-c", block, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
