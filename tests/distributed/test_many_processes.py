@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from dragoman.data.prepared import Prepared
 from dragoman.train.parallel import LOST, Ranks
 from dragoman.train.trainer import Trainer
+from dragoman.train.waited import WaitedSteps
 from tiny_run import (
     Found,
     Team,
@@ -199,14 +200,14 @@ def test_all_stop_when_the_first_breaks_its_evaluation_off(data: Path, tmp_path:
 
 
 def spoil_one_rank(ranks: Ranks, data: Path, out: Path) -> None:
-    real = Trainer._clipped_norm
+    real = WaitedSteps._clipped_norm
 
-    def spoilt(trainer: Trainer) -> float:
-        if trainer.progress.step + 1 in (2, 5) and ranks.rank == 1:
-            next(trainer.model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
-        return real(trainer)
+    def spoilt(waited: WaitedSteps) -> float:
+        if waited.step in (2, 5) and ranks.rank == 1:
+            next(waited.model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
+        return real(waited)
 
-    Trainer._clipped_norm = spoilt  # type: ignore[method-assign]
+    WaitedSteps._clipped_norm = spoilt  # type: ignore[method-assign]
     steps = []
     step = Trainer.step
 

@@ -7,7 +7,6 @@ nothing is ever compiled again. The first step runs as it is compiled, and the s
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections import deque
@@ -23,27 +22,11 @@ from torch import Tensor, nn
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.train.optimiser import Optimiser
+from dragoman.train.outcome import Outcome
 from dragoman.train.parallel import Ranks
 from dragoman.train.step import seed_of, with_tiles
 
 AHEAD: Final = 2  # steps on their way at which the host waits for the older one
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a step came to: sums over its target tokens, and the norm of its gradient before clipping."""
-
-    step: int
-    target: float
-    source: float
-    smoothed: float
-    plain: float
-    norm: float
-
-    @property
-    def finite(self) -> bool:
-        """Whether the step was applied."""
-        return math.isfinite(self.smoothed) and math.isfinite(self.norm)
 
 
 def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch) -> bool:

@@ -9,17 +9,13 @@ from __future__ import annotations
 import math
 import signal
 import time
-import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from dragoman.config import TrainRecipe
-from dragoman.data.batch import Batch
 from dragoman.data.loading import Loader
 from dragoman.errors import DamagedError
 from dragoman.train.checkpoint import Checkpoint, Checkpoints
@@ -27,14 +23,16 @@ from dragoman.train.interrupt import BrokenOffError, InterruptedTrainingError, S
 from dragoman.train.loss import TranslationLoss
 from dragoman.train.metrics import Metrics
 from dragoman.train.optimiser import Optimiser
+from dragoman.train.outcome import Outcome
 from dragoman.train.parallel import AgreedError, Ranks
 from dragoman.train.progress import Evaluation, Progress, Watch, Window
-from dragoman.train.queued import Outcome, QueuedSteps, suits
+from dragoman.train.queued import QueuedSteps, suits
 from dragoman.train.replica import Replica
 from dragoman.train.schedule import learning_rate
-from dragoman.train.sharding import Sharded, cut_like, own, wants_sharding, whole
-from dragoman.train.step import nothing, precision, present, seed_of
+from dragoman.train.sharding import cut_like, own, wants_sharding, whole
+from dragoman.train.step import precision
 from dragoman.train.transfer import describe, tensors_for_all
+from dragoman.train.waited import WaitedSteps, wrapped
 
 Evaluate = Callable[[nn.Module, Callable[[], None]], Evaluation]  # calls the function now and then: it may raise
 HIGHER_IS_BETTER = {"loss": False, "bleu": True}
@@ -63,28 +61,17 @@ class Trainer:
         self.sharded = wants_sharding(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)
         self.model = model if self.sharded else model.to(ranks.device)
-        self.pad = pad
-        self.queue: QueuedSteps | None = None
-        self.task = self._wrapped(pad)
+        self.task = TranslationLoss(self.model, recipe.label_smoothing, pad)  # type: ignore[arg-type]
+        around = wrapped(self.task, self.model, recipe, ranks, self.sharded)
         self.optimiser = Optimiser(self.model, recipe)
         self.ema = {name: p.detach().clone() for name, p in self.model.named_parameters()} if recipe.ema else {}
         self.progress = Progress()
         self.autocast = precision(recipe, ranks.device)
+        self.steps: WaitedSteps | QueuedSteps = WaitedSteps(
+            around, self.model, self.optimiser, recipe, self.autocast, ranks, self.ema
+        )
         self.stop = StopRequest(speaks=ranks.first)
         self._seconds = self._tokens = 0.0
-
-    def _wrapped(self, pad: int) -> nn.Module:
-        task: nn.Module = TranslationLoss(self.model, self.recipe.label_smoothing, pad)  # type: ignore[arg-type]
-        if self.sharded:
-            return Sharded(task, self.model, self.ranks)
-        if self.recipe.compile:
-            task = torch.compile(task, dynamic=True)  # type: ignore[assignment]
-        if self.ranks.world > 1:
-            ids = [self.ranks.device.index] if self.ranks.device.type == "cuda" else None
-            with warnings.catch_warnings():  # the newer name of this option is unknown to PyTorch 2.11
-                warnings.filterwarnings("ignore", ".*broadcast_buffers", FutureWarning)
-                task = DistributedDataParallel(task, device_ids=ids, broadcast_buffers=False)
-        return task
 
     def run(self) -> None:
         """Train until the last step, or until nothing gets better, or until asked to stop."""
@@ -92,7 +79,8 @@ class Trainer:
         self.watch.begin(self.progress.step, self.recipe.steps)
         try:
             if not self.finished():
-                self._settle_buckets()
+                if isinstance(self.steps, WaitedSteps):
+                    self.steps.settle_buckets()
                 with self.open_loader(self.progress.loader) as loader, self.stop:
                     if self.progress.unevaluated:
                         self._evaluate_and_save([])
@@ -108,18 +96,6 @@ class Trainer:
             return False
         return self.progress.step >= self.recipe.steps or out_of_patience
 
-    def _settle_buckets(self) -> None:
-        """Let DistributedDataParallel lay out its buckets before the first step, in every run alike.
-
-        It does so after its first backward pass, and among three processes or more the layout decides the order of
-        sums: without this, the step after a resume would differ in its last bits.
-        """
-        if isinstance(self.task, DistributedDataParallel) and not self.recipe.compile:
-            self.model.eval()  # so that batch norm counts nothing
-            for _ in range(2):
-                self.task(nothing(self.ranks.device)).smoothed.backward()
-            self.optimiser.forget_gradients()
-
     def step(self, loader: Loader) -> None:
         """One step of the optimiser, and what is due after it."""
         began, progress = time.perf_counter(), self.progress
@@ -129,49 +105,21 @@ class Trainer:
         )
         self.model.train()
         step = progress.step + 1
-        if self.queue is None and suits(self.recipe, self.ranks, batches[0]):
-            self.queue = self._queue()
-        outcomes = []
-        if self.queue is not None:
-            self.queue.put(batches, step, target, source, learning_rate(self.recipe, self.d_model, step))
-        else:
-            outcomes = [self._work(batches, step, target, source)]
+        if isinstance(self.steps, WaitedSteps) and suits(self.recipe, self.ranks, batches[0]):
+            self.steps = self._queue()
+        self.steps.put(batches, step, target, source, learning_rate(self.recipe, self.d_model, step))
         progress.step, progress.loader = step, batches[-1].state
-        if self.queue is not None:
-            outcomes = self.queue.settled(all_of_them=self._due(asked))
+        outcomes = self.steps.settled(all_of_them=self._due(asked))
         self._seconds, self._tokens = self._seconds + time.perf_counter() - began, self._tokens + target
         for outcome in outcomes:
             self._account(outcome)
         self._after(asked)
 
-    def _work(self, batches: list[Batch], step: int, target: float, source: float) -> Outcome:
-        """A step that is over when this returns."""
-        ranks, sums = self.ranks, torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
-        for number, batch in enumerate(batches):
-            torch.manual_seed(seed_of(self.recipe.seed, step, number, ranks.rank))
-            with self._exchange(number + 1 == len(batches)):
-                with self.autocast():
-                    loss = self.task(present(batch, ranks.device))
-                # The mean that is taken over processes is undone here: we divide once, by the tokens of all.
-                (loss.smoothed * (ranks.world / target)).backward()
-            sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
-        norm = self._clipped_norm()
-        smoothed, plain, spoilt = ranks.sum(*sums.tolist(), float(not math.isfinite(norm)))
-        # The same sums everywhere, so that all skip or none does.
-        norm = math.nan if spoilt and math.isfinite(norm) else norm
-        outcome = Outcome(step, target, source, smoothed, plain, norm)
-        if outcome.finite:
-            self.optimiser.step(learning_rate(self.recipe, self.d_model, step))
-            self._follow()
-        self.optimiser.forget_gradients()
-        return outcome
-
     def _queue(self) -> QueuedSteps:
         """Steps on one GPU without waiting for it."""
         weights = dict(self.model.named_parameters())
         ema = {average: weights[name] for name, average in self.ema.items()}
-        task = TranslationLoss(self.model, self.recipe.label_smoothing, self.pad)  # type: ignore[arg-type]
-        return QueuedSteps(task, self.optimiser, self.recipe, self.autocast, self.ranks.device, ema)
+        return QueuedSteps(self.task, self.optimiser, self.recipe, self.autocast, self.ranks.device, ema)
 
     def _account(self, outcome: Outcome) -> None:
         """Count a step that is over."""
@@ -181,22 +129,6 @@ class Trainer:
             self.watch.stepped(self.progress, outcome.target, outcome.plain / outcome.target)
         else:
             self._skip(outcome)
-
-    def _exchange(self, now: bool) -> AbstractContextManager[None]:
-        """Sum gradients over processes after the last micro-batch of a step alone."""
-        if isinstance(self.task, Sharded):
-            self.task.exchange(now)
-        elif isinstance(self.task, DistributedDataParallel) and not now:
-            quiet: AbstractContextManager[None] = self.task.no_sync()
-            return quiet
-        return nullcontext()
-
-    def _clipped_norm(self) -> float:
-        """The norm of all gradients, before they are clipped to the recipe's."""
-        norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
-        if self.recipe.clip:
-            nn.utils.clip_grads_with_norm_(self.model.parameters(), self.recipe.clip, norm, foreach=True)
-        return float(whole(norm))
 
     def _skip(self, outcome: Outcome) -> None:
         """Count a step whose loss or gradient is not finite; a run that does nothing else is stopped."""
@@ -212,13 +144,6 @@ class Trainer:
                 f"is not finite; nothing of them was saved, and the last checkpoint is that of step {last}. Try a "
                 "lower train.learning_rate, more train.warmup_steps, train.clip=1.0, or train.precision='float32'"
             )
-
-    def _follow(self) -> None:
-        """Let the moving average follow the weights."""
-        if self.ema:
-            with torch.no_grad():
-                for name, parameter in self.model.named_parameters():
-                    own(self.ema[name]).lerp_(own(parameter), 1 - self.recipe.ema)
 
     def _count(self, outcome: Outcome) -> None:
         window = self.progress.window

@@ -270,16 +270,16 @@ class Spoil:
     """A backward pass that leaves an infinite gradient at some steps."""
 
     def __init__(self, steps: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-        from dragoman.train.trainer import Trainer
+        from dragoman.train.waited import WaitedSteps
 
-        real = Trainer._clipped_norm
+        real = WaitedSteps._clipped_norm
 
-        def spoilt(trainer: Trainer) -> float:
-            if trainer.progress.step + 1 in steps:
-                next(trainer.model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
-            return real(trainer)
+        def spoilt(waited: WaitedSteps) -> float:
+            if waited.step in steps:
+                next(waited.model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
+            return real(waited)
 
-        monkeypatch.setattr(Trainer, "_clipped_norm", spoilt)
+        monkeypatch.setattr(WaitedSteps, "_clipped_norm", spoilt)
 
 
 def test_steps_that_are_not_finite_are_skipped_and_counted(
