@@ -27,7 +27,7 @@ from dragoman.native import library
 from dragoman.text.special import EOS
 
 ABOUT: Final = "model.json"
-MOST_ROWS: Final = 256  # hypotheses that one thread carries at once: enough to use each weight well, and still in cache
+MOST_ROWS: Final = 128  # hypotheses that one thread carries at once; with twice or half as many it is no quicker
 MOST_TOKENS: Final = 8192
 MOST_BEAMS: Final = 64
 MOST_TEAM: Final = 4  # threads that share the work of a single batch

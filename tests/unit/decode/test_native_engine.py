@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_the_same_bits_in_any_company(model: Path, quantise: bool, beam: int) ->
             for start in range(0, len(sources), size):
                 here = shuffled[start : start + size]
                 assert engine.search([sources[i] for i in here], search) == [expected[i] for i in here]
+
+
+def test_callers_at_once(paper: Path) -> None:
+    engine = load(paper, 2, quantise=True)
+    sources, search = sentences(24, 137), Search(beam=2, extra_length=5)
+    expected = engine.search(sources, search)
+    with ThreadPoolExecutor(5) as pool:
+        alone = pool.map(lambda source: engine.search([source], search)[0], sources)
+        together = pool.map(lambda _: engine.search(sources, search), range(5))
+        assert list(alone) == expected and all(found == expected for found in together)
+    assert engine.busy == 0 and len(engine.free) <= 10
 
 
 def test_long_sentences_agree(paper: Path) -> None:
