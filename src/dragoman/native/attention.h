@@ -55,10 +55,10 @@ ALWAYS v16 past_vector(const char *at, int vector, const int half) {
 
 /* Sums the lanes that belong to one head, and leaves the sum in each of them. */
 ALWAYS v16 fold(v16 x, int lanes) {
-    if (lanes <= 1) x += __builtin_shuffle(x, (i16x){1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14});
-    if (lanes <= 2) x += __builtin_shuffle(x, (i16x){2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13});
-    if (lanes <= 4) x += __builtin_shuffle(x, (i16x){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
-    if (lanes <= 8) x += __builtin_shuffle(x, (i16x){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+    if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    if (lanes <= 2) x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    if (lanes <= 4) x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+    if (lanes <= 8) x += SHUFFLED(x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
     return x;
 }
 

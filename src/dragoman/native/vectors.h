@@ -16,6 +16,12 @@ typedef float v16 __attribute__((vector_size(64)));
 typedef int32_t i16x __attribute__((vector_size(64)));
 typedef int8_t b16 __attribute__((vector_size(16)));
 
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLED(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#else
+#define SHUFFLED(x, ...) __builtin_shuffle(x, (i16x){__VA_ARGS__})
+#endif
+
 ALWAYS v16 splat(float x) { return x - (v16){}; }
 
 ALWAYS v16 max16(v16 a, v16 b) {
