@@ -139,7 +139,7 @@ def settled(
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)
         chosen += training_choices(len(split), tokens, recipe.model, fast)
-        chosen += precision_choices(recipe.model, not fast and has_bfloat16_products())
+        chosen += precision_choices(recipe.model, has_bfloat16_products if not fast else lambda: False)
         recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
         long = recipe.train.steps * recipe.data.batch_tokens
         chosen += speed_choices(long, fast and alone and packed.available("cuda"))

@@ -63,8 +63,9 @@ def verify_once(directory: Path) -> None:
     seen = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]
     known = hashlib.sha256(repr((str(directory.resolve()), manifest, seen)).encode()).hexdigest()
     marker = cache_directory() / "verified" / known
-    if marker.exists():
-        return
+    with suppress(OSError):  # a directory that may not be entered
+        if marker.exists():
+            return
     verify_manifest(directory)
     with suppress(OSError):  # a cache that cannot be written makes the next start slower, and nothing else
         marker.parent.mkdir(parents=True, exist_ok=True)

@@ -39,11 +39,14 @@ def library(name: str, *flags: str) -> ctypes.CDLL | None:
     Its `int self_test(void)` must give 0 once every kind of instruction that it may use has been used and was right.
     `DRAGOMAN_NATIVE=0` turns all of them off; `CC` names another compiler.
     """
-    made = _made(name, flags)
-    if isinstance(made, str):
-        _reasons[name] = made
-        return None
-    return ctypes.CDLL(str(made))
+    try:
+        made = _made(name, flags)
+        if isinstance(made, Path):
+            return _loaded(made)
+    except OSError as error:
+        made = f"{error}; set DRAGOMAN_CACHE to a directory of your own"
+    _reasons[name] = str(made)
+    return None
 
 
 def why_not(name: str) -> str | None:
@@ -53,22 +56,52 @@ def why_not(name: str) -> str | None:
 
 def cache_directory() -> Path:
     """Where built things are kept: `$DRAGOMAN_CACHE`, or the user's cache directory."""
-    if "DRAGOMAN_CACHE" in os.environ:
+    if os.environ.get("DRAGOMAN_CACHE"):
         return Path(os.environ["DRAGOMAN_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dragoman"
+    try:
+        above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / f"dragoman-{os.getuid()}"
+    return above / "dragoman"
 
 
 def _made(name: str, flags: tuple[str, ...]) -> Path | str:
     """The file of the library, built if need be; a reason where there is none."""
     if os.environ.get("DRAGOMAN_NATIVE", "1") == "0":
         return "DRAGOMAN_NATIVE=0 says not to use it"
-    compiler = shlex.split(os.environ.get("CC", "cc"))
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     found = shutil.which(compiler[0])
     if found is None:
         return f"there is no C compiler {compiler[0]!r} on this machine; install gcc or clang, or set CC"
     source = HERE / f"{name}.c"
     path = cache_directory() / f"{name}-{_key(source, found, compiler[1:], flags)}.so"
-    return path if path.exists() else _build(source, [found, *compiler[1:]], flags, path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    failed = path.with_suffix(".failed")
+    for file in (path.parent, path, failed):
+        if file.exists() and not _ours(file):
+            return f"{file} could be written by others, and holds code; set DRAGOMAN_CACHE to a directory of your own"
+    if path.exists() and path.stat().st_size:
+        return path
+    if failed.exists():
+        return failed.read_text(encoding="utf-8")
+    made = _build(source, [found, *compiler[1:]], flags, path)
+    if isinstance(made, str):
+        failed.write_text(made, encoding="utf-8")  # so that the next process does not try the same in vain
+    return made
+
+
+def _ours(path: Path) -> bool:
+    """Whether nobody but this user and the administrator can have written it."""
+    about = path.stat()
+    return about.st_uid in (os.geteuid(), 0) and not about.st_mode & 0o022
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        path.unlink(missing_ok=True)  # damaged: the next process builds it again
+        raise
 
 
 def _key(source: Path, compiler: str, arguments: list[str], flags: tuple[str, ...]) -> str:
@@ -99,21 +132,18 @@ def _build(source: Path, compiler: list[str], flags: tuple[str, ...], path: Path
 
     logging.getLogger("dragoman").warning("building %s for this machine, which takes seconds, once", source.name)
     reason = "no compiler flags were tried"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as beside:
-            made = Path(beside) / path.name
-            for target in TARGETS:
-                words = [*compiler, *COMMON, *target, *flags, str(source), "-o", str(made), "-lm"]
-                done = subprocess.run(words, capture_output=True, text=True, check=False)
-                if done.returncode:
-                    reason = f"{compiler[0]} could not compile {source.name}: {done.stderr.strip()[:500]}"
-                    continue
-                tried = subprocess.run([sys.executable, "-c", TRIAL, str(made)], capture_output=True, check=False)
-                if tried.returncode == 0:
-                    made.replace(path)
-                    return path
-                reason = f"{source.name}, built with {' '.join(target) or 'plain flags'}, failed its own test here"
-    except OSError as error:
-        reason = f"{path.parent} cannot be written: {error.strerror}; set DRAGOMAN_CACHE to a directory that can"
+    with tempfile.TemporaryDirectory(dir=path.parent) as beside:
+        made = Path(beside) / path.name
+        for target in TARGETS:
+            words = [*compiler, *COMMON, *target, *flags, str(source), "-o", str(made), "-lm"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode:
+                reason = f"{compiler[0]} could not compile {source.name}: {done.stderr.strip()[:500]}"
+                continue
+            tried = subprocess.run([sys.executable, "-c", TRIAL, str(made)], capture_output=True, check=False)
+            if tried.returncode == 0:
+                made.chmod(0o700)
+                made.replace(path)
+                return path
+            reason = f"{source.name}, built with {' '.join(target) or 'plain flags'}, failed its own test here"
     return reason

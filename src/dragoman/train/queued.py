@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
+from dragoman.native.build import cache_directory
 from dragoman.train.optimiser import Optimiser
 from dragoman.train.outcome import Outcome
 from dragoman.train.parallel import Ranks
@@ -37,7 +38,7 @@ def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch) -> bool:
 
 def keep_compiled_code() -> Path:
     """Have what is compiled kept for later runs, where nothing else is set; the folder."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "dragoman"
+    home = cache_directory()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
     os.environ.setdefault("TRITON_CACHE_DIR", str(home / "triton"))
     return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])

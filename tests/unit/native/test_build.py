@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +56,64 @@ def test_what_fails_or_dies_in_its_own_test_is_not_loaded(sources: Path, body: s
     (sources / "bad.c").write_text(f"int self_test(void) {{ {body} }}\n")
     assert build.library("bad") is None
     assert "failed its own test" in str(build.why_not("bad"))
-    assert not list((sources / "cache").iterdir())
+    assert [path.suffix for path in (sources / "cache").iterdir()] == [".failed"]
+
+
+@needs_compiler
+def test_what_failed_is_not_tried_again(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (sources / "bad.c").write_text("int self_test(void) { return 1; }\n")
+    build.library("bad")
+    caplog.clear()
+    build.library.cache_clear()
+    build._reasons.clear()
+    assert build.library("bad") is None
+    assert caplog.text == "" and "failed its own test" in str(build.why_not("bad"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("which", ["directory", "file"])
+def test_code_that_others_could_have_written_is_not_loaded(sources: Path, which: str) -> None:
+    (sources / "good.c").write_text(GOOD)
+    assert build.library("good") is not None
+    cached = sources / "cache"
+    (cached if which == "directory" else next(cached.iterdir())).chmod(0o777)
+    build.library.cache_clear()
+    assert build.library("good") is None
+    assert "written by others" in str(build.why_not("good"))
+
+
+@needs_compiler
+@pytest.mark.parametrize("content", [b"", b"no library"])
+def test_a_damaged_library_is_built_again(sources: Path, content: bytes) -> None:
+    (sources / "good.c").write_text(GOOD)
+    assert build.library("good") is not None
+    (kept,) = (sources / "cache").iterdir()
+    # a new file: what is loaded already stays as it is
+    kept.unlink()
+    kept.write_bytes(content)
+    kept.chmod(0o700)
+    lives = []
+    for _ in range(2):
+        build.library.cache_clear()
+        lives.append(build.library("good"))
+    assert lives[1] is not None and lives[1].twice(4) == 8
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(_: object = None) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("DRAGOMAN_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert str(os.getuid()) in build.cache_directory().name
+
+
+@needs_compiler
+def test_an_empty_cc_is_the_usual_compiler(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sources / "good.c").write_text(GOOD)
+    monkeypatch.setenv("CC", "")
+    assert build.library("good") is not None
 
 
 @needs_compiler

@@ -79,7 +79,7 @@ def batch(seed: int) -> Batch:
 def setting(device: torch.device) -> tuple[nn.Module, Optimiser, TrainRecipe]:
     torch.manual_seed(3)
     shape = ModelRecipe(d_model=32, n_heads=2, d_ff=48, encoder_layers=1, decoder_layers=2, dropout=0.0)
-    recipe = TrainRecipe(compile=True, clip=0.5, precision="float32", ema=0.9)
+    recipe = TrainRecipe(compile=True, clip=0.5, precision="float32", ema=0.9, epsilon=1e-4)  # no step follows noise
     model = Transformer(shape, VOCABULARY).to(device).train()
     return Scaled(TranslationLoss(model, 0.1, PAD), device), Optimiser(model, recipe), recipe
 
@@ -104,7 +104,7 @@ def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.d
     assert [o.step for o in outcomes] == [1, 2, 3, 4, 5]
     assert all(o.finite and o.norm > 0 for o in outcomes)
     for ours, theirs in zip(task.parameters(), expected, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
 
 
 def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
@@ -141,8 +141,8 @@ def test_only_packed_compiled_runs_on_one_gpu_are_queued() -> None:
 
 
 def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-        monkeypatch.delenv(name)
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "DRAGOMAN_CACHE"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert str(queued.keep_compiled_code()) == "/somewhere/dragoman/inductor"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
