@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from dragoman.decode import Search as Search
     from dragoman.decode import Translator as Translator
     from dragoman.errors import DragomanError as DragomanError
+    from dragoman.models import AttentionMaps as AttentionMaps
     from dragoman.models import Transformer as Transformer
     from dragoman.nn import Packed as Packed
     from dragoman.nn import Padded as Padded
 
 _HOME = {
+    "AttentionMaps": "dragoman.models",
     "DragomanError": "dragoman.errors",
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
@@ -29,7 +31,17 @@ _HOME = {
     "Translator": "dragoman.decode",
 }
 
-__all__ = ["DragomanError", "Packed", "Padded", "Recipe", "Search", "Transformer", "Translator", "__version__"]
+__all__ = [
+    "AttentionMaps",
+    "DragomanError",
+    "Packed",
+    "Padded",
+    "Recipe",
+    "Search",
+    "Transformer",
+    "Translator",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -75,7 +75,8 @@ class Prepared:
         """The encoded pairs of "train" or "valid"."""
         known = self.manifest["splits"]
         if name not in known:
-            raise DataError(f"{self.directory} has no split {name!r}; there are: {', '.join(known)}")
+            held_out = "; too few pairs to hold some out: give validation files too" if name == "valid" else ""
+            raise DataError(f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}")
         sides = [
             Sentences.open(
                 self.directory, f"{name}.{side}", dtype_for(self.manifest["tokenisers"][side]["vocabulary_size"])

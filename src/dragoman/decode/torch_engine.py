@@ -14,6 +14,7 @@ from dragoman.decode.settings import Hypothesis, Search
 from dragoman.errors import SearchError
 from dragoman.models.directory import load_model
 from dragoman.nn import Padded
+from dragoman.nn.linear import survives_bfloat16
 from dragoman.text.special import EOS, PAD
 
 
@@ -30,6 +31,10 @@ class TorchEngine:
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
         """The engine of a model directory that has been verified."""
+        if bfloat16 and device == "cpu" and not survives_bfloat16():
+            raise SearchError(
+                "precision 'bfloat16' ends in an illegal instruction of PyTorch's on this CPU; use 'float32' or 'int8'"
+            )
         model, _ = load_model(directory, PAD, device)
         return cls(model.bfloat16() if bfloat16 else model, device)
 

@@ -15,13 +15,16 @@ TITLES = {"cross": "target looks at source", "encoder": "source looks at source"
 TURNED = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
 WIDEST = 22  # inches of maps side by side, or below each other
 READABLE = 0.11  # inches of a row under which names would be a smear
+LINED = 80  # cells a side, up to which lines are drawn between them
 
 
 def draw_attention(weights_TS: Any, source: Sequence[str], written: Sequence[str], path: Path, title: str = "") -> str:
     """Draw one map of weights, a row for each written piece and a column for each source piece."""
-    size = (1.5 + 0.42 * len(source), 1.2 + 0.36 * len(written))
+    cell = min(0.42, WIDEST / len(source), WIDEST / len(written))
+    size = (1.5 + cell * len(source), 1.2 + 0.86 * cell * len(written))
     figure, axis = pyplot().subplots(figsize=size, layout="constrained")
-    show(axis, np.asarray(weights_TS), list(written), list(source))
+    named = cell >= READABLE
+    show(axis, np.asarray(weights_TS), list(written) if named else [], list(source) if named else [])
     axis.set_title(title)
     return save(figure, path)
 
@@ -100,9 +103,10 @@ def show(axis: Any, weights: Weights, rows: list[str], columns: list[str], size:
     axis.xaxis.tick_top()
     axis.xaxis.set_label_position("bottom")
     axis.tick_params(length=0, pad=3)
-    axis.set_xticks(np.arange(weights.shape[1] + 1) - 0.5, minor=True)
-    axis.set_yticks(np.arange(weights.shape[0] + 1) - 0.5, minor=True)
-    axis.grid(which="minor", color="white", linewidth=0.6)
-    axis.tick_params(which="minor", length=0)
+    if max(weights.shape) <= LINED:  # more lines than that would leave nothing between them
+        axis.set_xticks(np.arange(weights.shape[1] + 1) - 0.5, minor=True)
+        axis.set_yticks(np.arange(weights.shape[0] + 1) - 0.5, minor=True)
+        axis.grid(which="minor", color="white", linewidth=0.6)
+        axis.tick_params(which="minor", length=0)
     for spine in axis.spines.values():
         spine.set_color("0.8")

@@ -8,6 +8,8 @@ that norms, softmax, residuals and weights keep their precision.
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -49,6 +51,16 @@ def _kernel() -> Any:
     sizes, left, right = (long,) * 3, (pointer, long, flag), (pointer, long, flag)
     made.product.argtypes = (*sizes, *left, *right, pointer, long, pointer, flag, flag)
     return made.product
+
+
+@cache
+def survives_bfloat16() -> bool:
+    """Whether this CPU can do it, tried in a child process that may die.
+
+    Some virtual machines hide a part of what PyTorch's kernels ask the processor for, and then kill the process.
+    """
+    trial = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); (x @ x).sum().item()"
+    return subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode == 0
 
 
 def wants_bfloat16(x: Tensor) -> bool:

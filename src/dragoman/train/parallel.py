@@ -147,6 +147,8 @@ def join(device: torch.device | None = None) -> Ranks:
     """Take the place that torchrun's environment gives this process; without one, be alone."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available() if device is None else device.type == "cuda"
+    if cuda and not torch.cuda.is_available():
+        raise TrainingError("--device cuda was asked for, but PyTorch finds no GPU here; use --device cpu, or none")
     if world == 1:
         return Ranks(device=device if device is not None else torch.device("cuda" if cuda else "cpu"))
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))

@@ -66,11 +66,12 @@ def training_choices(pairs: int, target_tokens: int, model: ModelRecipe, fast: b
     epochs = min(60, max(8, 3_000_000 // max(1, pairs))) if fast else min(60, max(3, 12_000_000 // target_tokens))
     every = max(20, round(epochs * target_tokens / batch / 12))
     steps = 12 * every
+    few = epochs == 60  # and so a shorter run
     rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
     times = f"{epochs} times through {target_tokens:,} target tokens"
     return [
-        Choice(f"data.batch_tokens={batch}", "a hundred batches or more an epoch, no more than the machine likes"),
-        Choice(f"train.steps={steps}", times if fast else f"{times}, what two cores do in about half an hour"),
+        Choice(f"data.batch_tokens={batch}", "many batches an epoch, no more than the machine likes"),
+        Choice(f"train.steps={steps}", times if fast or few else f"{times}, what two cores do in about half an hour"),
         Choice(f"train.warmup_steps={max(50, min(4000, steps // 12))}", "a twelfth of the steps"),
         Choice("train.schedule=cosine", "the number of steps is known, so that the rate can end at nothing"),
         Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),

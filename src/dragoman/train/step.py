@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -17,7 +15,7 @@ from dragoman.errors import TrainingError
 from dragoman.native import why_not
 from dragoman.nn.attention import packed
 from dragoman.nn.layout import joint_tiles
-from dragoman.nn.linear import bfloat16_products, has_bfloat16_products
+from dragoman.nn.linear import bfloat16_products, has_bfloat16_products, survives_bfloat16
 from dragoman.text.special import BOS, EOS, PAD
 
 
@@ -51,15 +49,6 @@ def nothing(device: torch.device, state: int = 0) -> Batch:
         longest=1,
         state=state,
     ).to(device)
-
-
-def survives_bfloat16() -> bool:
-    """Whether this CPU can do it, tried in a child process that may die.
-
-    Some virtual machines hide a part of what PyTorch's kernels ask the processor for, and then kill the process.
-    """
-    trial = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); (x @ x).sum().item()"
-    return subprocess.run([sys.executable, "-c", trial], capture_output=True, check=False).returncode == 0
 
 
 def seed_of(*counters: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -19,7 +20,11 @@ from dragoman.decode.assembly import longest_loop
 from dragoman.decode.opening import find_model, verify_once
 from dragoman.decode.splitting import join, split_pieces
 from dragoman.errors import DamagedError, SearchError
+from dragoman.files import MANIFEST
+from dragoman.models.directory import load_model
 from dragoman.text import normalise
+from dragoman.text.special import PAD
+from small_model import model_at
 from tiny_model import LINES, write_tiny_model
 
 SHORT = {"max_length": 12}  # a model with weights by chance goes on and on
@@ -314,6 +319,29 @@ def test_a_model_is_read_once_to_be_verified_and_again_when_touched(
     assert len(read) == 3
 
 
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "recipe.toml", "shared.json", "shared.spm"])
+def test_a_model_is_promised_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    model = write_tiny_model(tmp_path / "model")
+    whole = (model / MANIFEST).read_text()
+    Translator.load(model)  # what was verified before must not hide it
+    (model / "notes.txt").write_text("mine")
+    with pytest.raises(DamagedError, match=r"notes\.txt is not in manifest\.json"):
+        Translator.load(model)
+    (model / "notes.txt").unlink()
+    manifest = json.loads(whole)
+    del manifest["files"][name]
+    (model / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DamagedError, match=f"does not name {name}|{name} is not in"):
+        Translator.load(model)
+    (model / name).unlink()
+    with pytest.raises(DamagedError, match="does not name" if name != "recipe.toml" else "is not a model"):
+        Translator.load(model)
+    if not name.startswith("shared"):
+        with pytest.raises(DamagedError, match="does not name" if name != "recipe.toml" else "is not a model"):
+            load_model(model, PAD)
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -356,3 +384,10 @@ def test_loading_needs_no_torch(directory: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_bfloat16_that_would_kill_the_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.decode.torch_engine.survives_bfloat16", lambda: False)
+    translator = Translator.load(model_at(tmp_path / "m"), engine="torch", device="cpu", precision="bfloat16")
+    with pytest.raises(SearchError, match=r"illegal instruction.*use 'float32'"):
+        translator.translate("one two")

@@ -106,3 +106,11 @@ def test_learned_positions_are_drawn_for_each_side(tmp_path: Path) -> None:
 def test_no_positions_are_no_picture() -> None:
     with pytest.raises(SearchError, match=r"model\.positions='none', which adds nothing"):
         position_codes(small(positions="none"), 5)
+
+
+def test_a_long_sentence_is_not_hidden_under_lines(tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    long = [str(i) for i in range(900)]
+    draw_attention(np.eye(900), long, long, tmp_path / "long.png")
+    assert imread(tmp_path / "long.png")[..., 0].min() < 0.3  # the dark diagonal can be seen

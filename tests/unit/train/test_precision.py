@@ -8,6 +8,7 @@ import torch
 from dragoman.config import TrainRecipe
 from dragoman.errors import TrainingError
 from dragoman.nn.linear import bfloat16_products
+from dragoman.train.parallel import join
 from dragoman.train.step import precision
 
 CPU = torch.device("cpu")
@@ -43,3 +44,9 @@ def test_bfloat16_on_a_gpu_without_asking() -> None:
     with precision(TrainRecipe(), torch.device("cuda"))():
         assert torch.get_autocast_dtype("cuda") == torch.bfloat16
         assert torch.is_autocast_enabled("cuda")
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(TrainingError, match="no GPU here"):
+        join(torch.device("cuda"))
