@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -103,6 +103,42 @@ def verify_manifest(directory: Path) -> None:
             raise DamagedError(f"{file} cannot be read ({error.strerror}); restore it from a copy") from None
         if found != digest:
             raise DamagedError(f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}")
+
+
+def stored_vocabulary(directory: Path) -> int | tuple[int, int]:
+    """How many pieces a model directory's vocabulary has, or its (source, target) vocabularies."""
+    path = directory / ABOUT
+    try:
+        found = json.loads(path.read_bytes())["vocabulary"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
+    sizes = found if isinstance(found, list) and len(found) == 2 else [found]
+    if not all(type(size) is int and size > 0 for size in sizes):
+        raise DamagedError(
+            f"{path} has the vocabulary {found!r}; expected a number of pieces, or [source, target]; "
+            "restore it from a copy"
+        )
+    return (sizes[0], sizes[1]) if isinstance(found, list) else int(found)
+
+
+def check_tensors(
+    path: Path, found: Mapping[str, Sequence[int]], expected: Iterable[tuple[str, tuple[int, ...]]]
+) -> None:
+    """Refuse weights whose names and shapes are not those of the model that the files beside them describe."""
+    names, beside_it = set(), f"{RECIPE} and {ABOUT} beside it"
+    for name, shape in expected:
+        names.add(name)
+        if name not in found:
+            raise DamagedError(
+                f"{path} has no tensor {name}; {beside_it} ask for one of shape {shape}; restore them from a copy"
+            )
+        if tuple(found[name]) != shape:
+            raise DamagedError(
+                f"{path} has the tensor {name} of shape {tuple(found[name])}; {beside_it} ask for {shape}; "
+                "restore them from a copy"
+            )
+    if more := sorted(found.keys() - names):
+        raise DamagedError(f"{path} has a tensor {more[0]}; {beside_it} know of none; restore them from a copy")
 
 
 @contextmanager

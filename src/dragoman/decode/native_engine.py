@@ -7,10 +7,10 @@ company and with any number of threads.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -18,18 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, supported, tensor_names
+from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, supported, tensors_of
 from dragoman.decode.settings import Hypothesis, Search
-from dragoman.errors import SearchError, ShapeError
+from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.export.stored_weights import Weights, map_weights
-from dragoman.files import RECIPE
+from dragoman.files import ABOUT, RECIPE, check_tensors, stored_vocabulary
 from dragoman.native import library
 from dragoman.text.special import EOS
 
-ABOUT: Final = "model.json"
 MOST_ROWS: Final = 128  # hypotheses that one thread carries at once; with twice or half as many it is no quicker
 MOST_TOKENS: Final = 8192
 MOST_BEAMS: Final = 64
+MOST_PIECES: Final = 1 << 20  # of one translation
+TILES_REFUSED: Final = -2  # as native/translate.c says it
 MOST_TEAM: Final = 4  # threads that share the work of a single batch
 
 Ints = NDArray[np.int32]
@@ -53,8 +54,10 @@ class NativeEngine:
         self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
         self.batch = 64 * threads
         self.weights = weights  # embeddings are read from the file itself, which must stay mapped
-        tensors = [weights.get(name) for name in tensor_names(recipe)]
-        pointers = (ctypes.c_void_p * len(tensors))(*[None if t is None else t.ctypes.data for t in tensors])
+        shapes = {name: w.shape for name, w in weights.items()}
+        check_tensors(weights.path, shapes, (tensor for tensor in tensors_of(recipe, vocabulary) if tensor))
+        addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensors_of(recipe, vocabulary)]
+        pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         shape = Shape(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
             recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATIONS[recipe.activation],
@@ -72,14 +75,19 @@ class NativeEngine:
     def load(cls, directory: Path, threads: int | None = None, quantise: bool = True) -> NativeEngine | None:
         """The engine of a model directory that has been verified; None where it cannot be had for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
-        code = library("translate") if supported(recipe) else None
+        code = working_code() if supported(recipe) else None
         weights = map_weights(directory) if code is not None else None
         if code is None or weights is None:
             return None
         for name in ("model_new", "worker_new"):
             getattr(code, name).restype = ctypes.c_void_p
-        found = json.loads((directory / ABOUT).read_text(encoding="utf-8"))["vocabulary"]
-        vocabulary = (found[0], found[1]) if isinstance(found, list) else (found, found)
+        found = stored_vocabulary(directory)
+        vocabulary = found if isinstance(found, tuple) else (found, found)
+        if min(vocabulary) <= EOS:
+            raise DamagedError(
+                f"{directory / ABOUT} has a vocabulary of {min(vocabulary)}, which does not even hold the {EOS + 1} "
+                "marks; restore it from a copy"
+            )
         return cls(code, recipe, vocabulary, weights, threads or cores(), quantise)
 
     def can(self, search: Search, prefixes: bool = False) -> bool:
@@ -92,14 +100,14 @@ class NativeEngine:
         """The best hypotheses for each source, best first; batches are shared out among the threads."""
         if not self.can(search):
             raise SearchError(f"the native engine cannot do {search}; use engine 'torch'")
-        self._check(sources, search)
+        self._check(sources, search, prefixes)
         batches = list(self._batches(sources, search))
         found: list[list[Hypothesis]] = [[] for _ in sources]
         if len(batches) == 1:
             self._work(iter(batches), sources, search, prefixes, found, self.threads)
             return found
         failed: list[BaseException] = []
-        queue = iter(batches)
+        queue = takewhile(lambda _: not failed, batches)  # once one has failed, the others stop as well
 
         def work() -> None:
             try:
@@ -108,27 +116,42 @@ class NativeEngine:
                 failed.append(error)
 
         others = [threading.Thread(target=work, daemon=True) for _ in range(min(self.threads, len(batches)) - 1)]
-        for thread in others:
-            thread.start()
-        work()
-        for thread in others:
-            thread.join()
+        try:
+            for thread in others:
+                thread.start()
+            work()
+            for thread in others:
+                thread.join()
+        except BaseException as error:  # Ctrl-C while waiting
+            failed.append(error)
+            raise
         if failed:
             raise failed[0]
         return found
 
-    def _check(self, sources: Sequence[Sequence[int]], search: Search) -> None:
-        longest = max((len(source) for source in sources), default=0)
-        if self.recipe.positions == "learned":
-            reached = max(longest + 1, max((search.limit(len(source)) + 1 for source in sources), default=0))
-            if reached > self.recipe.max_positions:
-                raise ShapeError(
-                    f"a sentence of up to {reached} tokens came, but positions were learnt for "
-                    f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length"
-                )
-        top = max((max(source, default=0) for source in sources), default=0)
-        if top >= self.vocabulary[0] or min((min(source, default=0) for source in sources), default=0) < 0:
-            raise ShapeError(f"a source has the id {top}, but the vocabulary has {self.vocabulary[0]} pieces")
+    def _check(
+        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None
+    ) -> None:
+        """C believes what it is told: refuse what would lead it outside its memory."""
+        if prefixes is not None and len(prefixes) != len(sources):
+            raise ShapeError(f"{len(prefixes)} prefixes came for {len(sources)} sources; give one for each")
+        limits = [search.limit(len(source)) for source in sources]
+        longest = max([*limits, *map(len, prefixes or ())], default=0)
+        if longest > MOST_PIECES:
+            raise SearchError(
+                f"translations of up to {longest} pieces were asked for, and the most is {MOST_PIECES}; "
+                "use a smaller min_length or extra_length, or a max_length"
+            )
+        reached = max([longest, *map(len, sources)]) + 1
+        if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
+            raise ShapeError(
+                f"a sentence of up to {reached} tokens came, but positions were learnt for "
+                f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length"
+            )
+        for what, rows, size in zip(("source", "prefix"), (sources, prefixes or ()), self.vocabulary, strict=True):
+            for wrong in (piece for row in rows for piece in (min(row, default=0), max(row, default=0))):
+                if not 0 <= wrong < size:
+                    raise ShapeError(f"a {what} has the id {wrong}, but the vocabulary has {size} pieces")
 
     def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:
         """Neighbours together: an equal share for each thread, in batches that fit the caches."""
@@ -156,6 +179,8 @@ class NativeEngine:
         """Take batches until there are none."""
         with self.lock:
             worker = self.free.pop() if self.free else ctypes.c_void_p(self.code.worker_new(self.model))
+            if not worker:
+                raise MemoryError("there is no memory for one more thread that translates")
             self.busy += 1
             team = min(team, MOST_TEAM) if self.busy == 1 else 1  # threads that spin must not stand in others' way
         try:
@@ -195,11 +220,14 @@ class NativeEngine:
         forced, forced_lengths = end_to_end(prefixes) if prefixes is not None else (None, None)
         normalisers = np.array([search.normaliser(length) for length in range(rows + 2)], np.float32)
         job = Job(
-            n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
+            n, search.beam, search.n_best, search.min_length, min(search.no_repeat, rows + 1), rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalisers, pieces, lengths, scores, totals)],
         )  # fmt: skip
-        if self.code.translate(worker, ctypes.byref(job)):
+        failed = self.code.translate(worker, ctypes.byref(job))
+        if failed == TILES_REFUSED:
+            raise SearchError("the system refuses the processor's tile registers; use engine 'torch'")
+        if failed:
             raise MemoryError(
                 f"there is no memory to translate {n} sentences of up to {int(source_lengths.max())} pieces"
             )
@@ -221,6 +249,12 @@ class NativeEngine:
             self.code.worker_free(worker)
         if getattr(self, "model", None):
             self.code.model_free(self.model)
+
+
+def working_code() -> ctypes.CDLL | None:
+    """The library, built without tiles where the system refuses them: a thread's signal stack may be too small."""
+    code = library("translate")
+    return code if code is None or code.ask_for_tiles() == 0 else library("translate", "-mno-amx-int8")
 
 
 def cores() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +13,9 @@ from numpy.typing import NDArray
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DragomanError
 from dragoman.export.stored_weights import map_weights
-from dragoman.files import RECIPE, staged
+from dragoman.files import RECIPE, staged, stored_vocabulary
 from dragoman.text.special import BOS, EOS, PAD, UNK
 
-ABOUT: Final = "model.json"
 ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
 PLACES: Final = 4096  # positions for which sines and cosines are written down: CTranslate2 wants a table
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -56,8 +54,8 @@ def to_ctranslate2(
     weights = map_weights(directory)
     if weights is None:
         raise DragomanError(f"the weights of {directory} are not float32; give a model as `dragoman train` writes it")
-    found = json.loads((directory / ABOUT).read_text(encoding="utf-8"))["vocabulary"]
-    source, target = found if isinstance(found, list) else (found, found)
+    found = stored_vocabulary(directory)
+    source, target = found if isinstance(found, tuple) else (found, found)
     spec = TransformerSpec.from_config(
         (recipe.encoder_layers, recipe.decoder_layers),
         recipe.n_heads,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DamagedError
-from dragoman.files import ABOUT, RECIPE, WEIGHTS, verify_manifest
+from dragoman.files import ABOUT, RECIPE, WEIGHTS, check_tensors, stored_vocabulary, verify_manifest
 from dragoman.models.transformer import Transformer
 
 __all__ = ["ABOUT", "RECIPE", "WEIGHTS", "build", "load_model", "load_weights", "write_model"]
@@ -41,15 +41,36 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
         raise DamagedError(f"{directory} is not a model: it has no {RECIPE}; give the --out of a finished training")
     verify_manifest(directory)
     recipe = Recipe.load(directory / RECIPE)
-    vocabulary = json.loads((directory / ABOUT).read_text(encoding="utf-8"))["vocabulary"]
-    model = build(recipe.model, tuple(vocabulary) if isinstance(vocabulary, list) else vocabulary, pad)
-    model.load_state_dict(load_weights(directory))
+    vocabulary, weights = stored_vocabulary(directory), load_weights(directory)
+    numbers, least = sum(w.numel() for w in weights.values()), least_numbers(recipe.model, vocabulary)
+    if numbers < least:  # before memory is asked for: the sizes of a damaged recipe may be any
+        raise DamagedError(
+            f"{directory / WEIGHTS} has {numbers:,} numbers; {RECIPE} and {ABOUT} beside it ask for over {least:,}; "
+            "restore them from a copy"
+        )
+    model = build(recipe.model, vocabulary, pad)
+    expected = [(name, tuple(w.shape)) for name, w in model.state_dict().items()]
+    check_tensors(directory / WEIGHTS, {name: w.shape for name, w in weights.items()}, expected)
+    model.load_state_dict(weights)
     return model.to(device).eval(), recipe
+
+
+def least_numbers(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
+    """No such model has fewer numbers: the matrices that each has, whatever its kind of attention and norms."""
+    table = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
+    of_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
+    places = 2 * recipe.max_positions if recipe.positions == "learned" else 0
+    return recipe.d_model * (table + places + (recipe.encoder_layers + recipe.decoder_layers) * of_layer)
 
 
 def load_weights(directory: Path) -> dict[str, Tensor]:
     """The weights of a model directory."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    weights: dict[str, Tensor] = load_file(directory / WEIGHTS)
+    path = directory / WEIGHTS
+    try:
+        weights: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     return weights

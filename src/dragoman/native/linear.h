@@ -52,19 +52,21 @@ typedef struct {
     uint8_t rows[16];
 } TileShape;
 
-/* Tiles are a state of the thread, and the system wants to be asked for it. */
-static int tiles_begin(void) {
+/* Linux gives tiles only to a process that asks, and not where a thread's signal stack is too small for them; 0: given. */
+static int tiles_asked(void) { return syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */) ? -1 : 0; }
+
+/* Their shape is a state of the thread. */
+static void tiles_begin(void) {
     static const TileShape shape = {.palette = 1,
                                     .bytes = {64, 64, 64, 64, 64, 64, 64, 64},
                                     .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-    if (syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */)) return -1;
     _tile_loadconfig(&shape);
-    return 0;
 }
 static void tiles_end(void) { _tile_release(); }
 #else
 #define TILES 0
-static int tiles_begin(void) { return 0; }
+static int tiles_asked(void) { return 0; }
+static void tiles_begin(void) {}
 static void tiles_end(void) {}
 #endif
 

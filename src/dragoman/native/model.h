@@ -137,18 +137,22 @@ void model_free(Model *m) {
 /* A model of these tensors; the embeddings and learned positions stay where they are, the rest is packed. */
 Model *model_new(const Shape *shape, const float *const *tensors) {
     Model *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
     m->shape = *shape;
     m->heads = heads_of(shape->heads, shape->d_k, shape->d_v);
     m->width = padded(shape->d_model);
     m->encoder = calloc((size_t)shape->encoder_layers, sizeof(Layer));
     m->decoder = calloc((size_t)shape->decoder_layers, sizeof(Layer));
     Making making = {.model = m};
-    make_all(&making, tensors);
-    if (region_open(&m->region, m->region.used)) {
+    if (m->encoder && m->decoder) {
+        make_all(&making, tensors);
+        making.packings = calloc((size_t)making.count, sizeof(Packing));
+    }
+    if (!making.packings || region_open(&m->region, m->region.used)) {
+        free(making.packings);
         model_free(m);
         return NULL;
     }
-    making.packings = calloc((size_t)making.count, sizeof(Packing));
     make_all(&making, tensors);
     pack_all(making.packings, making.count, shape->threads);
     for (int i = 0; i < making.count; i++) free(making.packings[i].from_row), free(making.packings[i].from_column);

@@ -5,7 +5,12 @@ A sentence's translation does not depend on what else is in the batch, nor on th
 #define _GNU_SOURCE
 #include "search.h"
 
-static void member_begins(void) { tiles_begin(); }
+#define TILES_REFUSED -2
+
+/* 0 where this process may use the instructions that the library was built for. */
+int ask_for_tiles(void) { return tiles_asked(); }
+
+static void member_begins(void) { tiles_begin(); } /* what one thread was given, the process has */
 static void member_ends(void) { tiles_end(); }
 
 Worker *worker_new(const Model *m) {
@@ -112,8 +117,9 @@ static int roomy(Region *r, size_t bytes) {
     return region_open(r, bytes);
 }
 
-/* 0, or -1 where there is no memory. */
+/* 0, -1 where there is no memory, or TILES_REFUSED. */
 int translate(Worker *w, const Job *job) {
+    if (tiles_asked()) return TILES_REFUSED;
     const Model *m = w->model;
     Search s = {.w = w, .job = job};
     Batch b = {.rows = job->sentences * job->beam};
@@ -163,7 +169,8 @@ int self_test(void) {
     static _Alignas(64) int8_t q[TILE * (K + 64)];
     static float scale[TILE];
     static int from[N];
-    if (tiles_begin()) return 1;
+    if (tiles_asked()) return 1;
+    tiles_begin();
     for (int i = 0; i < N * K; i++) w[i] = (float)((i * 7919) % 255 - 127);
     for (int i = 0; i < TILE * K; i++) x[i] = (float)((i * 104729) % 253 - 126);
     for (int i = 0; i < N; i++) from[i] = i, w[i * K] = 127.0f;

@@ -1,0 +1,180 @@
+"""What the engine in C must never be handed: it would read foreign memory. Each ends in words, as in PyTorch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_models import PAPER, RECIPES, sentences, write_random
+from safetensors.torch import load_file, save_file
+
+from dragoman.config import ModelRecipe
+from dragoman.decode.native_engine import NativeEngine
+from dragoman.decode.native_layout import tensors_of
+from dragoman.decode.settings import Search
+from dragoman.decode.torch_engine import TorchEngine
+from dragoman.errors import DamagedError, SearchError, ShapeError
+from dragoman.files import write_manifest
+from dragoman.models.directory import build
+from dragoman.native import why_not
+
+VOCABULARY = 101
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_random(tmp_path_factory.mktemp("models") / "whole", PAPER, VOCABULARY)
+
+
+def load(directory: Path, threads: int = 1) -> NativeEngine:
+    engine = NativeEngine.load(directory, threads, False)
+    if engine is None:
+        pytest.skip(str(why_not("translate")))
+    return engine
+
+
+def of_recipe(old: str, new: str) -> Callable[[Path], None]:
+    def change(directory: Path) -> None:
+        text = (directory / "recipe.toml").read_text()
+        assert old in text
+        (directory / "recipe.toml").write_text(text.replace(old, new))
+
+    return change
+
+
+def of_file(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda directory: (directory / name).write_bytes(content) and None
+
+
+def of_weights(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def rewrite(directory: Path) -> None:
+        weights = load_file(directory / "model.safetensors")
+        change(weights)
+        save_file(weights, directory / "model.safetensors")
+
+    return rewrite
+
+
+def header(about: object) -> bytes:
+    text = json.dumps(about).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(64)
+
+
+INNER = "decoder.0.feed_forward.inner.weight"
+DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "d_ff": (of_recipe("d_ff = 80", "d_ff = 4000000"), "4000000|numbers"),
+    "d_ff, a little": (of_recipe("d_ff = 80", "d_ff = 79"), r"inner.weight of shape \(80, 48\).*\(79, 48\)"),
+    "layers": (of_recipe("encoder_layers = 2", "encoder_layers = 1000000000"), "encoder.2|numbers"),
+    "a layer less": (of_recipe("encoder_layers = 2", "encoder_layers = 1"), "encoder.1"),
+    "vocabulary": (of_file("model.json", b'{"vocabulary": 120}'), r"tables.shared of shape \(101, 48\).*\(120, 48"),
+    "vocabulary below": (of_file("model.json", b'{"vocabulary": 2}'), r"marks|\(2, 48\)"),
+    "vocabulary none": (of_file("model.json", b'{"vocabulary": "many"}'), "'many'.*expected"),
+    "vocabularies": (of_file("model.json", b'{"vocabulary": [9, 9, 9]}'), "expected a number"),
+    "no model.json": (lambda directory: (directory / "model.json").unlink(), "model.json"),
+    "a list": (of_file("model.json", b"[]"), "model.json cannot be read"),
+    "no JSON": (of_file("model.json", b"\xff\xfe"), "model.json cannot be read"),
+    "no tensor": (of_weights(lambda w: w.pop(INNER)), f"no tensor {INNER}|numbers"),
+    "a small tensor": (of_weights(lambda w: w.update({INNER: w[INNER][:, :7].clone()})), r"inner.*\(80, 7\)|numbers"),
+    "one too many": (of_weights(lambda w: w.update(other=w[INNER].clone())), "tensor other"),
+    "no weights": (lambda directory: (directory / "model.safetensors").unlink(), "model.safetensors"),
+    "empty weights": (of_file("model.safetensors", b""), "model.safetensors cannot be read"),
+    "garbage": (of_file("model.safetensors", bytes(range(256)) * 9), "model.safetensors cannot be read"),
+    "a huge header": (of_file("model.safetensors", b"\xff" * 99), "model.safetensors cannot be read"),
+    "a header that is none": (of_file("model.safetensors", header([1])), "model.safetensors cannot be read"),
+    "beyond the end": (
+        of_file("model.safetensors", header({"a": {"dtype": "F32", "shape": [9, 9], "data_offsets": [0, 324]}})),
+        "model.safetensors cannot be read",
+    ),
+    "before the start": (
+        of_file("model.safetensors", header({"a": {"dtype": "F32", "shape": [2], "data_offsets": [-8, 0]}})),
+        "model.safetensors cannot be read",
+    ),
+    "another size": (
+        of_file("model.safetensors", header({"a": {"dtype": "F32", "shape": [9, 9], "data_offsets": [0, 64]}})),
+        "model.safetensors cannot be read",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", [NativeEngine, TorchEngine])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_is_refused_in_words(
+    damage: str, engine: type[NativeEngine | TorchEngine], whole: Path, tmp_path: Path
+) -> None:
+    if engine is NativeEngine:
+        load(whole)
+    directory = tmp_path / "m"
+    shutil.copytree(whole, directory)
+    change, words = DAMAGES[damage]
+    change(directory)
+    write_manifest(directory)
+    with pytest.raises(DamagedError, match=words):
+        engine.load(directory)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_layout_names_what_the_model_has(recipe: str) -> None:
+    model, vocabulary = RECIPES[recipe]
+    expected = {name: tuple(w.shape) for name, w in build(model, vocabulary, 0).state_dict().items()}
+    both = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
+    assert dict(tensor for tensor in tensors_of(model, both) if tensor) == expected
+
+
+def test_prefixes_outside_the_model(tmp_path: Path) -> None:
+    sizes = {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
+    recipe = ModelRecipe(**sizes, positions="learned", max_positions=9, tie="none")
+    engine = load(write_random(tmp_path / "m", recipe, (50, 30)))
+    short = Search(beam=2, max_length=3)
+    assert engine.search([[49]], short, [[29] * 8])[0][0].pieces == [29] * 8
+    with pytest.raises(ShapeError, match=r"10 tokens.*positions were learnt for 9"):
+        engine.search([[5], [5]], short, [[], [5] * 9])
+    for wrong in (30, -1, 2**40):
+        with pytest.raises(ShapeError, match=f"prefix has the id {wrong}.* 30 pieces"):
+            engine.search([[5], [5]], short, [[4], [5, wrong, 6]])
+    for wrong in (50, -1, 2**40):
+        with pytest.raises(ShapeError, match=f"source has the id {wrong}.* 50 pieces"):
+            engine.search([[5], [5, wrong]], short)
+    with pytest.raises(ShapeError, match="1 prefixes came for 2 sources"):
+        engine.search([[5], [5]], short, [[4]])
+
+
+def test_lengths_that_no_memory_holds(whole: Path) -> None:
+    engine = load(whole)
+    for search in (Search(min_length=10**10), Search(extra_length=2**31), Search(min_length=2**32)):
+        with pytest.raises(SearchError, match="the most is"):
+            engine.search([[5, 6]], search)
+    plain = Search(max_length=7)
+    for repeat in (100, 2**31, 2**32 + 1):  # runs longer than the translation never appear twice
+        assert engine.search([[5, 6]], Search(max_length=7, no_repeat=repeat)) == engine.search([[5, 6]], plain)
+
+
+def test_the_others_stop_when_one_fails(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, done, first_failed = load(whole, threads=3), [], threading.Event()
+    translate = engine._translate
+
+    def tried(*given: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():
+            first_failed.set()
+            raise KeyboardInterrupt
+        first_failed.wait(10)
+        done.append(1)
+        return translate(*given)
+
+    monkeypatch.setattr(engine, "_translate", tried)
+    monkeypatch.setattr("dragoman.decode.native_engine.MOST_ROWS", 4)
+    with pytest.raises(KeyboardInterrupt):
+        engine.search(sentences(400, VOCABULARY, 5), Search(max_length=2))
+    assert len(done) < 20 and engine.busy == 0  # of a hundred batches
+
+
+def test_no_memory_for_a_worker(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = load(whole)
+    monkeypatch.setattr(engine.code, "worker_new", lambda model: None)
+    with pytest.raises(MemoryError, match="one more thread"):
+        engine.search([[5]], Search(max_length=2))
+    assert engine.busy == 0 and not engine.lock.locked()
