@@ -22,7 +22,7 @@ from dragoman.errors import DamagedError, DragomanError
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
-WEIGHTS, RECIPE, ABOUT = "model.safetensors", "recipe.toml", "model.json"  # of a model directory
+WEIGHTS, RECIPE, ABOUT = NEEDED = "model.safetensors", "recipe.toml", "model.json"  # of a model directory
 
 
 def write_safely(path: Path, content: bytes | str) -> None:
@@ -74,8 +74,12 @@ def write_manifest(directory: Path) -> None:
     write_safely(directory / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
 
 
-def verify_manifest(directory: Path) -> None:
-    """Refuse a directory that is not, byte for byte, what its manifest says."""
+def promised(directory: Path, needed: Iterable[str] = ()) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of each file by its manifest, which must name what is `needed` and everything that is there.
+
+    Were a file allowed that it does not name, a manifest cut short would confirm what it never saw. Directories are no
+    part of the promise, nor are hidden files: nothing here reads them, and a crash or a file browser leaves some.
+    """
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
@@ -89,7 +93,25 @@ def verify_manifest(directory: Path) -> None:
         raise DamagedError(f"{path} has format {written!r}; this Dragoman reads format {FORMAT}; use a newer one")
     if not files:
         raise DamagedError(f"{path} names no files; restore it from a copy")
-    for name, (size, digest) in files.items():
+    for name in files:
+        if name in ("", "..") or Path(name).name != name:
+            raise DamagedError(f"{path} names {name!r}, which is no file of {directory}; restore it from a copy")
+    for name in needed:
+        if name not in files:
+            raise DamagedError(f"{path} does not name {name}, without which there is no model; restore it from a copy")
+    there = sorted(p.name for p in directory.iterdir() if p.is_file() and not p.name.startswith("."))
+    for name in there:
+        if name not in files and name != MANIFEST:
+            raise DamagedError(
+                f"{directory / name} is not in {MANIFEST}: either it does not belong there, so move it elsewhere, or "
+                f"{MANIFEST} was cut short, so restore it from a copy"
+            )
+    return files
+
+
+def verify_manifest(directory: Path, needed: Iterable[str] = ()) -> None:
+    """Refuse a directory that is not, byte for byte, what its manifest says, or does not have what is `needed`."""
+    for name, (size, digest) in promised(directory, needed).items():
         file = directory / name
         if not file.is_file():
             raise DamagedError(f"{file} is missing; {MANIFEST} promises it")

@@ -56,6 +56,36 @@ def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
         verify_manifest(tmp_path)
 
 
+def test_a_manifest_names_all_that_is_there(tmp_path: Path) -> None:
+    fill(tmp_path, "text")
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "c").write_text("no part of it")
+    (tmp_path / ".a.17.new").write_text("what a killed process left")
+    verify_manifest(tmp_path, ["a"])
+    with pytest.raises(DamagedError, match="does not name c"):
+        verify_manifest(tmp_path, ["a", "c"])
+    (tmp_path / "c").write_text("more")
+    with pytest.raises(DamagedError, match=r"c is not in manifest\.json"):
+        verify_manifest(tmp_path)
+    (tmp_path / "c").unlink()
+    whole = json.loads((tmp_path / MANIFEST).read_text())
+    del whole["files"]["b"]
+    (tmp_path / MANIFEST).write_text(json.dumps(whole))
+    (tmp_path / "b").write_text("forged")
+    with pytest.raises(DamagedError, match=r"b is not in manifest\.json"):
+        verify_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["{}/a", "../{}/a", "..", "inside/a", "./a", ""])
+def test_a_manifest_names_files_of_its_directory_alone(tmp_path: Path, name: str) -> None:
+    fill(tmp_path, "text")
+    manifest = json.loads((tmp_path / MANIFEST).read_text())
+    manifest["files"][name.format(tmp_path if name[0:1] == "{" else tmp_path.name)] = manifest["files"]["a"]
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DamagedError, match="which is no file of"):
+        verify_manifest(tmp_path)
+
+
 def test_staged_is_all_or_nothing(tmp_path: Path) -> None:
     place = tmp_path / "place"
     with staged(place) as staging:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from dragoman.errors import DamagedError
-from dragoman.files import MANIFEST, RECIPE, verify_manifest
+from dragoman.files import MANIFEST, NEEDED, RECIPE, promised, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokeniser, load_tokeniser
+from dragoman.text.store import KINDS
 
 
 def places() -> list[Path]:
@@ -52,12 +52,18 @@ def verify_once(directory: Path) -> None:
     """Verify a model as `verify_manifest` does, but read its files only when they are not those of the last time.
 
     What was verified is remembered by the manifest's content and by each file's size, time of change and place on the
-    disk, in the user's cache directory.
+    disk, in the user's cache directory. That all a model needs is promised is looked at every time.
     """
+    files = promised(directory, NEEDED)
+    for name in ("shared",) if "shared.json" in files else ("source", "target"):
+        if f"{name}.json" not in files or not any(name + ending in files for ending, _ in KINDS.values()):
+            raise DamagedError(
+                f"{directory / MANIFEST} does not name {name}.json and the tokeniser's model; restore it from a copy"
+            )
     try:
         manifest = (directory / MANIFEST).read_bytes()
-        stats = [(name, (directory / name).stat()) for name in sorted(json.loads(manifest)["files"])]
-    except (OSError, ValueError, KeyError, TypeError):
+        stats = [(name, (directory / name).stat()) for name in sorted(files)]
+    except (OSError, ValueError):
         verify_manifest(directory)  # which says what is wrong
         return
     seen = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DamagedError
-from dragoman.files import ABOUT, RECIPE, WEIGHTS, check_tensors, stored_vocabulary, verify_manifest
+from dragoman.files import ABOUT, NEEDED, RECIPE, WEIGHTS, check_tensors, stored_vocabulary, verify_manifest
 from dragoman.models.transformer import Transformer
 
 __all__ = ["ABOUT", "RECIPE", "WEIGHTS", "build", "load_model", "load_weights", "write_model"]
@@ -39,7 +39,7 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
     """The model of a directory, verified and ready to translate, with its recipe."""
     if not (directory / RECIPE).is_file():
         raise DamagedError(f"{directory} is not a model: it has no {RECIPE}; give the --out of a finished training")
-    verify_manifest(directory)
+    verify_manifest(directory, NEEDED)
     recipe = Recipe.load(directory / RECIPE)
     vocabulary, weights = stored_vocabulary(directory), load_weights(directory)
     numbers, least = sum(w.numel() for w in weights.values()), least_numbers(recipe.model, vocabulary)
