@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from math import isfinite
+from typing import Final, Protocol
 
 from dragoman.errors import SearchError
+
+MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
+MOST_PIECES: Final = 100_000
+MOST_PENALTY: Final = 5.0  # lp of the longest text is then still a float32
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,10 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn from."""
-        if not self.temperature > 0:
-            raise SearchError(f"temperature must be over 0; got {self.temperature}. For the likeliest, use beam 1")
+        if not 1e-6 <= self.temperature <= 1e6:
+            raise SearchError(
+                f"temperature must be over 0, from 1e-6 to 1e6; got {self.temperature}. For the likeliest, use beam 1"
+            )
         if self.top_k < 0:
             raise SearchError(f"top_k must be at least 0, which cuts nothing off; got {self.top_k}")
         if not 0 < self.top_p <= 1:
@@ -59,9 +66,22 @@ class Search:
 
     def __post_init__(self) -> None:
         """Refuse what no search can do."""
-        for name, least in (("beam", 1), ("n_best", 1), ("extra_length", 0), ("min_length", 0), ("no_repeat", 0)):
+        for name, least, most in (
+            ("beam", 1, MOST_BEAM),
+            ("n_best", 1, MOST_BEAM),
+            ("extra_length", 0, MOST_PIECES),
+            ("min_length", 0, MOST_PIECES),
+            ("no_repeat", 0, MOST_PIECES),
+        ):
             if getattr(self, name) < least:
                 raise SearchError(f"{name} must be at least {least}; got {getattr(self, name)}")
+            if getattr(self, name) > most:
+                raise SearchError(f"{name} must be at most {most:,}; got {getattr(self, name):,}")
+        if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MOST_PENALTY):
+            raise SearchError(
+                f"length_penalty must be from {-MOST_PENALTY:g} to {MOST_PENALTY:g}; got {self.length_penalty}. The "
+                "paper's is 0.6; 0 ranks by the bare probability"
+            )
         if self.n_best > self.beam:
             raise SearchError(
                 f"n_best={self.n_best} translations cannot come from beam={self.beam}; use beam={self.n_best} or more"

@@ -9,7 +9,7 @@ Importing this costs next to nothing: PyTorch is imported only where an engine n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -113,7 +113,15 @@ class Translator:
         sentences; "sentences": all text is; "never"), `reproducible` (each sentence alone), `alignment` and `attention`
         (have them in the result).
         """
-        return self._stream(texts, prefix, request(**settings))
+        asked = request(**settings)
+        if (
+            prefix is not None
+            and not isinstance(prefix, str)
+            and isinstance(texts, Sized)
+            and len(texts) != len(prefix)
+        ):
+            raise SearchError(f"{len(prefix)} prefixes came for {len(texts)} texts; give one for each, or one for all")
+        return self._stream(texts, prefix, asked)
 
     @cached_property
     def pointer(self) -> Pointer:
@@ -154,6 +162,8 @@ class Translator:
                     raise SearchError(f"there are more texts than the {len(prefix)} prefixes; give one for each")
             yield from self._window(window, begins, engine, batch, asked)
             done += len(window)
+        if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
+            raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
 
     def _window(
         self, texts: list[str], begins: Sequence[str] | None, engine: Engine, batch: int, asked: Request

@@ -179,8 +179,17 @@ def test_prefixes_are_kept_and_may_differ(translator: Translator) -> None:
     assert found[1].text.count("Guten") < found[1].text.count(" ")  # the first part alone has it
     assert found[2] == translator.translate("seven", prefix="", **SHORT)
     assert all(one.text.startswith("ein") for one in translator.translate(texts, prefix="ein", **SHORT))
+    for prefixes in (["a"], list("abcd"), []):
+        with pytest.raises(SearchError, match=f"{len(prefixes)} prefixes came for 3 texts"):
+            translator.stream(texts, prefix=prefixes, **SHORT)  # before the first is asked for
+    with pytest.raises(SearchError, match="2 prefixes came for 1 texts"):
+        translator.translate("seven", prefix=["a", "b"], **SHORT)
     with pytest.raises(SearchError, match="more texts than the 1 prefixes"):
-        translator.translate(texts, prefix=["a"], **SHORT)
+        translator.translate(iter(texts), prefix=["a"], **SHORT)
+    found = translator.stream(iter(texts), prefix=list("abcd"), **SHORT)
+    assert [next(found).text[0] for _ in texts] == ["a", "b", "c"]
+    with pytest.raises(SearchError, match="4 prefixes, but only 3 texts"):
+        next(found)
 
 
 def test_alignment_and_attention_on_request(translator: Translator) -> None:
@@ -348,12 +357,32 @@ def test_a_model_is_promised_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ({"bem": 4}, "no setting 'bem'; did you mean 'beam'"),
         ({"split": "always"}, "split='always' is not one of the choices"),
         ({"batch": 0}, "batch must be at least 1"),
+        ({"beam": 10**9}, "beam must be at most 10,000; got 1,000,000,000"),
+        ({"n_best": 10**9}, "beam must be at most"),
+        ({"min_length": 10**12}, "min_length must be at most"),
+        ({"extra_length": 2**31}, "extra_length must be at most"),
+        ({"no_repeat": 2**32 + 1}, "no_repeat must be at most"),
+        ({"length_penalty": float("nan")}, "length_penalty must be from -5 to 5; got nan"),
+        ({"length_penalty": float("-inf")}, "length_penalty must be from -5 to 5"),
+        ({"length_penalty": 1e9}, "length_penalty must be from -5 to 5"),
         ({"beam": 2, "n_best": 3}, "n_best=3 translations cannot come from beam=2"),
     ],
 )
 def test_what_cannot_be_asked(translator: Translator, asked: dict[str, object], message: str) -> None:
     with pytest.raises(SearchError, match=message):
         translator.translate("a", **asked)
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), 1e-320])
+def test_temperatures_that_cannot_be(temperature: float) -> None:
+    with pytest.raises(SearchError, match="temperature must be over 0"):
+        Sampling(temperature=temperature)
+
+
+def test_the_utmost_is_still_a_number() -> None:
+    utmost = Search(beam=10_000, n_best=10_000, length_penalty=5.0, extra_length=100_000, min_length=100_000)
+    assert utmost.normaliser(utmost.limit(100_000)) < 3e38
+    assert utmost.normaliser(1) == 1.0
 
 
 @pytest.mark.parametrize("asked", [{"engine": "nativ"}, {"precision": "int4"}, {"threads": 0}, {"device": "nowhere"}])
