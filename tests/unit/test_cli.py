@@ -73,6 +73,25 @@ def test_a_mistake_is_a_message_and_exit_code_2(
     assert out == ""
 
 
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (OSError(5, "Input/output error", "somewhere"), "dragoman: somewhere: Input/output error\n"),
+        (OSError("odd"), "dragoman: odd\n"),
+        (MemoryError(), "dragoman: there is not enough memory; ask for less at a time\n"),
+        (MemoryError("no room"), "dragoman: there is not enough memory (no room); ask for less at a time\n"),
+    ],
+)
+def test_what_the_system_refuses_is_a_line(
+    raised: Exception, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(group, "main", fails)
+    assert leave(capsys, "recipe") == (2, "", message)
+
+
 def test_a_reader_that_goes_away_is_no_crash() -> None:
     command = f"{sys.executable} -m dragoman recipe base | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

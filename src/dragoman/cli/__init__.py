@@ -70,5 +70,26 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(130)
     except BrokenPipeError:
         # The reader went away (as `| head` does): nothing more to say, and nothing to flush at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         sys.exit(141)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        refuse(f"{where}{error.strerror or error}")
+    except MemoryError as error:
+        refuse(f"there is not enough memory{f' ({error})' if str(error) else ''}; ask for less at a time")
+
+
+def refuse(message: str) -> None:
+    """What the system refused, in a line; what cannot be written any more is not tried again at exit."""
+    click.echo(f"dragoman: {message}", err=True)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        discard_stdout()
+    sys.exit(2)
+
+
+def discard_stdout() -> None:
+    """Have whatever is still to be written to standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -83,6 +84,7 @@ def command(
     Each line of the input gives one line of the output; empty lines stay empty. Lines end at \\n alone. With --nbest
     each line gives several, with the number of the line as a first column. Columns are separated by tabs.
     """
+    check_streams(files, output)
     for path in files:
         if path != Path("-") and not is_pipe(path):
             check_file(path)  # all of them, before an hour is spent on the first
@@ -193,6 +195,16 @@ class Report:
             sys.stderr.write(f"dragoman: of {self.done:,} lines {', '.join(told)}\n")
 
 
+def check_streams(files: tuple[Path, ...], output: Path | None) -> None:
+    """Refuse what can neither be read nor written, before anything is loaded."""
+    if sys.stdin is None and (not files or Path("-") in files):
+        raise SearchError("standard input is closed, so that there is nothing to translate; give FILES, or open it")
+    if sys.stdout is None and output is None:
+        raise SearchError("standard output is closed, so that nothing can be written; give --output, or open it")
+    if output is not None and output.is_dir():
+        raise SearchError(f"{output} is a directory; give the name of a file to --output")
+
+
 def is_pipe(path: Path) -> bool:
     """Whether something can be read once and from the beginning only, as `<(...)` of a shell."""
     return path.is_fifo() or path.is_char_device()
@@ -235,22 +247,44 @@ def opened(output: Path | None) -> Iterator[tuple[IO[bytes], Any]]:
             yield stream, stream.flush
         return
     part = output.with_name(f"{output.name}.part")
-    try:
-        target = part.open("wb")
-    except OSError as error:
-        raise SearchError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
+    with held(part) as target:
 
-    def done() -> None:
-        target.flush()
-        os.fsync(target.fileno())
-        part.replace(output)
+        def done() -> None:
+            target.flush()
+            os.fsync(target.fileno())
+            part.replace(output)
 
-    try:
-        with target:
+        try:
             yield target, done
-    except BaseException:
-        if part.exists() and part.stat().st_size:
-            sys.stderr.write(f"dragoman: what was translated until then is in {part}\n")
-        else:
-            part.unlink(missing_ok=True)
-        raise
+        except BaseException:
+            with suppress(OSError):  # a full disk: what is on it stays
+                target.flush()
+            if part.exists() and part.stat().st_size:
+                sys.stderr.write(f"dragoman: what was translated until then is in {part}\n")
+            else:
+                part.unlink(missing_ok=True)
+            raise
+
+
+def held(part: Path) -> IO[bytes]:
+    """The file, empty and locked: two runs with one --output would write into each other's lines."""
+    while True:
+        try:
+            target = part.open("ab")  # not "wb", which would empty what another run is writing
+        except OSError as error:
+            raise SearchError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
+        try:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise SearchError(
+                        f"another process is writing {part} right now; wait for it, or choose another --output"
+                    ) from None
+            if part.exists() and os.path.samestat(os.fstat(target.fileno()), part.stat()):
+                target.truncate(0)
+                return target
+            target.close()  # its last holder has just given it its name: what we have locked is the output
+        except BaseException:
+            target.close()
+            raise

@@ -104,6 +104,45 @@ def test_an_output_appears_whole(model: Path, tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == {into, part}
 
 
+def test_an_output_has_one_writer(model: Path, tmp_path: Path) -> None:
+    into = tmp_path / "out.txt"
+    part = into.with_name("out.txt.part")
+    part.write_text("of a run that was killed\n" * 9)
+    with subprocess.Popen(start(model, *QUICK, "-o", into), stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(b"seven\n")
+        running.stdin.flush()
+        expected = "".join(f"{line}\n" for line in translated(model, ["seven"]))
+        while part.read_text(encoding="utf-8") != expected:
+            assert running.poll() is None
+        second = run(model, *QUICK, "-o", into, given=b"the old box\n")
+        assert second.returncode == 2
+        assert b"another process is writing" in second.stderr
+        running.stdin.close()
+    assert running.returncode == 0
+    assert into.read_text(encoding="utf-8") == expected
+    assert set(tmp_path.iterdir()) == {into}
+
+
+@pytest.mark.parametrize(
+    ("shell", "message"),
+    [
+        ("{} <&-", "standard input is closed"),
+        ("{} >&- <<< seven", "standard output is closed"),
+        ("{} > /dev/full <<< seven", "No space left on device"),
+        ("{} -o /dev/full <<< seven", "No space left on device"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(model: Path, shell: str, message: str) -> None:
+    command = shell.format(" ".join(start(model, "--beam", "1", "--max-length", "60", "--no-repeat", "1")))
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    errors = [line for line in done.stderr.decode().splitlines() if "truncated" not in line]
+    assert done.returncode == 2, done.stderr
+    assert len(errors) == 1
+    assert errors[0].startswith("dragoman: ")
+    assert message in errors[0]
+
+
 def test_a_line_is_answered_when_it_is_there(model: Path) -> None:
     with subprocess.Popen(start(model, *QUICK), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdin is not None
@@ -147,6 +186,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "--top-p", "2"], b"a", "top_p must be over 0"),
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
+        (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "leaves no room"),
     ],
 )
