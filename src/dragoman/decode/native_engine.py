@@ -29,7 +29,6 @@ from dragoman.text.special import EOS
 MOST_ROWS: Final = 128  # hypotheses that one thread carries at once; with twice or half as many it is no quicker
 MOST_TOKENS: Final = 8192
 MOST_BEAMS: Final = 64
-MOST_PIECES: Final = 1 << 20  # of one translation
 TILES_REFUSED: Final = -2  # as native/translate.c says it
 MOST_TEAM: Final = 4  # threads that share the work of a single batch
 
@@ -137,11 +136,6 @@ class NativeEngine:
             raise ShapeError(f"{len(prefixes)} prefixes came for {len(sources)} sources; give one for each")
         limits = [search.limit(len(source)) for source in sources]
         longest = max([*limits, *map(len, prefixes or ())], default=0)
-        if longest > MOST_PIECES:
-            raise SearchError(
-                f"translations of up to {longest} pieces were asked for, and the most is {MOST_PIECES}; "
-                "use a smaller min_length or extra_length, or a max_length"
-            )
         reached = max([longest, *map(len, sources)]) + 1
         if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
             raise ShapeError(
@@ -220,7 +214,7 @@ class NativeEngine:
         forced, forced_lengths = end_to_end(prefixes) if prefixes is not None else (None, None)
         normalisers = np.array([search.normaliser(length) for length in range(rows + 2)], np.float32)
         job = Job(
-            n, search.beam, search.n_best, search.min_length, min(search.no_repeat, rows + 1), rows, team,
+            n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalisers, pieces, lengths, scores, totals)],
         )  # fmt: skip
