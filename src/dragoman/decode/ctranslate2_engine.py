@@ -7,12 +7,12 @@ limit of its length has no end mark in its score. Greedy search is the same up t
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from dragoman.config import Recipe
+from dragoman.decode.native_engine import cores
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.export.ctranslate2 import MARKS, to_ctranslate2, why_not
 from dragoman.files import MANIFEST, RECIPE
@@ -32,9 +32,10 @@ class CTranslate2Engine:
     def __init__(self, model: Path, threads: int | None = None) -> None:
         import ctranslate2
 
-        workers = threads or os.cpu_count() or 1
+        workers = threads or cores()
         self.batch = MOST_SENTENCES * workers
         self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
+        self.precision = str(self.translator.compute_type)  # where the CPU lacks the one asked for, another
         self.ids = {mark: i for i, mark in MARKS.items()}
 
     @classmethod

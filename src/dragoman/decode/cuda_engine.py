@@ -52,6 +52,7 @@ class CudaEngine:
         kernels: Kernels | None = None,
     ) -> None:
         self.device = torch.device(device)
+        self.precision = str(dtype).removeprefix("torch.")
         self.fits = fits(model)
         if not self.fits:
             return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.config import suggest
 from dragoman.decode.settings import Engine, Search
-from dragoman.errors import SearchError
+from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
 
 if TYPE_CHECKING:
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 ENGINES: Final = ("native", "ctranslate2", "cuda", "torch")
 PRECISIONS: Final = ("auto", "int8", "bfloat16", "float32")
+HAVE: Final = {
+    "native": ("int8", "float32"),
+    "ctranslate2": ("int8", "float32"),
+    "cuda": ("bfloat16", "float32"),
+    "torch": ("float32", "bfloat16"),
+}
+ON_CPU: Final = ("native", "ctranslate2", "torch")
+ON_GPU: Final = ("cuda", "torch")
 
 
 class Engines:
@@ -37,20 +45,32 @@ class Engines:
         if threads is not None and threads < 1:
             raise SearchError(f"threads={threads}: translating needs at least 1")
         self.directory, self.threads, self.precision = directory, threads, precision
-        on_gpu = device == "auto" and engine not in ("native", "ctranslate2") and gpu()
-        self.device = device if device != "auto" else "cuda" if on_gpu else "cpu"
+        for_gpu = [name for name in (ON_GPU if engine == "auto" else (engine,)) if name in ON_GPU and self._has(name)]
+        self.device = device if device != "auto" else "cuda" if for_gpu and gpu() else "cpu"
         self.chosen = engine
+        there = ON_CPU if self.device == "cpu" else ON_GPU
+        self.names = [name for name in (there if engine == "auto" else (engine,)) if self._has(name)]
+        if not self.names:
+            who = f"the engine {engine!r} does not have" if engine != "auto" else f"no engine for {self.device!r} has"
+            have = " and ".join(f"{name!r}" for name in ENGINES if self._has(name))
+            where = " on a CPU" if precision == "int8" else ""
+            raise SearchError(
+                f"{who} precision {precision!r}; {have} have it{where}: use one of them, or another precision"
+            )
         self.loaded: dict[str, Engine | None] = {}
         self.lock = RLock()
 
     def for_search(self, search: Search, prefixes: bool = False) -> Engine:
         """The engine that does such a search, or an error that says why there is none."""
-        on_cpu = ("native", "ctranslate2", "torch")
-        names = (on_cpu if self.device == "cpu" else ("cuda", "torch")) if self.chosen == "auto" else (self.chosen,)
-        for name in names:
+        for name in self.names:
             engine = self.get(name)
             if engine is not None and engine.can(search, prefixes):
                 return engine
+        if self.chosen == "auto":
+            raise SearchError(
+                f"no engine that is here has precision {self.precision!r} and can do {search}; those with that "
+                f"precision are {', '.join(self.names)}: use another precision, or 'auto'"
+            )
         if self.get(self.chosen) is None:
             reason = f" ({why})" if self.chosen == "native" and (why := why_not("translate")) else ""
             raise SearchError(
@@ -58,6 +78,9 @@ class Engines:
                 "use engine 'auto', which takes what there is"
             )
         raise SearchError(f"the engine {self.chosen!r} cannot do {search}; use engine 'auto' or 'torch'")
+
+    def _has(self, name: str) -> bool:
+        return self.precision == "auto" or self.precision in HAVE[name]
 
     def get(self, name: str) -> Engine | None:
         """An engine by its name, None where it cannot be had."""
@@ -95,16 +118,23 @@ class Engines:
     def _native(self) -> Engine | None:
         from dragoman.decode.native_engine import NativeEngine
 
-        if self.precision == "bfloat16":
-            return None
         return NativeEngine.load(self.directory, self.threads, quantise=self.precision != "float32")
 
     def _ctranslate2(self) -> Engine | None:
         from dragoman.decode.ctranslate2_engine import CTranslate2Engine
 
-        if self.precision == "bfloat16":
-            return None
-        return CTranslate2Engine.load(self.directory, self.threads, quantise=self.precision != "float32")
+        try:
+            engine = CTranslate2Engine.load(self.directory, self.threads, quantise=self.precision != "float32")
+        except (DragomanError, OSError, RuntimeError) as error:  # its cache: not writable, or another is writing there
+            if self.chosen == "auto":
+                return None
+            raise SearchError(
+                f"the model cannot be converted for CTranslate2: {error}; set DRAGOMAN_CACHE to a directory that can "
+                "be written, or use engine 'auto'"
+            ) from None
+        if engine is not None and self.precision != "auto" and not engine.precision.startswith(self.precision):
+            return None  # this CPU does not have it
+        return engine
 
     def _cuda(self) -> Engine | None:
         if not self.device.startswith("cuda"):

@@ -51,6 +51,7 @@ class NativeEngine:
         quantise: bool,
     ) -> None:
         self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
+        self.precision = "int8" if quantise else "float32"
         self.batch = 64 * threads
         self.weights = weights  # embeddings are read from the file itself, which must stay mapped
         shapes = {name: w.shape for name, w in weights.items()}

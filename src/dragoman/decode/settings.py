@@ -114,6 +114,10 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def precision(self) -> str:
+        """What it really computes in: "int8", "bfloat16", "float32", or a library's own word."""
+
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Whether this engine does such a search; the PyTorch one does all."""
 

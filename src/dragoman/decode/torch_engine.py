@@ -38,6 +38,11 @@ class TorchEngine:
         model, _ = load_model(directory, PAD, device)
         return cls(model.bfloat16() if bfloat16 else model, device)
 
+    @property
+    def precision(self) -> str:
+        """What its weights are in."""
+        return str(next(self.model.parameters()).dtype).removeprefix("torch.")
+
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Every search."""
         return True

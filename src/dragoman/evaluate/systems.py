@@ -48,16 +48,13 @@ class ModelSystem:
     def about(self) -> dict[str, Any]:
         """Name, digest of the manifest (and so of every file), engine and search."""
         engines = self.translator.engines
-        engine = engines.for_search(self.search).name
-        precision = engines.precision
-        if precision == "auto":
-            precision = {"native": "int8", "torch": "float32"}.get(engine, precision)
+        engine = engines.for_search(self.search)
         return {
             "model": engines.directory.name,
             "digest": sha256(engines.directory / MANIFEST),
-            "engine": engine,
+            "engine": engine.name,
             "device": engines.device,
-            "precision": precision,
+            "precision": engine.precision,
             "search": ", ".join(f"{k}={v}" for k, v in asdict(self.search).items() if v is not None),
         }
 

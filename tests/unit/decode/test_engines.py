@@ -1,0 +1,123 @@
+"""Which engine is taken, in which precision, and what is refused rather than done otherwise than asked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman import Translator
+from dragoman.decode import Sampling, Search
+from dragoman.decode.cuda_engine import CudaEngine
+from dragoman.decode.engines import ENGINES, HAVE, PRECISIONS, Engines
+from dragoman.decode.native_engine import cores
+from dragoman.decode.torch_engine import TorchEngine
+from dragoman.errors import SearchError
+from dragoman.evaluate.systems import ModelSystem
+from dragoman.files import staged
+from dragoman.models.directory import load_model
+from dragoman.text.special import PAD
+from tiny_model import write_tiny_model
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.decode.engines.gpu", lambda: False)
+
+
+@pytest.mark.parametrize("precision", ["auto", "int8", "float32"])
+@pytest.mark.parametrize("engine", ["native", "ctranslate2", "torch"])
+def test_a_report_has_the_precision_that_was_used(
+    directory: Path, engine: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "ctranslate2":
+        monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path))
+    asked = {"engine": engine, "precision": precision, "device": "cpu"}
+    if engine == "torch" and precision == "int8":
+        with pytest.raises(
+            SearchError, match="'torch' does not have precision 'int8'; 'native' and 'ctranslate2' have"
+        ):
+            ModelSystem(str(directory), Search(), **asked)
+        return
+    system = ModelSystem(str(directory), Search(), **asked)
+    if system.translator.engines.get(engine) is None:
+        pytest.skip(f"there is no engine {engine} here")
+    about = system.about()
+    usual = "float32" if engine == "torch" else "int8"
+    assert about["engine"] == engine
+    assert about["precision"].startswith(usual if precision == "auto" else precision)
+
+
+def test_engines_of_pytorch_say_what_they_hold(directory: Path) -> None:
+    model, _ = load_model(directory, PAD)
+    for dtype, name in ((torch.bfloat16, "bfloat16"), (torch.float32, "float32")):
+        assert TorchEngine(model.to(dtype)).precision == name
+        assert CudaEngine(model, dtype, "cpu").precision == name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_precision_is_had_or_refused(directory: Path, engine: str, precision: str) -> None:
+    if precision == "auto" or precision in HAVE[engine]:
+        assert Engines(directory, "cpu", engine, precision=precision).names == [engine]
+        return
+    others = " and ".join(f"'{name}'" for name in ENGINES if precision in HAVE[name])
+    with pytest.raises(SearchError, match=f"{engine}' does not have precision '{precision}'; {others} have it"):
+        Engines(directory, "cpu", engine, precision=precision)
+
+
+def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SearchError, match=r"no engine for 'cuda' has precision 'int8'; .* have it on a CPU"):
+        Engines(directory, "cuda", precision="int8")
+    monkeypatch.setattr("dragoman.decode.engines.gpu", lambda: True)
+    assert Engines(directory, precision="bfloat16").device == "cuda"
+    assert Engines(directory, precision="int8").device == "cpu"  # where alone it can be had
+    assert Engines(directory, engine="native").device == "cpu"
+
+
+def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> None:
+    drawn = Search(sampling=Sampling(), max_length=3)
+    with pytest.raises(SearchError, match=r"precision 'int8' and can do .*: use another precision"):
+        Engines(directory, "cpu", precision="int8").for_search(drawn)
+    assert Engines(directory, "cpu", precision="float32").for_search(drawn).name == "torch"
+
+
+@pytest.mark.parametrize("trouble", ["not writable", "another process"])
+def test_without_room_to_convert_auto_goes_on(
+    directory: Path, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr("dragoman.decode.native_engine.library", lambda _: None)
+    monkeypatch.setattr("dragoman.decode.ctranslate2_engine.cache_directory", lambda: tmp_path / "cache")
+    if trouble == "not writable":
+        (tmp_path / "cache").write_text("a file where a directory should be")
+    else:
+
+        def busy(_: Path, place: Path, __: str) -> None:
+            with staged(place), staged(place):
+                raise AssertionError("two wrote at once")
+
+        monkeypatch.setattr("dragoman.decode.ctranslate2_engine.to_ctranslate2", busy)
+    translator = Translator.load(directory, device="cpu")
+    assert translator.engines.for_search(Search()).name == "torch"
+    assert translator.translate("the old box", max_length=5).tokens
+    with pytest.raises(SearchError, match="cannot be converted for CTranslate2"):
+        Translator.load(directory, device="cpu", engine="ctranslate2").translate("the old box")
+
+
+def test_workers_are_the_processors_this_process_may_use(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path))
+    monkeypatch.setattr(os, "cpu_count", lambda: 97)
+    engine = Engines(directory, "cpu", "ctranslate2").get("ctranslate2")
+    assert engine is not None
+    assert engine.translator.num_translators == cores() != 97
