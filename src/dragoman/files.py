@@ -22,6 +22,7 @@ from dragoman.errors import DamagedError, DragomanError
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 1
+READ: Final = (".safetensors", ".toml", ".json", ".spm")  # what is ever read from a directory with a manifest
 WEIGHTS, RECIPE, ABOUT = NEEDED = "model.safetensors", "recipe.toml", "model.json"  # of a model directory
 
 
@@ -75,10 +76,10 @@ def write_manifest(directory: Path) -> None:
 
 
 def promised(directory: Path, needed: Iterable[str] = ()) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of each file by its manifest, which must name what is `needed` and everything that is there.
+    """Size and SHA-256 of each file by its manifest, which must name what is `needed` and everything that is read.
 
-    Were a file allowed that it does not name, a manifest cut short would confirm what it never saw. Directories are no
-    part of the promise, nor are hidden files: nothing here reads them, and a crash or a file browser leaves some.
+    Were such a file allowed that it does not name, a manifest cut short would confirm what it never saw. Directories,
+    hidden files and what people put beside a model (notes, logs, pictures) are no part of the promise.
     """
     path = directory / MANIFEST
     try:
@@ -99,7 +100,7 @@ def promised(directory: Path, needed: Iterable[str] = ()) -> dict[str, tuple[int
     for name in needed:
         if name not in files:
             raise DamagedError(f"{path} does not name {name}, without which there is no model; restore it from a copy")
-    there = sorted(p.name for p in directory.iterdir() if p.is_file() and not p.name.startswith("."))
+    there = sorted(p.name for p in directory.iterdir() if p.suffix in READ and p.is_file() and p.name[0] != ".")
     for name in there:
         if name not in files and name != MANIFEST:
             raise DamagedError(

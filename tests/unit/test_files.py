@@ -56,7 +56,7 @@ def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
         verify_manifest(tmp_path)
 
 
-def test_a_manifest_names_all_that_is_there(tmp_path: Path) -> None:
+def test_a_manifest_names_all_that_is_read(tmp_path: Path) -> None:
     fill(tmp_path, "text")
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "c").write_text("no part of it")
@@ -64,15 +64,19 @@ def test_a_manifest_names_all_that_is_there(tmp_path: Path) -> None:
     verify_manifest(tmp_path, ["a"])
     with pytest.raises(DamagedError, match="does not name c"):
         verify_manifest(tmp_path, ["a", "c"])
-    (tmp_path / "c").write_text("more")
-    with pytest.raises(DamagedError, match=r"c is not in manifest\.json"):
+    (tmp_path / "log.txt").write_text("what a person put beside it")
+    verify_manifest(tmp_path)
+    (tmp_path / "c.toml").write_text("more")
+    with pytest.raises(DamagedError, match=r"c\.toml is not in manifest\.json"):
         verify_manifest(tmp_path)
-    (tmp_path / "c").unlink()
+    (tmp_path / "c.toml").unlink()
+    (tmp_path / "b").rename(tmp_path / "b.safetensors")
+    write_manifest(tmp_path)
     whole = json.loads((tmp_path / MANIFEST).read_text())
-    del whole["files"]["b"]
+    del whole["files"]["b.safetensors"]
     (tmp_path / MANIFEST).write_text(json.dumps(whole))
-    (tmp_path / "b").write_text("forged")
-    with pytest.raises(DamagedError, match=r"b is not in manifest\.json"):
+    (tmp_path / "b.safetensors").write_text("forged")
+    with pytest.raises(DamagedError, match=r"b\.safetensors is not in manifest\.json"):
         verify_manifest(tmp_path)
 
 
