@@ -335,9 +335,11 @@ def test_a_model_is_promised_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     whole = (model / MANIFEST).read_text()
     Translator.load(model)  # what was verified before must not hide it
     (model / "notes.txt").write_text("mine")
-    with pytest.raises(DamagedError, match=r"notes\.txt is not in manifest\.json"):
+    Translator.load(model)  # what people put beside a model is theirs
+    (model / "more.spm").write_text("foreign")
+    with pytest.raises(DamagedError, match=r"more\.spm is not in manifest\.json"):
         Translator.load(model)
-    (model / "notes.txt").unlink()
+    (model / "more.spm").unlink()
     manifest = json.loads(whole)
     del manifest["files"][name]
     (model / MANIFEST).write_text(json.dumps(manifest))
