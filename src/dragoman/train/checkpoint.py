@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -69,7 +70,7 @@ class Checkpoints:
                 write_manifest(staging)
                 if not same(read(staging), checkpoint):
                     raise OSError("what was read back is not what was written; the disk or the memory fails")
-            write_safely(self.directory / LATEST, place.name + "\n")
+            self._point_at(checkpoint.step)
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
             raise TrainingError(
@@ -77,6 +78,12 @@ class Checkpoints:
                 "and run the same command to go on"
             ) from None
         return place
+
+    def _point_at(self, step: int) -> None:
+        """Have the pointer name this step; a process killed right after a rename has left it behind."""
+        pointer, name = self.directory / LATEST, self.place(step).name + "\n"
+        if not pointer.exists() or pointer.read_bytes() != name.encode():
+            write_safely(pointer, name)
 
     def _last_good(self) -> str:
         for step in reversed(self.steps()):
@@ -93,9 +100,13 @@ class Checkpoints:
         found = self.steps()
         for step in reversed(found):
             try:
-                return self.read(step)
+                checkpoint = self.read(step)
             except DamagedError as error:
                 self.warn(f"{error}; going back to the checkpoint before it")
+                continue
+            with suppress(OSError):  # a full disk is told of when there is more to write
+                self._point_at(step)
+            return checkpoint
         if found:
             raise TrainingError(
                 f"none of the {len(found)} checkpoints in {self.directory} is whole; restore one from a copy, or "

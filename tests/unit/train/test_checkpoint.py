@@ -45,6 +45,14 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("left", [b"step-00000004\n", b"\xff", None])
+def test_a_pointer_that_was_left_behind_is_put_right(tmp_path: Path, left: bytes | None) -> None:
+    checkpoints, _ = store(tmp_path, 4, 8)
+    (tmp_path / "latest").unlink() if left is None else (tmp_path / "latest").write_bytes(left)
+    assert checkpoints.load() is not None
+    assert (tmp_path / "latest").read_text() == "step-00000008\n"
+
+
 def test_same_sees_a_single_bit() -> None:
     one, other = checkpoint(1), checkpoint(1)
     other.optimiser["w/exp_avg"].view(torch.int32)[2, 4] ^= 1
