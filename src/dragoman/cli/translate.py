@@ -203,6 +203,8 @@ def check_streams(files: tuple[Path, ...], output: Path | None) -> None:
         raise SearchError("standard output is closed, so that nothing can be written; give --output, or open it")
     if output is not None and output.is_dir():
         raise SearchError(f"{output} is a directory; give the name of a file to --output")
+    if output is not None and any(output.exists() and file.exists() and file.samefile(output) for file in files):
+        raise SearchError(f"{output} is also what is to be translated; give another file to --output")
 
 
 def is_pipe(path: Path) -> bool:
