@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 
-from dragoman.cli import main
+import command_line
 from small_model import model_at
 
 RIGHT = ["Heute ist Montag.", "Die Katze schläft.", "Wir gehen nach Hause."]
@@ -31,13 +31,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    try:
-        main(["evaluate", *args])
-        code = 0
-    except SystemExit as end:
-        code = int(end.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return command_line.leave(capsys, "evaluate", *args)
 
 
 def test_a_file_of_translations(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

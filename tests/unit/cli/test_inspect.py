@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import main
+import command_line
 from dragoman.decode.translator import Translator
 from dragoman.inspect.page import read_page
 from small_model import model_at
@@ -18,13 +18,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    try:
-        main(["inspect", *args])
-        code = 0
-    except SystemExit as end:
-        code = int(end.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return command_line.leave(capsys, "inspect", *args)
 
 
 def test_a_page_and_the_models_own_translation(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
