@@ -6,11 +6,14 @@ The public names are imported when they are first used, so that `import dragoman
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # as type checkers understand it, without what importing `typing` costs
 
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from dragoman.config import Recipe as Recipe
     from dragoman.decode import Search as Search
     from dragoman.decode import Translator as Translator

@@ -1,5 +1,18 @@
-"""`python -m dragoman`."""
+"""`python -m dragoman`, and what the command `dragoman` calls: Ctrl-C is answered while the rest is still imported."""
 
-from dragoman.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Import the command line and run it."""
+    try:
+        from dragoman.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("dragoman: stopped\n")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

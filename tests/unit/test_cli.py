@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -98,3 +101,16 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
     assert done.stdout == "[model]\n"
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize("how", [["-m", "dragoman"], ["-c", "from dragoman.__main__ import main; main()"]])
+def test_ctrl_c_while_the_program_is_imported_is_quiet(how: list[str], tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, *how], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dragoman: stopped\n")
+
+
+def test_the_installed_command_is_the_one_that_answers_ctrl_c() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["scripts"] == {"dragoman": "dragoman.__main__:main"}
