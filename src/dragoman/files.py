@@ -27,7 +27,8 @@ WEIGHTS, RECIPE, ABOUT = NEEDED = "model.safetensors", "recipe.toml", "model.jso
 
 
 def write_safely(path: Path, content: bytes | str) -> None:
-    """All of the file or none of it, whenever the machine stops."""
+    """All of the file or none of it, whenever the machine stops; a link stays, and what it leads to is written."""
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     beside = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with beside.open("wb") as file:

@@ -25,14 +25,18 @@ def test_write_safely_replaces_and_leaves_nothing(tmp_path: Path, monkeypatch: p
     write_safely(path, "one")
     write_safely(path, b"two")
     assert path.read_text() == "two"
+    (tmp_path / "link").symlink_to("x")
+    write_safely(tmp_path / "link", b"three")
+    assert (path.read_text(), (tmp_path / "link").is_symlink()) == ("three", True)
+    (tmp_path / "link").unlink()
 
     def fails(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(OSError, match="No space"):
-        write_safely(path, "three")
-    assert path.read_text() == "two"
+        write_safely(path, "four")
+    assert path.read_text() == "three"
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
 

@@ -19,7 +19,7 @@ def command(directory: Path, name: str, ids: bool) -> None:
     """Turn each line of pieces, as `dragoman tokenize` prints them, back into text, from standard input."""
     tokeniser = load_tokeniser(directory, name)
 
-    def decode(lines: list[str]) -> list[str]:
+    def decode(lines: list[str], _: int) -> list[str]:
         rows = [[piece for piece in line.split(" ") if piece] for line in lines]
         return [tokeniser.decode(map_ids(row) if ids else tokeniser.to_ids(row)) for row in rows]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import count, islice
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
+from dragoman.cli.incoming import arriving, check_incoming
+from dragoman.cli.outgoing import place_of
 from dragoman.errors import TextError
 from dragoman.text import load_tokeniser
-
-AT_ONCE = 1024  # lines read before the first is written, unless a person types them
 
 
 @click.command()
@@ -26,11 +24,10 @@ AT_ONCE = 1024  # lines read before the first is written, unless a person types 
 def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
     """Turn each line of standard input into pieces of the tokeniser in DIRECTORY, separated by spaces."""
     tokeniser = load_tokeniser(directory, name)
-    seeds = count(seed)
 
-    def encode(lines: list[str]) -> list[str]:
+    def encode(lines: list[str], number: int) -> list[str]:
         if alpha:
-            rows = [tokeniser.sample(line, alpha, one) for line, one in zip(lines, seeds, strict=False)]
+            rows = [tokeniser.sample(line, alpha, one) for one, line in enumerate(lines, seed + number - 1)]
         else:
             rows = tokeniser.encode_many(lines, threads=threads)
         return [" ".join(map(str, row) if ids else tokeniser.pieces(row)) for row in rows]
@@ -38,38 +35,27 @@ def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, thre
     convert_lines(encode)
 
 
-def convert_lines(convert: Callable[[list[str]], list[str]]) -> None:
-    """Standard input to standard output, a line for a line; lines end at \\n alone, and \\r\\n is taken for one."""
-    source, target = sys.stdin.buffer, sys.stdout.buffer
-    at_once = 1 if source.isatty() else AT_ONCE
+def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
+    """Standard input to standard output, a line for a line, each as soon as it is there.
+
+    `convert` is given lines and the number of the first. Every line before one that is refused is answered.
+    """
+    check_incoming([None])
+    place_of(None)
     number = 1
-    while raw := list(islice(source, at_once)):
-        texts = [text_of(line, number + i) for i, line in enumerate(raw)]
+    for texts in arriving([None]):
         try:
-            results = convert(texts)
+            write(convert(texts, number))
         except TextError:
-            for i, text in enumerate(texts):  # once more, one at a time, to say which line it was
+            for i, text in enumerate(texts, number):  # once more, one at a time, to say which line it was
                 try:
-                    convert([text])
+                    write(convert([text], i))
                 except TextError as error:
-                    raise TextError(f"line {number + i} of standard input: {error}") from None
-            raise
-        write(target, results)
-        number += len(raw)
+                    raise TextError(f"standard input, line {i}: {error}") from None
+        number += len(texts)
 
 
-def text_of(line: bytes, number: int) -> str:
-    """A line's text without its end, or an error that names the line."""
-    try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise TextError(
-            f"line {number} of standard input is not UTF-8: byte 0x{line[error.start]:02X} at position {error.start}; "
-            "convert the text first, such as with: iconv -f latin1 -t utf-8"
-        ) from None
-
-
-def write(target: BinaryIO, lines: list[str]) -> None:
+def write(lines: list[str]) -> None:
     """Lines out, at once, so that a reader that waits gets its answer."""
-    target.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
-    target.flush()
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    sys.stdout.buffer.flush()

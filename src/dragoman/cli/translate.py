@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import select
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
-from dragoman.data.reading import lines_in
-from dragoman.data.unpacking import blocks, check_file
+from dragoman.cli.incoming import arriving, check_incoming, named
+from dragoman.cli.outgoing import opened, place_of
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import Sampling, Search
-from dragoman.errors import SearchError
 
-AT_ONCE = 1 << 20  # bytes taken from a pipe before the first of its lines is translated, if they are there already
-STDIN = Path("standard input")
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
 @click.command()
 @click.argument("model")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("files", nargs=-1, type=click.Path())
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file, which appears when it is done."
+    "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
 )
 @click.option("--nbest", type=click.IntRange(1), default=1, help="So many translations of each line, best first.")
 @click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp.")
@@ -58,8 +49,8 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--progress/--no-progress", default=None, help="On stderr; by default where that is a terminal.")
 def command(
     model: str,
-    files: tuple[Path, ...],
-    output: Path | None,
+    files: tuple[str, ...],
+    output: str,
     nbest: int,
     scores: bool,
     alignments: bool,
@@ -84,10 +75,9 @@ def command(
     Each line of the input gives one line of the output; empty lines stay empty. Lines end at \\n alone. With --nbest
     each line gives several, with the number of the line as a first column. Columns are separated by tabs.
     """
-    check_streams(files, output)
-    for path in files:
-        if path != Path("-") and not is_pipe(path):
-            check_file(path)  # all of them, before an hour is spent on the first
+    sources = [named(file) for file in files or ("-",)]
+    check_incoming(sources)
+    place = place_of(named(output), sources)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
     search = Search(
@@ -107,10 +97,10 @@ def command(
     translator.engines.for_search(search, prefix is not None)  # loaded now: the first line is answered the sooner
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(
-        sys.stderr.isatty() and (output is not None or not sys.stdout.isatty()) if progress is None else progress
+        sys.stderr.isatty() and (place is not None or not sys.stdout.isatty()) if progress is None else progress
     )
-    with opened(output) as (target, done), report:
-        for found in arriving(files):
+    with opened(place) as (target, done), report:
+        for found in arriving(sources):
             for translation in translator.stream(found, search=search, prefix=prefix, alignment=alignments, **settings):
                 report.count(translation)
                 target.write(show.lines(translation, report.done))
@@ -193,100 +183,3 @@ class Report:
         if self.careful:
             told = [f"{len(n):,} {flag} (line {n[0]}{', ...' if n[1:] else ''})" for flag, n in self.careful.items()]
             sys.stderr.write(f"dragoman: of {self.done:,} lines {', '.join(told)}\n")
-
-
-def check_streams(files: tuple[Path, ...], output: Path | None) -> None:
-    """Refuse what can neither be read nor written, before anything is loaded."""
-    if sys.stdin is None and (not files or Path("-") in files):
-        raise SearchError("standard input is closed, so that there is nothing to translate; give FILES, or open it")
-    if sys.stdout is None and output is None:
-        raise SearchError("standard output is closed, so that nothing can be written; give --output, or open it")
-    if output is not None and output.is_dir():
-        raise SearchError(f"{output} is a directory; give the name of a file to --output")
-    if output is not None and any(output.exists() and file.exists() and file.samefile(output) for file in files):
-        raise SearchError(f"{output} is also what is to be translated; give another file to --output")
-
-
-def is_pipe(path: Path) -> bool:
-    """Whether something can be read once and from the beginning only, as `<(...)` of a shell."""
-    return path.is_fifo() or path.is_char_device()
-
-
-def arriving(files: tuple[Path, ...]) -> Iterator[list[str]]:
-    """Lines as soon as they are there: those of a slow writer one by one, those of a file by the megabyte."""
-    for path in files or (Path("-"),):
-        if path == Path("-"):
-            yield from lines_in(STDIN, as_they_come(sys.stdin.buffer))
-        elif is_pipe(path):
-            with path.open("rb", buffering=0) as pipe:
-                yield from lines_in(path, as_they_come(pipe))
-        else:
-            yield from lines_in(path, blocks(path))
-
-
-def as_they_come(source: IO[bytes]) -> Iterator[bytes]:
-    """What a pipe or a terminal holds now, waiting only where it holds nothing."""
-    handle, ended = source.fileno(), False
-    while not ended:
-        held = bytearray()
-        while not held or (len(held) < AT_ONCE and select.select([handle], [], [], 0)[0]):
-            block = os.read(handle, 1 << 16)
-            held += block
-            if not block:
-                ended = True
-                break
-        yield bytes(held)
-
-
-@contextmanager
-def opened(output: Path | None) -> Iterator[tuple[IO[bytes], Any]]:
-    """Where to write, and what to call when all is written: a file gets its name only then."""
-    if output is None:
-        yield sys.stdout.buffer, sys.stdout.buffer.flush
-        return
-    if is_pipe(output):
-        with output.open("wb") as stream:
-            yield stream, stream.flush
-        return
-    part = output.with_name(f"{output.name}.part")
-    with held(part) as target:
-
-        def done() -> None:
-            target.flush()
-            os.fsync(target.fileno())
-            part.replace(output)
-
-        try:
-            yield target, done
-        except BaseException:
-            with suppress(OSError):  # a full disk: what is on it stays
-                target.flush()
-            if part.exists() and part.stat().st_size:
-                sys.stderr.write(f"dragoman: what was translated until then is in {part}\n")
-            else:
-                part.unlink(missing_ok=True)
-            raise
-
-
-def held(part: Path) -> IO[bytes]:
-    """The file, empty and locked: two runs with one --output would write into each other's lines."""
-    while True:
-        try:
-            target = part.open("ab")  # not "wb", which would empty what another run is writing
-        except OSError as error:
-            raise SearchError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
-        try:
-            with suppress(OSError):  # a file system without locks
-                try:
-                    fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise SearchError(
-                        f"another process is writing {part} right now; wait for it, or choose another --output"
-                    ) from None
-            if part.exists() and os.path.samestat(os.fstat(target.fileno()), part.stat()):
-                target.truncate(0)
-                return target
-            target.close()  # its last holder has just given it its name: what we have locked is the output
-        except BaseException:
-            target.close()
-            raise

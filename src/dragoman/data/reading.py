@@ -166,7 +166,10 @@ def lines(path: Path, tick: Tick = lambda _: None) -> Iterator[list[str]]:
 
 
 def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
-    """The lines of blocks of bytes, those of each block as soon as it is there; `path` is for messages."""
+    """The lines of blocks of bytes, those of each block as soon as it is there; `path` is for messages.
+
+    Every line before one that cannot be read is given before that one is refused.
+    """
     number, rest = 0, b""
     for block in blocks:
         cut = block.rfind(b"\n") + 1
@@ -178,35 +181,50 @@ def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
                     "text with a sentence per line"
                 )
             continue
-        found = decode(path, rest + block[: cut - 1], number)
+        found, wrong = decode(path, rest + block[: cut - 1], number)
         number += len(found)
         rest = block[cut:]
-        yield found
+        if found:
+            yield found
+        if wrong is not None:
+            raise wrong
     if rest:
-        yield decode(path, rest, number)
+        found, wrong = decode(path, rest, number)
+        if wrong is not None:
+            raise wrong
+        yield found
 
 
-def decode(path: Path, block: bytes, before: int) -> list[str]:
-    """Whole lines of UTF-8 as text; `before` is how many lines of the file came before them."""
+def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError | None]:
+    """Whole lines of UTF-8 as text up to the first that is none, and what is wrong with that one.
+
+    `before` is how many lines of the file came before them.
+    """
+    wrong = None
     try:
         text = block.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = before + block.count(b"\n", 0, error.start) + 1
-        column = error.start - block.rfind(b"\n", 0, error.start)
+        start = block.rfind(b"\n", 0, error.start) + 1
+        line = before + block.count(b"\n", 0, start) + 1
         bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
-        raise DataError(
-            f"{path}, line {line}, byte {column}: not UTF-8 ({bad}: {error.reason}); convert the file, for example "
-            "with: iconv -f LATIN1 -t UTF-8"
-        ) from None
+        wrong = DataError(
+            f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason}); convert the "
+            "file, for example with: iconv -f LATIN1 -t UTF-8"
+        )
+        text = block[:start].decode("utf-8")
     if "\0" in text:
-        line = before + text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(
+        start = text.rfind("\n", 0, text.index("\0")) + 1
+        line = before + text.count("\n", 0, start) + 1
+        wrong = DataError(
             f"{path}, line {line}: a NUL byte; expected UTF-8 text, and this may be UTF-16 or no text at all"
         )
+        text = text[:start]
     if not before and text.startswith("\ufeff"):
         text = text[1:]
     found = text.split("\n")
-    return [line.removesuffix("\r") for line in found] if "\r" in text else found
+    if wrong is not None:
+        found.pop()  # what follows the last end of line: nothing, where the wrong line was
+    return [line.removesuffix("\r") for line in found] if "\r" in text else found, wrong
 
 
 def chunks(parts: Iterable[list[T]], size: int) -> Iterator[list[T]]:

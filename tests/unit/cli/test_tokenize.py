@@ -57,20 +57,20 @@ def test_samples_follow_the_seed(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "message"),
     [
-        (["tokenize", "{}"], b"fine\nb\xffd\n", "line 2 of standard input is not UTF-8: byte 0xFF at position 1"),
-        (["tokenize", "{}"], b"caf\xe9", "line 1 of standard input is not UTF-8"),
+        (["tokenize", "{}"], b"fine\nb\xffd\n", "standard input, line 2, byte 2: not UTF-8"),
+        (["tokenize", "{}"], b"caf\xe9", "standard input, line 1, byte 4: not UTF-8"),
         (["tokenize", "{}", "--name", "source"], b"", "source.json does not exist; there are: shared, target"),
         (["tokenize", "{}/nowhere"], b"", "shared.json does not exist; there is no tokeniser"),
-        (["tokenize", "{}", "--sample", "7"], b"a\n", "line 1 of standard input: alpha=7.0"),
+        (["tokenize", "{}", "--sample", "7"], b"a\n", "standard input, line 1: alpha=7.0"),
         (["tokenize", "{}", "--threads", "0"], b"a\n", "at least 1 thread"),
         (
             ["detokenize", "{}"],
             "▁the\n\n▁the nonsense".encode(),
-            "line 3 of standard input: there is no piece 'nonsense'",
+            "standard input, line 3: there is no piece 'nonsense'",
         ),
-        (["detokenize", "{}", "--ids"], b"5 6\n5 six", "line 2 of standard input: 'six' is no id"),
-        (["detokenize", "{}", "--ids"], b"5 99999", "line 1 of standard input: id 99999 is outside"),
-        (["detokenize", "{}", "--ids"], b"-1", "line 1 of standard input: id -1 is outside"),
+        (["detokenize", "{}", "--ids"], b"5 6\n5 six", "standard input, line 2: 'six' is no id"),
+        (["detokenize", "{}", "--ids"], b"5 99999", "standard input, line 1: id 99999 is outside"),
+        (["detokenize", "{}", "--ids"], b"-1", "standard input, line 1: id -1 is outside"),
     ],
 )
 def test_refusals_name_the_line_and_leave_with_2(

@@ -187,7 +187,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
-        (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also what is to be translated"),
+        (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also what is to be read"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "leaves no room"),
     ],
 )

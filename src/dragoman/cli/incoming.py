@@ -1,0 +1,62 @@
+"""The lines that a verb is given: those of files, of pipes and of standard input, each as soon as it is there."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from dragoman.data.reading import lines_in
+from dragoman.data.unpacking import blocks, check_file
+from dragoman.errors import DataError
+
+AT_ONCE = 1 << 20  # bytes taken from a pipe before the first of its lines is worked on, if they are there already
+STDIN = Path("standard input")
+
+
+def named(word: str) -> Path | None:
+    """The file of that name; None, which is a standard stream, for `-` (a file of that name is `./-`)."""
+    return None if word == "-" else Path(word)
+
+
+def check_incoming(files: Sequence[Path | None]) -> None:
+    """Refuse what cannot be read, all of it before an hour is spent on the first."""
+    if None in files and sys.stdin is None:
+        raise DataError("standard input is closed, so that there is nothing to read; give FILES, or open it")
+    for path in files:
+        if path is not None and not is_pipe(path):
+            check_file(path)
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether something can be read once and from the beginning only, as `<(...)` of a shell."""
+    return path.is_fifo() or path.is_char_device()
+
+
+def arriving(files: Sequence[Path | None]) -> Iterator[list[str]]:
+    """Lines as soon as they are there: those of a slow writer one by one, those of a file by the megabyte."""
+    for path in files:
+        if path is None:
+            yield from lines_in(STDIN, as_they_come(sys.stdin.buffer))
+        elif is_pipe(path):
+            with path.open("rb", buffering=0) as pipe:
+                yield from lines_in(path, as_they_come(pipe))
+        else:
+            yield from lines_in(path, blocks(path))
+
+
+def as_they_come(source: IO[bytes]) -> Iterator[bytes]:
+    """What a pipe or a terminal holds now, waiting only where it holds nothing."""
+    handle, ended = source.fileno(), False
+    while not ended:
+        held = bytearray()
+        while not held or (len(held) < AT_ONCE and select.select([handle], [], [], 0)[0]):
+            block = os.read(handle, 1 << 16)
+            held += block
+            if not block:
+                ended = True
+                break
+        yield bytes(held)

@@ -1,0 +1,100 @@
+"""Where a verb's lines go: standard output, a pipe, or a file that gets its name when it is whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from dragoman.cli.incoming import is_pipe
+from dragoman.errors import DataError
+
+
+def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | None:
+    """What to write to, None for standard output; refused where it cannot be written, or is one of the `files` read.
+
+    A link is followed, so that the file it leads to is written and the link stays. `/dev/stdout`, and whatever else
+    standard output is already open on, is standard output.
+    """
+    if output is not None and output.exists() and sys.stdout is not None:
+        with suppress(OSError, ValueError):  # ValueError: a stream that is no file, as under a test
+            if os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno())):
+                output = None
+    if output is None:
+        if sys.stdout is None:
+            raise DataError("standard output is closed, so that nothing can be written; give --output, or open it")
+        return None
+    if output.is_symlink() and not is_pipe(output):
+        try:
+            output = output.resolve()
+        except (OSError, RuntimeError):
+            raise DataError(f"{output} is a link that leads back to itself; choose another --output") from None
+    if output.is_dir():
+        raise DataError(f"{output} is a directory; give the name of a file to --output")
+    if output.exists():
+        if any(file is not None and file.exists() and file.samefile(output) for file in files):
+            raise DataError(f"{output} is also what is to be read; give another file to --output")
+        if not os.access(output, os.W_OK):
+            raise DataError(f"{output} may not be written; choose another --output, or change its permissions")
+    return output
+
+
+@contextmanager
+def opened(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
+    """Where to write, and what to call when all is written: a file gets its name only then."""
+    if place is None:
+        yield sys.stdout.buffer, sys.stdout.buffer.flush
+        return
+    if is_pipe(place):
+        with place.open("wb") as stream:
+            yield stream, stream.flush
+        return
+    part = place.with_name(f"{place.name}.part")
+    with held(part) as target:
+
+        def done() -> None:
+            target.flush()
+            os.fsync(target.fileno())
+            with suppress(OSError):  # a new one has what the system gives, an old one keeps what people gave it
+                os.fchmod(target.fileno(), stat.S_IMODE(place.stat().st_mode))
+            part.replace(place)
+
+        try:
+            yield target, done
+        except BaseException:
+            with suppress(OSError):  # a full disk: what is on it stays
+                target.flush()
+            if part.exists() and part.stat().st_size:
+                sys.stderr.write(f"dragoman: what was written until then is in {part}\n")
+            else:
+                part.unlink(missing_ok=True)
+            raise
+
+
+def held(part: Path) -> IO[bytes]:
+    """The file, empty and locked: two runs with one --output would write into each other's lines."""
+    while True:
+        try:
+            target = part.open("ab")  # not "wb", which would empty what another run is writing
+        except OSError as error:
+            raise DataError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
+        try:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise DataError(
+                        f"another process is writing {part} right now; wait for it, or choose another --output"
+                    ) from None
+            if part.exists() and os.path.samestat(os.fstat(target.fileno()), part.stat()):
+                target.truncate(0)
+                return target
+            target.close()  # its last holder has just given it its name: what we have locked is the output
+        except BaseException:
+            target.close()
+            raise

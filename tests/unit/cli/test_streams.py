@@ -1,0 +1,143 @@
+"""What goes in and out of `translate`, `tokenize` and `detokenize`: bad lines, links, `-`, and files of odd names."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli.incoming import named
+from dragoman.cli.outgoing import opened, place_of
+from dragoman.errors import DataError
+from tiny_model import write_tiny_model
+
+QUICK = ["--beam", "1", "--max-length", "5"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def run(verb: str, *arguments: object, given: bytes = b"", shell: str = "") -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "dragoman", verb, *map(str, arguments)]
+    if shell:
+        command = ["bash", "-c", f"{' '.join(command)} {shell}"]
+    return subprocess.run(command, input=given, capture_output=True, check=False)
+
+
+def lines_of(verb: str, *arguments: object, given: bytes) -> list[bytes]:
+    done = run(verb, *arguments, given=given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("bad", [b"b\xffd", b"t\0o", b"caf\xe9 t\0o"])
+def test_every_line_before_a_bad_one_is_answered(model: Path, bad: bytes, tmp_path: Path) -> None:
+    good = b"the old box\r\n\nseven\n"
+    expected = b"".join(lines_of("translate", model, *QUICK, given=good))
+    into = tmp_path / "out.txt"
+    into.write_bytes(b"before\n")
+    for to in ([], ["-o", into]):
+        done = run("translate", model, *QUICK, *to, given=good + bad + b"\nnine\n")
+        assert done.returncode == 2
+        assert b"standard input, line 4" in done.stderr
+        assert (done.stdout if not to else (tmp_path / "out.txt.part").read_bytes()) == expected
+    assert b"out.txt.part" in done.stderr
+    assert into.read_bytes() == b"before\n"  # what is not whole has not got its name
+    pieces = lines_of("tokenize", model, given=good)
+    done = run("tokenize", model, given=good + bad + b"\n")
+    assert (done.returncode, done.stdout) == (2, b"".join(pieces))
+    done = run("detokenize", model, given=b"".join(pieces) + b"nonsense\n" + pieces[0])
+    assert (done.returncode, done.stdout) == (2, good.replace(b"\r", b""))
+    assert b"standard input, line 4: there is no piece 'nonsense'" in done.stderr
+
+
+def test_a_pipe_into_tokenize_is_answered_line_by_line(model: Path) -> None:
+    command = [sys.executable, "-m", "dragoman", "tokenize", str(model)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for _ in range(2):
+            running.stdin.write(b"the old box\n")
+            running.stdin.flush()
+            assert running.stdout.readline().startswith("▁the".encode())
+
+
+def write(output: str, content: bytes = b"new\n") -> None:
+    with opened(place_of(named(output))) as (target, done):
+        target.write(content)
+        done()
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    target, link, second = tmp_path / "deep" / "real", tmp_path / "link", tmp_path / "second"
+    link.symlink_to(Path("deep") / "real")  # which is not there yet
+    second.symlink_to(link)
+    for content in (b"one\n", b"two\n"):
+        write(str(second), content)
+        assert target.read_bytes() == content
+    assert link.is_symlink() and second.is_symlink()
+    assert {path.name for path in target.parent.iterdir()} == {"real"}
+    with pytest.raises(RuntimeError), opened(place_of(second)) as (stream, _):
+        stream.write(b"half")
+        raise RuntimeError
+    assert target.read_bytes() == b"two\n"
+    assert (tmp_path / "deep" / "real.part").read_bytes() == b"half"
+
+
+def test_what_cannot_be_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    circle, kept = tmp_path / "circle", tmp_path / "kept"
+    circle.symlink_to(circle)
+    kept.write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(kept)
+    with pytest.raises(DataError, match="leads back to itself"):
+        place_of(circle)
+    with pytest.raises(DataError, match="kept is also what is to be read"):
+        place_of(tmp_path / "link", [None, kept])
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for who is not root
+    with pytest.raises(DataError, match="may not be written"):
+        place_of(kept)
+
+
+def test_an_old_file_keeps_its_permissions(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.touch(0o600)
+    write(str(private))
+    assert private.read_bytes() == b"new\n"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+
+
+def test_a_dash_is_a_standard_stream_and_a_file_of_that_name_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("-")
+    assert capfdbinary.readouterr().out == b"new\n"
+    assert not list(tmp_path.iterdir())
+    write("./-", b"in a file\n")
+    assert Path("./-").absolute().read_bytes() == b"in a file\n"
+
+
+@pytest.mark.parametrize("shell", ["-o -", "-o /dev/stdout", "-o /dev/stdout >> kept", "-o kept >> kept"])
+def test_what_stdout_is_open_on_is_stdout(model: Path, shell: str, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"before\n")
+    done = run("translate", model, *QUICK, shell=shell.replace("kept", str(kept)), given=b"seven\n")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout or kept.read_bytes().removeprefix(b"before\n")).count(b"\n") == 1
+    assert kept.read_bytes().startswith(b"before\n")
+    assert set(tmp_path.iterdir()) == {kept}
+
+
+def test_closed_streams_are_told(model: Path) -> None:
+    for verb in ("tokenize", "detokenize"):
+        for shell, message in (("<&-", b"standard input is closed"), (">&-", b"standard output is closed")):
+            done = run(verb, model, shell=shell, given=b"")
+            assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
+            assert message in done.stderr
