@@ -36,7 +36,8 @@ const pressed = place => [...document.querySelectorAll(`#${place} [aria-pressed=
 const state = () => ({ kind: pressed("kinds"), layer: pressed("layers"), heads: pressed("heads"),
   units: pressed("units"), words: count("#lines text"), thumbnails: count("#overview canvas"),
   said: document.getElementById("said").textContent });
-const found = { start: state(), values: Array.from(data.kinds.cross.values), words: weights("cross", 2, 1) };
+const found = { start: state(), values: Array.from(data.kinds.cross.values),
+  words: weights("cross", 2, 1).map(row => [...row]) };
 press("ArrowDown"); press("ArrowDown"); found.second = state();
 press("ArrowRight"); press("ArrowRight"); press("["); found.turned = state();
 press("u"); found.pieces = state();
@@ -93,7 +94,7 @@ def test_it_opens_with_the_last_layer_and_all_heads(found: Any, looked: Looked) 
 
 
 def test_the_browser_reads_the_weights_and_joins_pieces_as_python_does(found: Any, looked: Looked) -> None:
-    np.testing.assert_allclose(found["values"], looked.maps["cross"].flatten(), atol=1e-5)
+    np.testing.assert_allclose(np.array(found["values"]) / 65535, looked.maps["cross"].flatten(), atol=1e-5)
     expected = by_words(looked.maps["cross"], looked.written, looked.source)[2, 1]
     np.testing.assert_allclose(found["words"], expected, atol=1e-4)
 
@@ -116,6 +117,20 @@ def test_a_pointer_over_a_source_word_shows_who_looks_at_it(found: Any, looked: 
 def test_dark_and_light(found: Any) -> None:
     assert found["themes"][0] != found["themes"][1]
     assert min(found["matrix"]) > 50
+
+
+def test_a_part_is_shown_under_its_own_numbers(looked: Looked, tmp_path: Path) -> None:
+    told = """<script>document.dispatchEvent(new KeyboardEvent("keydown", { key: "u" }));
+const text = place => at(place).textContent;
+document.body.dataset.found = JSON.stringify([text("kinds"), text("layers"), text("heads"), text("overview"),
+  text("said"), at("parting").hidden, at("naming").hidden, document.querySelectorAll("#lines text").length]);
+</script></body>"""
+    text = page(looked.only("decoder", 2, 3), words=True).replace("<style>", WATCH + "<style>", 1)
+    (tmp_path / "page.html").write_text(text.replace("</body>", told, 1), encoding="utf-8")
+    shown = open_page(tmp_path / "page.html")
+    assert shown[:4] == ["decoder", "2", "3", "head 3layer 2"]
+    assert shown[4].startswith("decoder, layer 2, head 3.")
+    assert shown[5:] == [True, True, 2 * len(looked.written.words)]
 
 
 def test_it_fits_a_telephone(looked: Looked, tmp_path: Path) -> None:

@@ -23,7 +23,11 @@ def command() -> None:
 @click.option("--source", required=True, help="A sentence.")
 @click.option("--target", help="Its translation; the model's own, without it.")
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS)}; .html is to explore.")
-@click.option("--kind", type=click.Choice(["cross", "encoder", "decoder"]), default="cross", show_default=True)
+@click.option(
+    "--kind",
+    type=click.Choice(["cross", "encoder", "decoder"]),
+    help="One use of attention; without it, a picture shows cross, and a page all three.",
+)
 @click.option("--layer", type=int, help="One layer, counted from 1; all, without it.")
 @click.option("--head", type=int, help="One head, counted from 1; all, without it.")
 @click.option("--words", is_flag=True, help="A row and a column for each word instead of each piece.")
@@ -32,8 +36,8 @@ def attention(
 ) -> None:
     """What every layer and head looks at, for one sentence pair.
 
-    A picture shows all layers and heads of one kind, or those of --layer and --head. A page (.html) holds all of it, to
-    explore in a browser; it needs no network.
+    A picture shows all layers and heads of one kind. A page (.html) holds them for all kinds, to explore in a browser;
+    it needs no network. --kind, --layer, --head and --words choose a part of it, for both.
     """
     known_form(out, FORMS)
     translator = load(model)
@@ -44,16 +48,16 @@ def attention(
         from dragoman.files import write_safely
         from dragoman.inspect.page import page
 
-        looked.check("cross", layer, head)
+        text = page(looked.only(kind, layer, head), words)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            write_safely(out, page(looked, layer))
+            write_safely(out, text)
         except OSError as error:
             raise DragomanError(f"{out} could not be written: {error.strerror}; choose another --out") from None
     else:
         from dragoman.inspect.attention import draw_heads
 
-        tell(draw_heads(looked, out, kind, layer, head, words))
+        tell(draw_heads(looked, out, kind or "cross", layer, head, words))
     if target is None:
         click.echo(looked.target_text)
 
@@ -62,38 +66,51 @@ def attention(
 @click.argument("model")
 @click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
-@click.option("--out", type=FILE, help=f"Draw one pair as a picture: {', '.join(FORMS[:3])}.")
-@click.option("--line", type=click.IntRange(1), default=1, show_default=True, help="Which pair to draw.")
+@click.option("--out", type=FILE, help=f"Draw one pair as a picture: {', '.join(FORMS[:3])}; prints nothing.")
+@click.option("--line", type=click.IntRange(1), help="Which pair to draw; the first, without it.")
 @click.option("--gold", type=FILE, help="Links made by people (i-j sure, ipj possible); prints the error rate.")
-@click.option("--gold-first", type=click.IntRange(0, 1), default=0, show_default=True, help="Its first word's number.")
+@click.option("--gold-first", type=click.IntRange(0, 1), help="Its first word's number; 0, without it.")
 def alignment(
-    model: str, source: Path, target: Path, out: Path | None, line: int, gold: Path | None, gold_first: int
+    model: str,
+    source: Path,
+    target: Path,
+    out: Path | None,
+    line: int | None,
+    gold: Path | None,
+    gold_first: int | None,
 ) -> None:
     """Which word translates which, for files of sentence pairs, out of what the decoder looks at.
 
     Prints a line for each pair: `i-j` for source word i and target word j, counted from 0 (Pharaoh's format). Words
-    are what stands between spaces.
+    are what stands between spaces. With --out, one pair is drawn instead.
     """
+    if line is not None and out is None:
+        raise DragomanError(f"--line {line} says which pair to draw; give --out too, such as --out pair.png")
+    if gold_first is not None and gold is None:
+        raise DragomanError(f"--gold-first {gold_first} says how the words of --gold are counted; give --gold too")
     if out is not None:
         known_form(out, FORMS[:3])
+    drawn = line or 1
     from dragoman.data.reading import Corpus, read
 
     pairs = [pair for chunk in read(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
-    if out is not None and line > len(pairs):
-        raise DragomanError(f"--line {line} cannot be drawn: the files have {len(pairs):,} lines")
+    if out is not None and drawn > len(pairs):
+        raise DragomanError(f"--line {drawn} cannot be drawn: the files have {len(pairs):,} lines")
     right = []
     if gold is not None:
         from dragoman.evaluate.alignment import agreement, read_gold
 
-        right = read_gold(gold, gold_first)
+        right = read_gold(gold, gold_first or 0)
         if len(right) != len(pairs):
             raise DragomanError(f"{gold} has {len(right):,} lines but {source} has {len(pairs):,}; they must be equal")
     translator = load(model)
     from dragoman.inspect.alignment import align_pairs, draw_alignment, pharaoh
     from dragoman.inspect.looking import Side
 
+    if out is not None and not right:
+        pairs, drawn = [pairs[drawn - 1]], 1
     links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs])
-    for each in links:
+    for each in links if out is None else ():
         click.echo(pharaoh(each))
     if right:
         found = agreement(links, right)
@@ -101,15 +118,15 @@ def alignment(
         click.echo(f"alignment {figures}", err=True)
     if out is not None:
         tokenisers = (translator.source, translator.target)
-        sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenisers, pairs[line - 1], strict=True)]
+        sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenisers, pairs[drawn - 1], strict=True)]
         names = [[word.label for word in side.words] for side in sides]
-        tell(draw_alignment(names[0], names[1], links[line - 1], out))
+        tell(draw_alignment(names[0], names[1], links[drawn - 1], out))
 
 
 @command.command()
 @click.argument("model")
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS[:3])}.")
-@click.option("--length", type=click.IntRange(2), default=100, show_default=True, help="How many positions.")
+@click.option("--length", type=click.IntRange(2, 4000), default=100, show_default=True, help="How many positions.")
 def positions(model: str, out: Path, length: int) -> None:
     """The position code: its values, and how alike two positions are by their distance."""
     known_form(out, FORMS[:3])

@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.decode.alignment import align
 from dragoman.decode.translator import Translator
+from dragoman.errors import DragomanError
 from dragoman.inspect.pictures import pyplot, save
 
 Links = list[tuple[int, int]]
@@ -33,6 +34,8 @@ def pharaoh(links: Links) -> str:
 
 def draw_alignment(source: Sequence[str], target: Sequence[str], links: Links, path: Path) -> str:
     """Both sentences, one above the other, with a line for each link."""
+    if not source or not target:
+        raise DragomanError("a side of this pair is empty, so that there are no links to draw; choose another pair")
     plot = pyplot()
     figure = plot.figure(figsize=(1, 2.2))
     tops, width = places(figure, source)

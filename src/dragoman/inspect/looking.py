@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,14 @@ from dragoman.errors import SearchError
 from dragoman.text import Tokeniser
 from dragoman.text.special import BOS, EOS
 
+if TYPE_CHECKING:
+    from dragoman.models import Transformer
+
 START, END = "‹start›", "‹end›"
 Kind = Literal["cross", "encoder", "decoder"]
 KINDS: Final[tuple[Kind, ...]] = ("cross", "encoder", "decoder")
 Weights = npt.NDArray[np.float32]
+MOST: Final = 1 << 29  # weights that are held at once: 2 GiB
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,11 @@ class Side:
         marked = ([before] if before else []) + pieces + ([after] if after else [])
         return cls(tuple(marked), tuple(first + words + last))
 
+    def in_words(self) -> Side:
+        """The same with a piece for each word."""
+        words = tuple(Word(word.label, (i,), word.mark) for i, word in enumerate(self.words))
+        return Side(tuple(word.label for word in words), words)
+
 
 @dataclass(frozen=True)
 class Looked:
@@ -68,6 +77,7 @@ class Looked:
     read: Side
     written: Side
     maps: dict[Kind, Weights]
+    first: tuple[int, int] = (1, 1)  # the numbers of the first layer and the first head that are held
 
     def rows(self, kind: Kind, named: Literal["written", "read"] = "written") -> Side:
         """Who looks."""
@@ -85,6 +95,22 @@ class Looked:
         for name, asked, there in (("layer", layer, layers), ("head", head, heads)):
             if asked is not None and not 1 <= asked <= there:
                 raise SearchError(f"there is no {name} {asked} in the {kind} attention; they are 1 to {there}")
+
+    def only(self, kind: Kind | None = None, layer: int | None = None, head: int | None = None) -> Looked:
+        """What was asked for of it; without a kind, every kind that has such a layer."""
+        kinds = [kind] if kind is not None else list(self.maps)
+        having = [k for k in kinds if layer is None or 1 <= layer <= len(self.maps[k])]
+        for k in having or sorted(kinds, key=lambda k: -len(self.maps[k]))[:1]:
+            self.check(k, layer, head)
+        layers, heads = (slice(None) if n is None else slice(n - 1, n) for n in (layer, head))
+        maps = {k: self.maps[k][layers, heads] for k in having}
+        return replace(self, maps=maps, first=(layer or 1, head or 1))
+
+    def in_words(self) -> Looked:
+        """The same between words, which can then no longer be parted."""
+        maps = {kind: by_words(weights, self.rows(kind), self.columns(kind)) for kind, weights in self.maps.items()}
+        source, read, written = (side.in_words() for side in (self.source, self.read, self.written))
+        return replace(self, maps=maps, source=source, read=read, written=written)
 
 
 def look(translator: Translator, source: str, target: str | None = None) -> Looked:
@@ -104,6 +130,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
         target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
     else:
         target_ids = translator.target.encode(target)
+    check_room(model, len(source_ids) + 1, len(target_ids) + 1)
     maps = AttentionMaps()
     device = translator.engines.device
     with torch.inference_mode():
@@ -121,6 +148,18 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
         Side.of(translator.target, target_ids, after=END),
         {kind: torch.stack([w[0].float().cpu() for w in of]).numpy() for kind, of in layers.items() if of},
     )
+
+
+def check_room(model: Transformer, source: int, target: int) -> None:
+    """Refuse texts whose weights no memory would hold: they grow with the square of the lengths."""
+    recipe = model.recipe
+    of_decoder = recipe.decoder_layers * (target * target + target * source)
+    total = recipe.n_heads * (recipe.encoder_layers * source * source + of_decoder)
+    if total > MOST:
+        raise SearchError(
+            f"the texts have {source:,} and {target:,} pieces, between which the heads of this model have {total:,} "
+            f"weights; {MOST:,} can be looked at, so give shorter texts, such as a sentence at a time"
+        )
 
 
 def by_words(weights: Weights, rows: Side, columns: Side) -> Weights:

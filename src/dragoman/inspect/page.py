@@ -9,31 +9,56 @@ from typing import Any
 
 import numpy as np
 
+from dragoman.errors import SearchError
 from dragoman.inspect.looking import Kind, Looked, Side, Weights
 
 FULL = 65535  # weights travel as 16-bit numbers
+MOST = 24_000_000  # weights in one page, which then has 64 MB
+LONGEST = 900  # rows or columns of a map: browsers draw no larger canvas
 
 
-def page(looked: Looked, layer: int | None = None) -> str:
-    """The page; nothing in it asks for another file or for the network, and a browser is told to refuse it."""
+def page(looked: Looked, words: bool = False) -> str:
+    """The page; nothing in it asks for another file or for the network, and a browser is told to refuse it.
+
+    With `words`, it holds the weights between words alone, and not those between pieces.
+    """
+    if words:
+        looked = looked.in_words()
+    check_size(looked)
     web = files("dragoman.inspect") / "web"
     parts = {name: (web / name).read_text(encoding="utf-8") for name in ("attention.html", "attention.css")}
     script = "\n".join((web / name).read_text(encoding="utf-8") for name in ("attention.js", "overview.js"))
     text = parts["attention.html"].replace("/*STYLE*/", parts["attention.css"]).replace("/*SCRIPT*/", script)
     # No "<" inside the data, so that no text can end the element that holds it.
-    words = json.dumps(data(looked, layer), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return text.replace("/*DATA*/", words)
+    held = json.dumps(data(looked, words), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return text.replace("/*DATA*/", held)
 
 
-def data(looked: Looked, layer: int | None = None) -> dict[str, Any]:
-    """All that the page knows; `layer`, counted from 1, is the one it opens with."""
-    last = looked.maps["cross"].shape[0]
+def check_size(looked: Looked) -> None:
+    """Refuse what a browser would not draw, or not in any useful time."""
+    total = sum(weights.size for weights in looked.maps.values())
+    longest = max(max(weights.shape[2:]) for weights in looked.maps.values())
+    if longest > LONGEST:
+        raise SearchError(
+            f"a page shows texts of up to {LONGEST:,} pieces; these have {longest:,}. Give shorter texts, such as a "
+            "sentence at a time, or --words, which joins the pieces of a word"
+        )
+    if total > MOST:
+        raise SearchError(
+            f"a page holds up to {MOST:,} weights; between these {longest:,} pieces, all that was asked for has "
+            f"{total:,}. Ask for less of it: --kind, --layer, --head or --words; or give shorter texts"
+        )
+
+
+def data(looked: Looked, words: bool = False) -> dict[str, Any]:
+    """All that the page knows."""
     return {
         "source": {**side(looked.source), "text": looked.source_text},
         "target": looked.target_text,
         "read": side(looked.read),
         "written": side(looked.written),
-        "layer": (layer if layer is not None else last) - 1,
+        "first": {"layer": looked.first[0], "head": looked.first[1]},
+        "joined": words,
         "kinds": {kind: packed(weights) for kind, weights in looked.maps.items()},
     }
 

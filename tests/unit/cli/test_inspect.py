@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import command_line
+import dragoman.inspect.alignment
 from dragoman.decode.translator import Translator
+from dragoman.inspect.alignment import pharaoh
 from dragoman.inspect.page import read_page
 from small_model import model_at
 
@@ -40,18 +42,40 @@ def test_a_picture_of_a_given_pair(model: str, tmp_path: Path, capsys: pytest.Ca
     assert out.read_text().startswith("<?xml")
 
 
-def test_alignments_of_files_and_a_picture(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_holds_what_was_asked_for(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.html"
+    pair = ["--source", "one twenty", "--target", "eins", "--out", str(out)]
+    options = ["--kind", "decoder", "--layer", "2", "--head", "3", "--words"]
+    code, _, err = leave(capsys, "attention", model, *pair, *options)
+    assert code == 0, err
+    text = out.read_text(encoding="utf-8")
+    assert {kind: weights.shape for kind, weights in read_page(text).items()} == {"decoder": (1, 1, 2, 2)}
+    assert '"first":{"layer":2,"head":3}' in text
+
+
+def test_alignments_of_files_or_a_picture_of_one(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gold").write_text("0-0\n\n0-0\n")
     (tmp_path / "s").write_text("one two three\n\nfour\n")
     (tmp_path / "t").write_text("eins zwei\n\nvier fünf\n")
     files = ["--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")]
-    code, printed, err = leave(capsys, "alignment", model, *files, "--out", str(tmp_path / "a.png"))
+    code, printed, err = leave(capsys, "alignment", model, *files)
     assert code == 0, err
     rows = printed.split("\n")
     assert len(rows) == 4 and rows[1] == rows[3] == ""
     for row, sizes in ((rows[0], (3, 2)), (rows[2], (1, 2))):
         links = [tuple(map(int, link.split("-"))) for link in row.split()]
         assert links and all(s < sizes[0] and t < sizes[1] for s, t in links)
-    assert (tmp_path / "a.png").stat().st_size > 1000
+    drawn = []
+    monkeypatch.setattr(dragoman.inspect.alignment, "draw_alignment", lambda *given: drawn.append(given) or "")
+    for options in ([], ["--line", "3"], ["--line", "3", "--gold", str(tmp_path / "gold")]):
+        assert leave(capsys, "alignment", model, *files, "--out", str(tmp_path / "a.png"), *options)[:2] == (0, "")
+    assert [(given[0], pharaoh(given[2])) for given in drawn] == [
+        (["one", "two", "three"], rows[0]),
+        (["four"], rows[2]),
+        (["four"], rows[2]),
+    ]
 
 
 def test_the_error_rate_beside_links_of_people(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +103,8 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "two").write_text("one\ntwo\n")
     (tmp_path / "one").write_text("eins\n")
-    picture, two, one = (str(tmp_path / name) for name in ("a.png", "two", "one"))
+    (tmp_path / "gap").write_text("eins\n\n")
+    picture, two, one, gap = (str(tmp_path / name) for name in ("a.png", "two", "one", "gap"))
     cases = [
         (["attention", model, "--source", "one", "--out", "a.gif"], "a.gif is no name for a picture"),
         (["attention", model, "--source", "one", "--out", picture, "--layer", "3"], "no layer 3"),
@@ -91,6 +116,10 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
         (["alignment", model, "--source", two, "--target", one], "2 lines but"),
         (["alignment", model, "--source", two, "--target", picture + "x"], "there is no file"),
         (["alignment", model, "--source", two, "--target", two, "--line", "3", "--out", picture], "have 2 lines"),
+        (["alignment", model, "--source", two, "--target", two, "--line", "1"], "give --out too"),
+        (["alignment", model, "--source", two, "--target", two, "--gold-first", "1"], "give --gold too"),
+        (["alignment", model, "--source", gap, "--target", two, "--line", "2", "--out", picture], "side of this pair"),
+        (["positions", model, "--out", picture, "--length", "4001"], "4000"),
         (["positions", model, "--out", "a.html"], "a.html is no name for a picture"),
     ]
     for arguments, message in cases:

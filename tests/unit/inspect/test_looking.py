@@ -65,5 +65,9 @@ def test_what_is_not_there_is_refused(translator: Translator, looked: Looked) ->
         looked.check("encoder", 3)
     with pytest.raises(SearchError, match="no head 0"):
         looked.check("cross", 1, 0)
+    with pytest.raises(SearchError, match="no layer 4 in the cross attention; they are 1 to 3"):
+        looked.only(layer=4)
     with pytest.raises(SearchError, match="empty"):
         look(translator, "  ")
+    with pytest.raises(SearchError, match=r"20,001 and 3 pieces.* 2,400,\d\d\d,\d\d\d weights.*give shorter texts"):
+        look(translator, "one " * 20_000, "one two")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dragoman.inspect.looking import Looked
+from dragoman.errors import SearchError
+from dragoman.inspect.looking import Looked, by_words
 from dragoman.inspect.page import data, packed, page, read_page, unpacked
 
 
@@ -54,6 +57,26 @@ def test_a_sentence_cannot_break_out_of_its_data(looked: Looked) -> None:
     assert "/*DATA*/" not in text and "/*STYLE*/" not in text and "/*SCRIPT*/" not in text
 
 
-def test_it_opens_with_the_layer_asked_for(looked: Looked) -> None:
-    assert data(looked)["layer"] == 2
-    assert data(looked, 1)["layer"] == 0
+def test_a_part_has_the_weights_asked_for_under_their_numbers(looked: Looked) -> None:
+    part = looked.only(layer=3, head=2)
+    assert set(part.maps) == {"cross", "decoder"}  # the encoder has two layers
+    np.testing.assert_array_equal(part.maps["decoder"], looked.maps["decoder"][2:, 1:2])
+    assert data(part)["first"] == {"layer": 3, "head": 2}
+    assert set(read_page(page(looked.only("encoder")))) == {"encoder"}
+
+
+def test_words_alone(looked: Looked) -> None:
+    found = read_page(page(looked, words=True))
+    for kind in looked.maps:
+        expected = by_words(looked.maps[kind], looked.rows(kind), looked.columns(kind))
+        np.testing.assert_allclose(found[kind], expected, atol=0.51 / 65535)
+    joined = data(looked.in_words(), words=True)
+    assert joined["joined"] and joined["written"]["pieces"] == [word.label for word in looked.written.words]
+
+
+def test_what_no_browser_would_draw_is_refused(looked: Looked) -> None:
+    heads = {"cross": np.broadcast_to(np.float32(0), (9, 7, 700, 601))}
+    with pytest.raises(SearchError, match=r"up to 24,000,000 weights.* 700 pieces.* has 26,504,100\..*--layer"):
+        page(replace(looked, maps=heads))
+    with pytest.raises(SearchError, match=r"up to 900 pieces; these have 901\. Give shorter"):
+        page(replace(looked, maps={"cross": np.zeros((1, 1, 2, 901), np.float32)}))

@@ -5,16 +5,15 @@ const KINDS = ["cross", "encoder", "decoder"].filter(kind => data.kinds[kind]);
 const NAMES = { cross: "target at source", encoder: "source at source", decoder: "target at target" };
 const HUES = ["#3b6ea8", "#d9772b", "#3f8f5b", "#c9444d", "#8a5fa8", "#2d9c9c", "#b58b1b", "#c45b8e"];
 const LIGHTER = ["#7db3f0", "#f7a862", "#7fd39c", "#f58b91", "#c79fe6", "#6fd6d6", "#e3c25c", "#f09cc4"];
-const colour = head => (document.documentElement.dataset.theme === "dark" ? LIGHTER : HUES)[head % HUES.length];
+const colour = head => (document.documentElement.dataset.theme === "dark" ? LIGHTER : HUES)[(data.first.head - 1 + head) % HUES.length];
 const now = { kind: KINDS[0], layer: 0, heads: new Set(), unit: "word", name: "written", word: null, kept: false };
 
 for (const kind of KINDS) {
   const map = data.kinds[kind], raw = atob(map.weights), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  const view = new DataView(bytes.buffer);
-  map.values = Float32Array.from({ length: raw.length / 2 }, (_, i) => view.getUint16(2 * i, true) / 65535);
+  map.values = new Uint16Array(bytes.buffer); // the order of bytes is the one that every browser has
 }
-now.layer = data.kinds[now.kind].layers - 1;
+const number = (what, index) => data.first[what] + index;
 
 /* Sides: the pieces of a row or a column, and the groups of them that are shown as one. */
 function side(kind, which) {
@@ -31,12 +30,13 @@ function weights(kind, layer, head) {
   const key = [kind, layer, head, now.unit, now.name].join();
   if (made.has(key)) return made.get(key);
   const map = data.kinds[kind], rows = groups(side(kind, "row")), columns = groups(side(kind, "column"));
-  const start = (layer * map.heads + head) * map.rows * map.columns;
-  const found = rows.map(row => columns.map(column => {
-    let total = 0;
-    for (const r of row.pieces) for (const c of column.pieces) total += map.values[start + r * map.columns + c];
-    return total / row.pieces.length;
-  }));
+  const start = (layer * map.heads + head) * map.rows * map.columns, group = new Uint32Array(map.columns);
+  columns.forEach((column, i) => column.pieces.forEach(c => { group[c] = i; }));
+  const found = rows.map(row => {
+    const sums = new Float32Array(columns.length), scale = 1 / (65535 * row.pieces.length);
+    for (const r of row.pieces) for (let c = 0, i = start + r * map.columns; c < map.columns; c++, i++) sums[group[c]] += map.values[i] * scale;
+    return sums;
+  });
   made.set(key, found);
   return found;
 }
@@ -74,11 +74,11 @@ function setKind(kind) {
 function controls() {
   const map = data.kinds[now.kind], heads = numbers(map.heads);
   choices("kinds", KINDS.map(kind => [kind, kind, b => { b.title = NAMES[kind]; }]), kind => kind === now.kind, setKind);
-  choices("layers", numbers(map.layers).map(i => [i, i + 1]), i => i === now.layer, i => { now.layer = i; });
+  choices("layers", numbers(map.layers).map(i => [i, number("layer", i)]), i => i === now.layer, i => { now.layer = i; });
   choices("heads", [
-    ["all", "mean of all", b => b.classList.add("every")],
-    ...heads.map(i => [i, i + 1, b => { b.style.setProperty("--colour", colour(i)); b.setAttribute("aria-label", `head ${i + 1}`); }]),
-  ], i => i === "all" ? now.heads.size === map.heads : now.heads.has(i) && now.heads.size < map.heads, (i, event) => {
+    ...(map.heads > 1 ? [["all", "mean of all", b => b.classList.add("every")]] : []),
+    ...heads.map(i => [i, number("head", i), b => { b.style.setProperty("--colour", colour(i)); b.setAttribute("aria-label", `head ${number("head", i)}`); }]),
+  ], i => i === "all" ? now.heads.size === map.heads : now.heads.has(i) && (now.heads.size < map.heads || map.heads === 1), (i, event) => {
     if (i === "all") now.heads = new Set(heads);
     else if (event.shiftKey || event.ctrlKey || event.metaKey) {
       if (now.heads.size === map.heads) now.heads = new Set();
@@ -87,7 +87,8 @@ function controls() {
   });
   choices("units", [["word", "words"], ["piece", "pieces"]], u => u === now.unit, u => { now.unit = u; now.word = null; });
   choices("names", [["written", "what is written"], ["read", "what was read"]], n => n === now.name, n => { now.name = n; now.word = null; });
-  at("naming").hidden = now.kind === "encoder";
+  at("naming").hidden = data.joined || now.kind === "encoder";
+  at("parting").hidden = data.joined;
 }
 
 function word(side, index) { now.word = side === null ? null : { side, index }; }

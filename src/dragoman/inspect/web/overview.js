@@ -1,7 +1,9 @@
 /* The matrix, all heads at a glance, what is said of a word, and the keys. */
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const FAINT = 1 / 512; // weights below it would not change a pixel
+const LARGEST = 16384; // pixels a side that browsers draw
 function sized(canvas, width, height) {
-  const scale = window.devicePixelRatio || 1;
+  const scale = Math.min(window.devicePixelRatio || 1, LARGEST / Math.max(width, height));
   canvas.width = Math.ceil(width * scale); canvas.height = Math.ceil(height * scale);
   canvas.style.width = width + "px"; canvas.style.height = height + "px";
   const pen = canvas.getContext("2d");
@@ -18,6 +20,7 @@ function drawMatrix() {
   const pen = sized(canvas, width, height), w = now.word, one = now.heads.size === 1 ? colour([...now.heads][0]) : css("--accent");
   pen.font = font; pen.textBaseline = "middle";
   for (const [r, row] of map.entries()) for (const [c, value] of row.entries()) {
+    if (value < FAINT) continue;
     const dim = w && !(w.side === "row" ? w.index === r : w.index === c);
     pen.globalAlpha = Math.min(1, value) * (dim ? .35 : 1);
     pen.fillStyle = one;
@@ -48,17 +51,17 @@ function drawOverview() {
   const map = data.kinds[now.kind], box = at("overview"), small = Math.max(26, Math.min(130, (box.parentElement.clientWidth - 90) / map.heads - 13));
   box.style.gridTemplateColumns = `auto repeat(${map.heads}, auto)`;
   const label = text => { const node = document.createElement("span"); node.className = "name"; node.textContent = text; return node; };
-  const nodes = [label(""), ...numbers(map.heads).map(head => label(`head ${head + 1}`))];
+  const nodes = [label(""), ...numbers(map.heads).map(head => label(`head ${number("head", head)}`))];
   for (const layer of numbers(map.layers)) {
-    nodes.push(label(`layer ${layer + 1}`));
+    nodes.push(label(`layer ${number("layer", layer)}`));
     for (const head of numbers(map.heads)) {
       const button = document.createElement("button"), canvas = document.createElement("canvas"), values = weights(now.kind, layer, head);
       const pen = sized(canvas, small, small * Math.min(1.4, Math.max(.6, values.length / values[0].length)));
       const wide = small / values[0].length, high = parseFloat(canvas.style.height) / values.length;
       pen.fillStyle = colour(head);
-      values.forEach((row, r) => row.forEach((value, c) => { pen.globalAlpha = Math.min(1, value); pen.fillRect(c * wide, r * high, wide, high); }));
+      values.forEach((row, r) => row.forEach((value, c) => { if (value > FAINT) { pen.globalAlpha = Math.min(1, value); pen.fillRect(c * wide, r * high, wide, high); } }));
       button.type = "button";
-      button.setAttribute("aria-label", `layer ${layer + 1}, head ${head + 1}`);
+      button.setAttribute("aria-label", `layer ${number("layer", layer)}, head ${number("head", head)}`);
       button.setAttribute("aria-pressed", layer === now.layer && now.heads.has(head) && now.heads.size < map.heads);
       button.append(canvas);
       button.addEventListener("click", () => { now.layer = layer; now.heads = new Set([head]); draw(); at("overview").querySelector('[aria-pressed="true"]')?.focus({ preventScroll: true }); });
@@ -70,9 +73,9 @@ function drawOverview() {
 
 function say() {
   const rows = groups(side(now.kind, "row")), columns = groups(side(now.kind, "column")), map = mean(), w = now.word, box = at("said");
-  const heads = [...now.heads].sort((a, b) => a - b).map(h => h + 1);
-  const which = heads.length === 1 ? `head ${heads[0]}` : `mean of heads ${heads.length === data.kinds[now.kind].heads ? "1–" + heads.length : heads.join(", ")}`;
-  const where = `${now.kind}, layer ${now.layer + 1}, ${which}`;
+  const heads = [...now.heads].sort((a, b) => a - b).map(h => number("head", h));
+  const which = heads.length === 1 ? `head ${heads[0]}` : `mean of heads ${heads.length === data.kinds[now.kind].heads ? `${heads[0]}–${heads.at(-1)}` : heads.join(", ")}`;
+  const where = `${now.kind}, layer ${number("layer", now.layer)}, ${which}`;
   if (!w) { box.textContent = `${where}. Point at a word, or press ↓.`; return; }
   const values = w.side === "row" ? map[w.index] : map.map(row => row[w.index]);
   const others = w.side === "row" ? columns : rows, me = (w.side === "row" ? rows : columns)[w.index];
@@ -101,7 +104,7 @@ function walk(by) {
 const KEYS = {
   ArrowDown: () => walk(1), ArrowUp: () => walk(-1), ArrowRight: () => turn(1), ArrowLeft: () => turn(-1),
   "[": () => { now.layer = Math.max(0, now.layer - 1); }, "]": () => { now.layer = Math.min(data.kinds[now.kind].layers - 1, now.layer + 1); },
-  k: () => setKind(KINDS[(KINDS.indexOf(now.kind) + 1) % KINDS.length]), u: () => { now.unit = now.unit === "word" ? "piece" : "word"; now.word = null; },
+  k: () => setKind(KINDS[(KINDS.indexOf(now.kind) + 1) % KINDS.length]), u: () => { if (!data.joined) now.unit = now.unit === "word" ? "piece" : "word"; now.word = null; },
   a: () => { now.heads = new Set(numbers(data.kinds[now.kind].heads)); }, Escape: () => { now.word = null; now.kept = false; },
 };
 document.addEventListener("keydown", event => {
@@ -125,5 +128,5 @@ at("source").textContent = data.source.text;
 at("target").textContent = data.target;
 document.title = `Attention: ${data.source.text}`;
 setKind(now.kind);
-now.layer = Math.min(data.layer, data.kinds[now.kind].layers - 1);
+now.layer = data.kinds[now.kind].layers - 1;
 theme(dark.matches ? "dark" : "light");
