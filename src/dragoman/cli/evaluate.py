@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.idle import refuse_idle
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError
@@ -61,21 +62,30 @@ def command(
     """
     if (model is None) == (not hypotheses):
         raise DataError("give either a model to translate with, or --hypothesis with files of translations")
+    other_is_model = len(against) == 1 and not against[0].is_file()
+    chosen = [name for name in METRICS if not metrics or name in metrics]
+    if model is None and not other_is_model:
+        options = ("beam", "length_penalty", "engine", "device", "precision", "threads", "batch")
+        refuse_idle(options, "nothing is translated, as there are only files of translations")
+    if chosen == ["chrF"]:
+        refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
     from dragoman.evaluate.held_out import read_held_out
     from dragoman.evaluate.report import Report, Result
     from dragoman.evaluate.scoring import compare, make, score
     from dragoman.evaluate.systems import FileSystem, ModelSystem, System
 
     sets = read_held_out(references, sources, names)
-    chosen = [name for name in METRICS if not metrics or name in metrics]
     make(chosen, sets[0].references, tokenize)  # a mistake in a name costs no hour of translating
     search = Search(beam=beam, length_penalty=length_penalty)
     system: System = ModelSystem(model, search, **engine) if model else FileSystem(hypotheses, "--hypothesis", sets)
     other: System | None = None
     if against:
-        one_model = len(against) == 1 and not against[0].is_file()
-        other = ModelSystem(str(against[0]), search, **engine) if one_model else FileSystem(against, "--against", sets)
+        named = str(against[0])
+        other = ModelSystem(named, search, **engine) if other_is_model else FileSystem(against, "--against", sets)
     progress = Progress()
+    for each in (system, other):
+        if isinstance(each, ModelSystem):
+            progress.say(f"{each.model}: {each.running}")
     ours = system.translated(sets, progress)
     theirs = other.translated(sets, progress) if other is not None else []
     results = []
@@ -111,6 +121,11 @@ class Progress:
             self.told = now
             sys.stderr.write("\r\x1b[K" if done == total else f"\r{name}: {done:,} of {total:,} sentences\x1b[K")
             sys.stderr.flush()
+
+    def say(self, words: str) -> None:
+        """A line that stays."""
+        if self.live:
+            click.echo(f"dragoman: {words}", err=True)
 
 
 def show(report: Report) -> None:

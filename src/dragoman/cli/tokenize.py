@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming
 from dragoman.cli.outgoing import place_of
 from dragoman.errors import TextError
@@ -23,6 +24,10 @@ from dragoman.text import load_tokeniser
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads to encode with.")
 def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
     """Turn each line of standard input into pieces of the tokeniser in DIRECTORY, separated by spaces."""
+    if alpha:
+        refuse_idle(("threads",), "draws are made one after the other; leave it out, or --sample")
+    else:
+        refuse_idle(("seed",), "nothing is drawn; add --sample ALPHA")
     tokeniser = load_tokeniser(directory, name)
 
     def encode(lines: list[str], number: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named
 from dragoman.cli.outgoing import opened, place_of
 from dragoman.decode.engines import ENGINES, PRECISIONS
@@ -23,13 +24,13 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
     "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
 )
 @click.option("--nbest", type=click.IntRange(1), default=1, help="So many translations of each line, best first.")
-@click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp.")
+@click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json has it anyway.")
 @click.option("--alignments", is_flag=True, help="Add a column with aligned words, as in 0-0 1-2, source first.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each line, with all there is to know.")
 @click.option("--beam", type=int, help="Hypotheses kept; 1 is greedy search.  [default: 4, or --nbest if that is more]")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
 @click.option("--min-length", type=int, default=0, help="At least so many pieces.")
-@click.option("--max-length", type=int, help="At most so many pieces; 50 more than the source has, without it.")
+@click.option("--max-length", type=int, help="At most so many pieces, and never over 50 more than the source has.")
 @click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N pieces in a row twice.")
 @click.option("--prefix", help="What every translation begins with.")
 @click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
@@ -46,7 +47,8 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--threads", type=int, help="CPU threads; the engine's own choice, without it.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 @click.option("--reproducible", is_flag=True, help="To the last bit the same, whatever else is translated with a line.")
-@click.option("--progress/--no-progress", default=None, help="On stderr; by default where that is a terminal.")
+@click.option("--progress/--no-progress", default=None,
+              help="What translates, and how quickly, on stderr; by default where that is a terminal.")  # fmt: skip
 def command(
     model: str,
     files: tuple[str, ...],
@@ -80,6 +82,12 @@ def command(
     place = place_of(named(output), sources)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
+    if sample or drawn:
+        refuse_idle(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
+    else:
+        refuse_idle(("seed",), "nothing is drawn; add --sample")
+    if settings["split"] == "never":
+        refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
     search = Search(
         beam=max(Search.beam, nbest) if beam is None else beam,
         n_best=nbest,
@@ -94,11 +102,13 @@ def command(
     translator = Translator.load(
         model, device=device, engine=engine, threads=threads, precision=precision, language=language
     )
-    translator.engines.for_search(search, prefix is not None)  # loaded now: the first line is answered the sooner
+    running = translator.running_for(search=search, prefix=prefix)  # loaded now: the first line is answered the sooner
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(
         sys.stderr.isatty() and (place is not None or not sys.stdout.isatty()) if progress is None else progress
     )
+    if report.live:
+        click.echo(f"dragoman: {running}", err=True)
     with opened(place) as (target, done), report:
         for found in arriving(sources):
             for translation in translator.stream(found, search=search, prefix=prefix, alignment=alignments, **settings):

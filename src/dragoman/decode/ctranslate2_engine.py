@@ -32,7 +32,7 @@ class CTranslate2Engine:
     def __init__(self, model: Path, threads: int | None = None) -> None:
         import ctranslate2
 
-        workers = threads or cores()
+        self.threads = workers = threads or cores()
         self.batch = MOST_SENTENCES * workers
         self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
         self.precision = str(self.translator.compute_type)  # where the CPU lacks the one asked for, another

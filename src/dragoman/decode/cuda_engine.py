@@ -40,6 +40,7 @@ class CudaEngine:
 
     name = "cuda"
     independent = False  # matrix products of other shapes differ in the last bits
+    threads = None  # of the CPU
     batch = 512
 
     def __init__(
@@ -82,9 +83,7 @@ class CudaEngine:
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first."""
         if not self.can(search, prefixes is not None and any(prefixes)):
-            raise SearchError(
-                f"the engine {self.name!r} cannot do {search}; ask `can` first, and use the engine 'torch'"
-            )
+            raise SearchError(f"the engine {self.name!r} does not do this search; ask `can` first, and use 'torch'")
         if not sources:
             return []
         code = self.weights.code

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from dragoman.config import suggest
+from dragoman.decode.devices import devices, gpu, known
 from dragoman.decode.settings import Engine, Search
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
@@ -25,6 +28,20 @@ HAVE: Final = {
 }
 ON_CPU: Final = ("native", "ctranslate2", "torch")
 ON_GPU: Final = ("cuda", "torch")
+
+
+@dataclass(frozen=True)
+class Running:
+    """What does a search; `str` of it is a line for people."""
+
+    engine: str
+    precision: str
+    device: str
+    threads: int | None  # None where the work is not the CPU's
+
+    def __str__(self) -> str:
+        threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.engine} engine, {self.precision}, on {self.device}{threads}"
 
 
 class Engines:
@@ -57,6 +74,12 @@ class Engines:
             raise SearchError(
                 f"{who} precision {precision!r}; {have} have it{where}: use one of them, or another precision"
             )
+        known(self.device)
+        if self.device != "cpu" and engine not in ("auto", *ON_GPU):
+            raise SearchError(
+                f"the engine {engine!r} works on the CPU, but device {device!r} was asked for; use device 'cpu', or "
+                f"one of the engines {' and '.join(map(repr, ON_GPU))}"
+            )
         self.loaded: dict[str, Engine | None] = {}
         self.lock = RLock()
 
@@ -66,18 +89,35 @@ class Engines:
             engine = self.get(name)
             if engine is not None and engine.can(search, prefixes):
                 return engine
+        raise SearchError(self._why_none(search, prefixes))
+
+    def running(self, search: Search, prefixes: bool = False) -> Running:
+        """What does such a search, loaded if need be."""
+        engine = self.for_search(search, prefixes)
+        return Running(engine.name, engine.precision, self.device, engine.threads)
+
+    def _why_none(self, search: Search, prefixes: bool) -> str:
+        there = [engine for name in self.names if (engine := self.get(name)) is not None]
+        cannot = "; ".join(f"{one.name!r} does not do {', '.join(beyond(one, search, prefixes))}" for one in there)
         if self.chosen == "auto":
-            raise SearchError(
-                f"no engine that is here has precision {self.precision!r} and can do {search}; those with that "
-                f"precision are {', '.join(self.names)}: use another precision, or 'auto'"
-            )
-        if self.get(self.chosen) is None:
-            reason = f" ({why})" if self.chosen == "native" and (why := why_not("translate")) else ""
-            raise SearchError(
-                f"the engine {self.chosen!r} cannot be had for {self.directory} on {self.device} here{reason}; "
-                "use engine 'auto', which takes what there is"
-            )
-        raise SearchError(f"the engine {self.chosen!r} cannot do {search}; use engine 'auto' or 'torch'")
+            found = cannot or f"{' and '.join(map(repr, self.names))} cannot be had"
+            precision = f"precision {self.precision!r}"
+            return f"no engine here does this search with {precision}: {found}; use another precision, or 'auto'"
+        if there:
+            return f"the engine {cannot}; use engine 'auto' or 'torch'"
+        match self.chosen:
+            case "native":
+                why = why_not("translate")
+            case "ctranslate2" if find_spec("ctranslate2") is None:
+                why = "it is not installed: pip install 'dragoman[ctranslate2]'"
+            case "cuda":
+                why = f"it needs an NVIDIA GPU; the devices are: {', '.join(devices())}"
+            case _:
+                why = None
+        return (
+            f"the engine {self.chosen!r} cannot be had for {self.directory} on {self.device} here"
+            f"{f' ({why})' if why else ''}; use engine 'auto', which takes what there is"
+        )
 
     def _has(self, name: str) -> bool:
         return self.precision == "auto" or self.precision in HAVE[name]
@@ -109,10 +149,6 @@ class Engines:
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:  # what torch raises for a device that is not there
-            raise SearchError(f"device {self.device!r} cannot be used: {error}".splitlines()[0]) from None
         return TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
 
     def _native(self) -> Engine | None:
@@ -147,10 +183,14 @@ class Engines:
         return CudaEngine(self.torch.model, dtype, self.device)
 
 
-def gpu() -> bool:
-    """Whether there is a GPU to use; where the system has no sign of one, PyTorch is not even asked."""
-    if not (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()):
-        return False
-    import torch
-
-    return torch.cuda.is_available()
+def beyond(engine: Engine, search: Search, prefixes: bool) -> list[str]:
+    """What of a search an engine does not do, each as it was asked for; "this model" where it does none."""
+    parts = {
+        "this model": (Search(), False),
+        f"beam={search.beam}": (Search(beam=search.beam), False),
+        "sampling": (Search(sampling=search.sampling), False),
+        f"no_repeat={search.no_repeat}": (Search(no_repeat=search.no_repeat), False),
+        "a prefix": (Search(), prefixes),
+    }
+    wrong = [name for name, asked in parts.items() if not engine.can(*asked)]
+    return wrong[:1] if wrong[:1] == ["this model"] else wrong

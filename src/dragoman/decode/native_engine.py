@@ -99,7 +99,7 @@ class NativeEngine:
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first; batches are shared out among the threads."""
         if not self.can(search):
-            raise SearchError(f"the native engine cannot do {search}; use engine 'torch'")
+            raise SearchError("the engine 'native' does not do this search; ask `can` first, and use 'torch'")
         self._check(sources, search, prefixes)
         batches = list(self._batches(sources, search))
         found: list[list[Hypothesis]] = [[] for _ in sources]

@@ -118,6 +118,10 @@ class Engine(Protocol):
     def precision(self) -> str:
         """What it really computes in: "int8", "bfloat16", "float32", or a library's own word."""
 
+    @property
+    def threads(self) -> int | None:
+        """How many threads of the CPU it works with; None where the work is not the CPU's."""
+
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Whether this engine does such a search; the PyTorch one does all."""
 

@@ -43,6 +43,11 @@ class TorchEngine:
         """What its weights are in."""
         return str(next(self.model.parameters()).dtype).removeprefix("torch.")
 
+    @property
+    def threads(self) -> int | None:
+        """PyTorch's own, for the whole process."""
+        return torch.get_num_threads() if self.device.type == "cpu" else None
+
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Every search."""
         return True

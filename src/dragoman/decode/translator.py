@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
 
 from dragoman.config import Recipe, suggest
 from dragoman.decode.assembly import Assembly, Ids
-from dragoman.decode.engines import Engines
+from dragoman.decode.engines import Engines, Running
 from dragoman.decode.opening import find_model, open_tokenisers, verify_once
 from dragoman.decode.settings import Engine, Hypothesis, Search
-from dragoman.decode.splitting import split_text
+from dragoman.decode.splitting import language_of, split_text
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
@@ -82,12 +82,13 @@ class Translator:
         `precision` is "auto" (int8 on a CPU where the engine has it), "int8", "bfloat16" or "float32". `language` is
         the source's code, by whose rules text that is too long is split into sentences.
         """
+        code = language_of(language)
         directory = find_model(model)
         verify_once(directory)
         recipe = Recipe.load(directory / RECIPE)
         engines = Engines(directory, device, engine, threads, precision)
         translator = cls(engines, *open_tokenisers(directory), recipe)
-        translator.language = language
+        translator.language = code
         return translator
 
     @overload
@@ -113,7 +114,7 @@ class Translator:
         sentences; "sentences": all text is; "never"), `reproducible` (each sentence alone), `alignment` and `attention`
         (have them in the result).
         """
-        asked = request(**settings)
+        asked = self._asked(settings)
         if (
             prefix is not None
             and not isinstance(prefix, str)
@@ -122,6 +123,15 @@ class Translator:
         ):
             raise SearchError(f"{len(prefix)} prefixes came for {len(texts)} texts; give one for each, or one for all")
         return self._stream(texts, prefix, asked)
+
+    @property
+    def running(self) -> Running:
+        """What translates with the usual settings: the engine, its precision, the device and the threads."""
+        return self.running_for()
+
+    def running_for(self, *, prefix: str | Sequence[str] | None = None, **settings: Any) -> Running:
+        """What translates with these settings, as `stream` takes them; it is loaded now, if it is not yet."""
+        return self.engines.running(self._asked(settings).search, prefix is not None)
 
     @cached_property
     def pointer(self) -> Pointer:
@@ -144,13 +154,20 @@ class Translator:
             for ids, row in zip(targets, rows, strict=True)
         ]
 
+    def _asked(self, settings: dict[str, Any]) -> Request:
+        """What a call asks for, within what this model's positions allow."""
+        asked, longest = request(**settings), self.longest_output
+        if longest is None or (asked.search.max_length is not None and asked.search.max_length <= longest):
+            return asked
+        if asked.search.min_length > longest:
+            raise SearchError(
+                f"min_length={asked.search.min_length} cannot be: this model has learnt positions for {longest} pieces"
+            )
+        return replace(asked, search=replace(asked.search, max_length=longest))
+
     def _stream(
         self, texts: Iterable[str], prefix: str | Sequence[str] | None, asked: Request
     ) -> Iterator[Translation]:
-        search, longest = asked.search, self.longest_output
-        if longest is not None and (search.max_length is None or search.max_length > longest):
-            shorter = replace(search, max_length=longest, min_length=min(search.min_length, longest))
-            asked = replace(asked, search=shorter)
         engine = self.engines.for_search(asked.search, prefix is not None)
         batch: int = asked.batch or getattr(engine, "batch", 0) or 64
         done = 0

@@ -6,9 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from dragoman.decode.engines import Running
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError
 from dragoman.evaluate.held_out import HeldOut, read_beside
@@ -45,16 +47,18 @@ class ModelSystem:
         self.model, self.search, self.batch = model, search, batch
         self.translator = Translator.load(model, **engine)
 
+    @cached_property
+    def running(self) -> Running:
+        """The engine that translates, loaded."""
+        return self.translator.running_for(search=self.search)
+
     def about(self) -> dict[str, Any]:
         """Name, digest of the manifest (and so of every file), engine and search."""
         engines = self.translator.engines
-        engine = engines.for_search(self.search)
         return {
             "model": engines.directory.name,
             "digest": sha256(engines.directory / MANIFEST),
-            "engine": engine.name,
-            "device": engines.device,
-            "precision": engine.precision,
+            **{k: v for k, v in asdict(self.running).items() if v is not None},
             "search": ", ".join(f"{k}={v}" for k, v in asdict(self.search).items() if v is not None),
         }
 
@@ -63,7 +67,7 @@ class ModelSystem:
         for held_out in sets:
             if held_out.sources is None:
                 raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
-        self.translator.engines.for_search(self.search)  # its loading is not part of a set's seconds
+        _ = self.running  # its loading is not part of a set's seconds
         return [self._one(held_out, tick) for held_out in sets]
 
     def _one(self, held_out: HeldOut, tick: Tick) -> Translated:

@@ -76,8 +76,20 @@ def test_a_model(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_
     assert out.startswith("days: 3 sentences, ")
     assert "sentences/s" in out
     saved = json.loads((tmp_path / "r" / "report.json").read_text())
-    assert saved["system"]["engine"] == "torch"
+    assert {"engine": "torch", "precision": "float32", "device": "cpu"}.items() <= saved["system"].items()
     assert len((tmp_path / "r" / "days.translations.txt").read_text().splitlines()) == 3
+
+
+def test_a_terminal_is_told_what_translates(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    model = str(model_at(tmp_path / "model"))
+    command = [model, "--source", files["en"], "--reference", files["right"], "--engine", "torch", "--device", "cpu"]
+    assert "engine" not in leave(capsys, *command)[2]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert f"dragoman: {model}: torch engine, float32, on cpu, " in leave(capsys, *command)[2]
 
 
 def test_a_terminal_gets_a_table(
@@ -114,7 +126,11 @@ def test_mistakes_are_messages(files: dict[str, str], capsys: pytest.CaptureFixt
         ([*ours, "--metric", "METEOR"], "'METEOR' is not one of"),
         ([str(tmp_path), "--source", files["en"], *right], "is not a model"),
         (["no-such", "--source", files["en"], *right], "there is no directory no-such"),
-        ([*ours, "--beam", "0"], "beam must be at least 1"),
+        (["some-model", "--source", files["en"], *right, "--beam", "0"], "beam must be at least 1"),
+        ([*ours, "--beam", "4"], "--beam would do nothing here: nothing is translated"),
+        ([*ours, "--against", files["worse"], "--device", "cpu"], "--device would do nothing here"),
+        ([*ours, "--metric", "chrF", "--tokenize", "13a"], "--tokenize would do nothing here"),
+        ([*ours, "--against", "no-such", "--device", "cpu"], "there is no directory no-such"),
     ]
     for arguments, message in cases:
         code, out, err = leave(capsys, *arguments)

@@ -62,6 +62,8 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         (["tokenize", "{}", "--name", "source"], b"", "source.json does not exist; there are: shared, target"),
         (["tokenize", "{}/nowhere"], b"", "shared.json does not exist; there is no tokeniser"),
         (["tokenize", "{}", "--sample", "7"], b"a\n", "standard input, line 1: alpha=7.0"),
+        (["tokenize", "{}", "--seed", "3"], b"a\n", "--seed would do nothing here: nothing is drawn; add --sample"),
+        (["tokenize", "{}", "--sample", "0.1", "--threads", "2"], b"a\n", "--threads would do nothing here"),
         (["tokenize", "{}", "--threads", "0"], b"a\n", "at least 1 thread"),
         (
             ["detokenize", "{}"],

@@ -189,6 +189,12 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
         (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also what is to be read"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "leaves no room"),
+        (["{}", "--seed", "1"], b"a", "--seed would do nothing here: nothing is drawn; add --sample"),
+        (["{}", "--top-k", "3", "--beam", "4"], b"a", "--beam would do nothing here"),
+        (["{}", "--split", "never", "--language", "de"], b"a", "--language would do nothing here"),
+        (["{}", "--language", "german"], b"a", "language='german' is no code of a language; give two letters"),
+        (["{}", "--device", "mps"], b"a", "there is no device 'mps' here; use one of: auto, cpu"),
+        (["{}", "--sample", "--precision", "int8"], b"a", "does not do sampling"),
     ],
 )
 def test_refusals_leave_with_2(model: Path, arguments: list[str], given: bytes, message: str) -> None:
@@ -215,9 +221,20 @@ def test_a_training_under_way_is_no_model(tmp_path: Path) -> None:
 
 
 def test_stderr_tells_what_needs_a_second_look(model: Path) -> None:
-    done = run(model, "--max-length", 2, "--progress", given=b"the old box\n\nGood morning, seven boxes!\n")
+    done = run(
+        model,
+        "--max-length",
+        2,
+        "--progress",
+        "--engine",
+        "torch",
+        "--device",
+        "cpu",
+        given=b"the old box\n\nGood morning, seven boxes!\n",
+    )
     errors = done.stderr.decode()
     assert "3 lines, " in errors
+    assert errors.startswith("dragoman: torch engine, float32, on cpu, ")
     assert "truncated (line 1" in errors
     assert run(model, "--max-length", 60, "--no-repeat", 3, given=b"\n").stderr == b""
 

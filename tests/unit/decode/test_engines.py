@@ -77,6 +77,7 @@ def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.Mon
     with pytest.raises(SearchError, match=r"no engine for 'cuda' has precision 'int8'; .* have it on a CPU"):
         Engines(directory, "cuda", precision="int8")
     monkeypatch.setattr("dragoman.decode.engines.gpu", lambda: True)
+    monkeypatch.setattr("dragoman.decode.devices.devices", lambda: ["cpu", "cuda:0"])
     assert Engines(directory, precision="bfloat16").device == "cuda"
     assert Engines(directory, precision="int8").device == "cpu"  # where alone it can be had
     assert Engines(directory, engine="native").device == "cpu"
@@ -84,9 +85,77 @@ def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.Mon
 
 def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> None:
     drawn = Search(sampling=Sampling(), max_length=3)
-    with pytest.raises(SearchError, match=r"precision 'int8' and can do .*: use another precision"):
+    with pytest.raises(SearchError, match=r"with precision 'int8': .*does not do sampling.*; use another precision"):
         Engines(directory, "cpu", precision="int8").for_search(drawn)
     assert Engines(directory, "cpu", precision="float32").for_search(drawn).name == "torch"
+
+
+@pytest.mark.parametrize(
+    ("engine", "search", "prefixes", "message"),
+    [
+        ("native", Search(beam=65, no_repeat=3), True, "'native' does not do beam=65; use engine 'auto' or 'torch'"),
+        ("native", Search(sampling=Sampling()), False, "'native' does not do sampling; use"),
+        ("ctranslate2", Search(no_repeat=3), True, "'ctranslate2' does not do no_repeat=3, a prefix; use"),
+        (
+            "cuda",
+            Search(),
+            False,
+            r"'cuda' cannot be had .* on cpu here \(it needs an NVIDIA GPU; the devices are: cpu",
+        ),
+    ],
+)
+def test_what_an_engine_does_not_do_is_named(
+    directory: Path, engine: str, search: Search, prefixes: bool, message: str
+) -> None:
+    engines = Engines(directory, "cpu", engine)
+    if engine != "cuda" and engines.get(engine) is None:
+        pytest.skip(f"there is no engine {engine} here")
+    with pytest.raises(SearchError, match=message) as refused:
+        engines.for_search(search, prefixes)
+    assert "Search(" not in str(refused.value)
+
+
+@pytest.mark.parametrize("device", ["mps", "foo", "cuda:7", "cpu:0", "CPU", "", "meta", "cuda:x", "-1"])
+def test_a_device_that_is_not_here_is_refused_at_once(
+    directory: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.decode.devices.devices", lambda: ["cpu", "cuda:0", "cuda:1"])
+    with pytest.raises(
+        SearchError, match=f"there is no device '{device}' here.*; use one of: auto, cpu, cuda:0, cuda:1"
+    ):
+        Engines(directory, device)
+    assert Engines(directory, "cuda").device == "cuda"
+    assert Engines(directory, "cuda:1").device == "cuda:1"
+    with pytest.raises(SearchError, match="'native' works on the CPU, but device 'cuda:1' was asked for"):
+        Engines(directory, "cuda:1", "native")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_cuda_is_no_device(directory: Path) -> None:
+    with pytest.raises(SearchError, match=r"there is no device 'cuda' here.*; use one of: auto, cpu"):
+        Translator.load(directory, device="cuda")
+
+
+@pytest.mark.parametrize(("engine", "precision"), [("native", "int8"), ("ctranslate2", "int8"), ("torch", "float32")])
+def test_a_translator_says_what_it_runs_on(
+    directory: Path, engine: str, precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path)) if engine == "ctranslate2" else None
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)  # which would stay for every test after this
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    translator = Translator.load(directory, device="cpu", engine=engine, threads=3)
+    if translator.engines.get(engine) is None:
+        pytest.skip(f"there is no engine {engine} here")
+    assert str(translator.running).startswith(f"{engine} engine, {precision}")
+    assert (translator.running.device, translator.running.threads) == ("cpu", 3)
+
+
+def test_what_runs_depends_on_what_is_asked(directory: Path) -> None:
+    translator = Translator.load(directory, device="cpu")
+    assert translator.running_for(sampling=Sampling()).engine == "torch"
+    assert translator.running_for(beam=65, prefix="a").engine in ("torch", "ctranslate2")
+    with pytest.raises(SearchError, match="no setting 'bem'"):
+        translator.running_for(bem=3)
 
 
 @pytest.mark.parametrize("trouble", ["not writable", "another process"])

@@ -248,12 +248,26 @@ def test_two_vocabularies(tmp_path: Path) -> None:
     assert translator.translate("the old box", alignment=True, **SHORT).tokens
 
 
+def test_languages_are_codes(directory: Path) -> None:
+    text = "Er kam am 3. Mai. Sie nicht."
+    for code, parts in (("de", 2), ("DE", 2), ("de_AT", 2), ("en", 3), ("gsw", 2)):
+        translator = Translator.load(directory, device="cpu", language=code)
+        found = translator._parts([text], "sentences")[0]
+        assert len(found) == parts, code
+    for wrong in ("german", "xx", "", "d", None, 5):
+        with pytest.raises(SearchError, match="is no code of a language; give two letters"):
+            Translator.load(directory, language=wrong)  # type: ignore[arg-type]
+
+
 def test_learned_positions_set_a_limit(tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "learned", "model.positions=learned", "model.max_positions=20")
     translator = Translator.load(model, device="cpu", engine="torch")
     found = translator.translate("the old box stands in the hall " * 5, beam=2)
     assert found.split
     assert translator.longest == 19
+    assert translator.translate("the old box", beam=1, max_length=500, min_length=19).truncated
+    with pytest.raises(SearchError, match="min_length=20 cannot be: this model has learnt positions for 19 pieces"):
+        translator.translate("the old box", min_length=20)
 
 
 @settings(max_examples=200, deadline=None)
