@@ -1,21 +1,22 @@
 /* Scaled dot-product attention of a few queries to the same positions, all heads at once.
 
 The channels of queries, keys and values are interleaved, so that the lanes of a vector are different heads: with 8 heads
-a vector holds channels i and i + 1 of each. Scores then need no sums across lanes but one at the end, and the softmax
+a vector of 16 lanes holds channels i and i + 1 of each. Scores then need no sums across lanes but one at the end, and the softmax
 of all heads is one vector. Weights are permuted when they are packed, so that products come out in this order.
 Positions are taken 64 at a time, and what was summed before is scaled when a larger score appears. */
 #pragma once
 #include "vectors.h"
 
 #define SPAN 64     /* positions that are scored before they are summed */
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || NEON
 #define TOGETHER 4  /* queries that share what is loaded */
 #else
 #define TOGETHER 1  /* fewer registers: more would only be spilt */
 #endif
+#define ALONE (LANES == 4 ? 8 : 4) /* positions that one query by itself looks at together: enough sums under way */
 
 typedef struct {
-    int heads, lanes, groups; /* groups of up to 16 heads, each over `lanes` lanes (a power of two) */
+    int heads, lanes, groups; /* groups of up to LANES heads, each over `lanes` lanes (a power of two) */
     int d_k, d_v;
     int key_vectors, value_vectors; /* of one group */
 } Heads;
@@ -49,25 +50,30 @@ typedef struct {
     int count, half;
 } Past;
 
-ALWAYS v16 past_vector(const char *at, int vector, const int half) {
-    return half ? load_half((const uint16_t *)at + LANES * vector) : ((const v16 *)at)[vector];
+ALWAYS Floats past_vector(const char *at, int vector, const int half) {
+    return half ? load_half((const uint16_t *)at + LANES * vector) : ((const Floats *)at)[vector];
 }
 
 /* Sums the lanes that belong to one head, and leaves the sum in each of them. */
-ALWAYS v16 fold(v16 x, int lanes) {
+ALWAYS Floats fold(Floats x, int lanes) {
+#if LANES == 4
+    if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2);
+    if (lanes <= 2) x += SHUFFLED(x, 2, 3, 0, 1);
+#else
     if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
     if (lanes <= 2) x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
     if (lanes <= 4) x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
     if (lanes <= 8) x += SHUFFLED(x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+#endif
     return x;
 }
 
-ALWAYS void score_some(const int nq, const int np, const int half, const Heads *h, const v16 *const *q,
-                       const char *const *keys, v16 scores[TOGETHER][SPAN], int at) {
-    v16 sum[TOGETHER][4] = {};
+ALWAYS void score_some(const int nq, const int np, const int half, const Heads *h, const Floats *const *q,
+                       const char *const *keys, Floats scores[TOGETHER][SPAN], int at) {
+    Floats sum[TOGETHER][ALONE] = {};
     for (int v = 0; v < h->key_vectors; v++)
         for (int p = 0; p < np; p++) {
-            v16 key = past_vector(keys[p], v, half);
+            Floats key = past_vector(keys[p], v, half);
             for (int i = 0; i < nq; i++) sum[i][p] += q[i][v] * key;
         }
     for (int i = 0; i < nq; i++)
@@ -75,13 +81,13 @@ ALWAYS void score_some(const int nq, const int np, const int half, const Heads *
 }
 
 ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const char *const *values, int from,
-                     v16 weights[TOGETHER][SPAN], v16 *const *out) {
-    v16 sum[TOGETHER][8];
+                     Floats weights[TOGETHER][SPAN], Floats *const *out) {
+    Floats sum[TOGETHER][8];
     for (int i = 0; i < nq; i++)
         for (int v = 0; v < nv; v++) sum[i][v] = out[i][from + v];
     for (int p = 0; p < span; p++)
         for (int v = 0; v < nv; v++) {
-            v16 value = past_vector(values[p], from + v, half);
+            Floats value = past_vector(values[p], from + v, half);
             for (int i = 0; i < nq; i++) sum[i][v] += weights[i][p] * value;
         }
     for (int i = 0; i < nq; i++)
@@ -90,15 +96,15 @@ ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const
 
 ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float *const *queries, float *const *outputs,
                       const Past *past) {
-    const int np = nq == 1 ? 4 : 2, nv = nq == 1 ? 8 : 4;
+    const int np = nq == 1 ? ALONE : 2, nv = nq == 1 ? 8 : 4;
     const size_t each = half ? 2 : 4;
     for (int g = 0; g < h->groups; g++) {
-        const v16 *q[TOGETHER];
-        v16 *out[TOGETHER], most[TOGETHER], total[TOGETHER], scores[TOGETHER][SPAN];
+        const Floats *q[TOGETHER];
+        Floats *out[TOGETHER], most[TOGETHER], total[TOGETHER], scores[TOGETHER][SPAN];
         const char *rows[SPAN];
         for (int i = 0; i < nq; i++) {
-            q[i] = (const v16 *)queries[i] + g * h->key_vectors;
-            out[i] = (v16 *)outputs[i] + g * h->value_vectors;
+            q[i] = (const Floats *)queries[i] + g * h->key_vectors;
+            out[i] = (Floats *)outputs[i] + g * h->value_vectors;
             most[i] = splat(-1e30f);
             total[i] = splat(0.0f);
             for (int v = 0; v < h->value_vectors; v++) out[i][v] = splat(0.0f);
@@ -110,16 +116,16 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
             for (; p + np <= span; p += np) score_some(nq, np, half, h, q, rows + p, scores, p);
             for (; p < span; p++) score_some(nq, 1, half, h, q, rows + p, scores, p);
             for (int i = 0; i < nq; i++) {
-                v16 top = most[i];
-                for (p = 0; p < span; p++) top = max16(top, scores[i][p]);
+                Floats top = most[i];
+                for (p = 0; p < span; p++) top = larger(top, scores[i][p]);
                 if (first) {
-                    v16 less = exp16(most[i] - top);
+                    Floats less = exp_of(most[i] - top);
                     total[i] *= less;
                     for (int v = 0; v < h->value_vectors; v++) out[i][v] *= less;
                 }
                 most[i] = top;
                 for (p = 0; p < span; p++) {
-                    scores[i][p] = exp16(scores[i][p] - top);
+                    scores[i][p] = exp_of(scores[i][p] - top);
                     total[i] += scores[i][p];
                 }
             }
@@ -130,7 +136,7 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
             for (; v < h->value_vectors; v++) mix_some(nq, 1, half, span, rows, v, scores, out);
         }
         for (int i = 0; i < nq; i++) {
-            v16 share = 1.0f / total[i];
+            Floats share = 1.0f / total[i];
             for (int v = 0; v < h->value_vectors; v++) out[i][v] *= share;
         }
     }

@@ -28,20 +28,20 @@ typedef struct {
     float *y;
 } Product;
 
-ALWAYS v16 activate(v16 x, int how) {
+ALWAYS Floats activate(Floats x, int how) {
     switch (how) {
-        case RELU: return max16(x, splat(0.0f));
-        case SILU: return x / (1.0f + exp16(-max16(x, splat(-87.0f))));
-        case TANH: return 1.0f - 2.0f / (1.0f + exp16(-max16(-2.0f * x, splat(-80.0f))));
+        case RELU: return larger(x, splat(0.0f));
+        case SILU: return x / (1.0f + exp_of(-larger(x, splat(-87.0f))));
+        case TANH: return 1.0f - 2.0f / (1.0f + exp_of(-larger(-2.0f * x, splat(-80.0f))));
         case GELU: { /* x times the normal distribution, by Abramowitz and Stegun 7.1.26 (error under 2e-7) */
-            v16 z = max16(x, -x) * 0.70710678118654752f, t = 1.0f / (1.0f + 0.3275911f * z);
-            v16 p = t * 1.061405429f - 1.453152027f;
+            Floats z = larger(x, -x) * 0.70710678118654752f, t = 1.0f / (1.0f + 0.3275911f * z);
+            Floats p = t * 1.061405429f - 1.453152027f;
             p = p * t + 1.421413741f;
             p = p * t - 0.284496736f;
             p = p * t + 0.254829592f;
-            v16 tail = 0.5f * p * t * exp16(-z * z);
-            i16x above = x > 0.0f;
-            return x * (v16)(((i16x)(1.0f - tail) & above) | ((i16x)tail & ~above));
+            Floats tail = 0.5f * p * t * exp_of(-z * z);
+            Ints above = x > 0.0f;
+            return x * (Floats)(((Ints)(1.0f - tail) & above) | ((Ints)tail & ~above));
         }
         default: return x;
     }
@@ -57,9 +57,9 @@ static void product_chunk(void *given, int chunk, int member) {
             int rows = p->rows - first < TILE ? p->rows - first : TILE;
             product_block(p->l, p->in, first, rows, block, out);
             for (int r = 0; r < rows; r++) {
-                v16 *y = (v16 *)(p->y + (size_t)(first + r) * p->l->n + block * BLOCK);
-                const v16 *from = (const v16 *)(out + r * BLOCK);
-                for (int c = 0; c < 4; c++) y[c] = p->then == ADD ? y[c] + from[c] : activate(from[c], p->then);
+                Floats *y = (Floats *)(p->y + (size_t)(first + r) * p->l->n + block * BLOCK);
+                const Floats *from = (const Floats *)(out + r * BLOCK);
+                for (int c = 0; c < VECTORS; c++) y[c] = p->then == ADD ? y[c] + from[c] : activate(from[c], p->then);
             }
         }
 }
@@ -83,18 +83,18 @@ static void multiply(Worker *w, const Linear *l, int rows, float *y, int then) {
 static void normalise(const Model *m, const Norm *n, const float *x, float *y, int rows) {
     int d = m->shape.d_model, width = m->width, whole = d / LANES * LANES;
     for (int r = 0; r < rows; r++, x += width, y += width) {
-        v16 sum = splat(0.0f), squares = splat(0.0f);
-        for (int i = 0; i < width; i += LANES) sum += *(const v16 *)(x + i); /* the filling is zeros */
+        Floats sum = splat(0.0f), squares = splat(0.0f);
+        for (int i = 0; i < width; i += LANES) sum += *(const Floats *)(x + i); /* the filling is zeros */
         float mean = sum_of(sum) / (float)d;
         for (int i = 0; i < whole; i += LANES) {
-            v16 away = *(const v16 *)(x + i) - mean;
+            Floats away = *(const Floats *)(x + i) - mean;
             squares += away * away;
         }
         float rest = 0.0f;
         for (int i = whole; i < d; i++) rest += (x[i] - mean) * (x[i] - mean);
         float scale = 1.0f / sqrtf((sum_of(squares) + rest) / (float)d + 1e-5f);
         for (int i = 0; i < width; i += LANES)
-            *(v16 *)(y + i) = (*(const v16 *)(x + i) - mean) * scale * *(const v16 *)(n->weight + i) + *(const v16 *)(n->bias + i);
+            *(Floats *)(y + i) = (*(const Floats *)(x + i) - mean) * scale * *(const Floats *)(n->weight + i) + *(const Floats *)(n->bias + i);
     }
 }
 
@@ -147,9 +147,9 @@ static void remember(Worker *w, const float *from, int stride, int rows, char *t
     for (int r = 0; r < rows; r++, from += stride, to += w->entry)
         for (int i = 0; i < floats; i += LANES)
             if (w->half)
-                store_half((uint16_t *)to + i, *(const v16 *)(from + i));
+                store_half((uint16_t *)to + i, *(const Floats *)(from + i));
             else
-                *(v16 *)((float *)to + i) = *(const v16 *)(from + i);
+                *(Floats *)((float *)to + i) = *(const Floats *)(from + i);
 }
 
 typedef struct {

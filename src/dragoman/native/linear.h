@@ -10,6 +10,7 @@ back: in eight bits as tiles, [block][input / 64][4 tiles][16 fours of inputs][1
 #include "vectors.h"
 
 #define BLOCK 64  /* outputs that are made together */
+#define VECTORS (BLOCK / LANES)
 #define TILE 32   /* rows that are made together */
 #define AHEAD 4096 /* bytes between what is read and what is asked for in advance */
 
@@ -79,20 +80,16 @@ static void quantise(const float *x, int rows, int width, Rows *to) {
     to->x = NULL;
     for (int r = 0; r < rows; r++) {
         const float *row = x + (size_t)r * width;
-        v16 most = splat(0.0f);
+        Floats most = splat(0.0f);
         for (int i = 0; i < width; i += LANES) {
-            v16 v = *(const v16 *)(row + i);
-            most = max16(most, max16(v, -v));
+            Floats v = *(const Floats *)(row + i);
+            most = larger(most, larger(v, -v));
         }
         float top = top_of(most);
         float factor = top > 1e-30f ? 127.0f / top : 0.0f;
         to->scale[r] = top / 127.0f;
-        b16 flip = (b16){} + (int8_t)(to->flipped ? -128 : 0);
-        for (int i = 0; i < width; i += LANES) {
-            v16 t = *(const v16 *)(row + i) * factor + ROUNDER;
-            i16x whole = (i16x)t - 0x4b400000;
-            *(b16 *)(to->q + (size_t)r * pitch(width) + i) = __builtin_convertvector(whole, b16) ^ flip;
-        }
+        Bytes flip = (Bytes){} + (int8_t)(to->flipped ? -128 : 0);
+        for (int i = 0; i < width; i += 16) *(Bytes *)(to->q + (size_t)r * pitch(width) + i) = bytes_of(row + i, factor) ^ flip;
     }
 }
 
@@ -177,7 +174,9 @@ static void vnni_block(const int8_t *q, int rows, int k, const int8_t *w, const 
 }
 #endif
 
-#if !TILES
+#if NEON
+#include "neon.h"
+#elif !TILES
 static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
     for (int r = 0; r < rows; r++, q += pitch(k), out += BLOCK) {
 #if defined(__AVX2__)
@@ -205,19 +204,22 @@ static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32
 #endif
 
 ALWAYS void float_rows(const int rows, const float *x, int k, const float *w, float *out) {
-    v16 sum[4][4] = {};
-    for (int i = 0; i < k; i++) {
-        const v16 *b = (const v16 *)(w + (size_t)i * BLOCK);
-        for (int c = 0; c < 4; c++) __builtin_prefetch((const char *)(b + c) + AHEAD, 0, 3);
+    const int wide = VECTORS * rows <= 16 ? VECTORS : rows == 2 ? 8 : 4; /* vectors whose sums fit into the registers */
+    for (int from = 0; from < VECTORS; from += wide) {
+        Floats sum[4][VECTORS] = {};
+        for (int i = 0; i < k; i++) {
+            const Floats *b = (const Floats *)(w + (size_t)i * BLOCK) + from;
+            for (int c = 0; c < wide; c += 16 / LANES) __builtin_prefetch((const char *)(b + c) + AHEAD, 0, 3);
+            for (int r = 0; r < rows; r++)
+                for (int c = 0; c < wide; c++) sum[r][c] += x[(size_t)r * k + i] * b[c];
+        }
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < 4; c++) sum[r][c] += x[(size_t)r * k + i] * b[c];
+            for (int c = 0; c < wide; c++) ((Floats *)(out + r * BLOCK))[from + c] = sum[r][c];
     }
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < 4; c++) *(v16 *)(out + r * BLOCK + 16 * c) = sum[r][c];
 }
 
 static void float_block(const float *x, int rows, int k, const float *w, float *out) {
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || NEON
     for (; rows >= 4; rows -= 4, x += 4 * (size_t)k, out += 4 * BLOCK) float_rows(4, x, k, w, out);
     if (rows == 3) float_rows(3, x, k, w, out);
     if (rows == 2) float_rows(2, x, k, w, out);
@@ -229,11 +231,11 @@ static void float_block(const float *x, int rows, int k, const float *w, float *
 
 /* Rows [first, first + rows) of `in`, at most TILE, times block `block`: out[row][BLOCK], the bias added. */
 static void product_block(const Linear *l, const Rows *in, int first, int rows, int block, float *out) {
-    const v16 *bias = (const v16 *)(l->bias + block * BLOCK), *scale = (const v16 *)(l->scale + block * BLOCK);
+    const Floats *bias = (const Floats *)(l->bias + block * BLOCK), *scale = (const Floats *)(l->scale + block * BLOCK);
     if (l->wf) {
         float_block(in->x + (size_t)first * l->k, rows, l->k, l->wf + (size_t)block * BLOCK * l->k, out);
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < 4; c++) *(v16 *)(out + r * BLOCK + 16 * c) += bias[c];
+            for (int c = 0; c < VECTORS; c++) ((Floats *)(out + r * BLOCK))[c] += bias[c];
         return;
     }
     const int8_t *q = in->q + first * pitch(l->k), *w = l->w8 + (size_t)block * BLOCK * l->k;
@@ -245,12 +247,14 @@ static void product_block(const Linear *l, const Rows *in, int first, int rows, 
 #endif
 #if TILES
         tiles_block(q, rows, l->k, w, whole, first == 0);
+#elif NEON
+        neon_block(q, rows, l->k, w, whole);
 #else
         plain_block(q, rows, l->k, w, whole);
 #endif
     for (int r = 0; r < rows; r++)
-        for (int c = 0; c < 4; c++) {
-            i16x *at = (i16x *)(whole + r * BLOCK + 16 * c);
-            *(v16 *)at = __builtin_convertvector(*at, v16) * (in->scale[first + r] * scale[c]) + bias[c];
+        for (int c = 0; c < VECTORS; c++) {
+            Ints *at = (Ints *)(whole + r * BLOCK) + c;
+            *(Floats *)at = __builtin_convertvector(*at, Floats) * (in->scale[first + r] * scale[c]) + bias[c];
         }
 }

@@ -23,7 +23,7 @@ typedef struct {
 
 /* Sum of e^(logit - reference) over a part. */
 typedef struct {
-    v16 sum;
+    Floats sum;
     float reference;
 } Part;
 
@@ -56,7 +56,7 @@ static int is_banned(const int32_t *banned, int32_t id) {
 static __attribute__((noinline)) void look_closer(const Scan *s, int row, Best *b, Part *p, const float *logits, int32_t id) {
     for (int i = 0; i < LANES; i++) {
         if (logits[i] > p->reference + STEEP) {
-            p->sum *= exp16(splat(p->reference - logits[i]));
+            p->sum *= exp_of(splat(p->reference - logits[i]));
             p->reference = logits[i];
         }
         if (logits[i] > b->least && !is_banned(s->banned[row], id + i)) keep_piece(b, s->keep, logits[i], id + i);
@@ -85,16 +85,16 @@ static void scan_part(void *given, int number, int member) {
                 Part *p = &s->part[number * s->rows + r0 + r];
                 Best *b = &s->best[member * s->rows + r0 + r];
                 const float *at = logits + r * BLOCK;
-                if (block == first) *p = (Part){.sum = splat(0.0f), .reference = top_of(*(const v16 *)at)};
-                v16 sum = p->sum, bar = splat(bar_of(b, p));
+                if (block == first) *p = (Part){.sum = splat(0.0f), .reference = top_of(*(const Floats *)at)};
+                Floats sum = p->sum, bar = splat(bar_of(b, p));
                 for (int c = 0; c < BLOCK; c += LANES) {
-                    v16 x = *(const v16 *)(at + c);
+                    Floats x = *(const Floats *)(at + c);
                     if (__builtin_expect(over(x, bar), 0)) {
                         p->sum = sum;
                         look_closer(s, r0 + r, b, p, at + c, block * BLOCK + c);
                         sum = p->sum, bar = splat(bar_of(b, p));
                     }
-                    sum += exp16(x - p->reference);
+                    sum += exp_of(x - p->reference);
                 }
                 p->sum = sum;
             }

@@ -1,0 +1,156 @@
+/* Products of eight-bit numbers on ARM, by what the processor has: products of small matrices (I8MM), dot products, or
+neither. All are in the library, which asks when it is loaded, because compilers do not agree on flags for the processor
+at hand; and each gives the same whole numbers. A part of linear.h. */
+#pragma once
+#if defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
+/* Instructions of one function that the rest of the library must do without; older compilers cannot. */
+#if defined(__clang__)
+#define NEWER (__clang_major__ >= 16)
+#define WITH(what) __attribute__((target(what)))
+#else
+#define NEWER (__GNUC__ >= 10)
+#define WITH(what) __attribute__((target("arch=armv8.2-a+" what)))
+#endif
+
+enum { NEITHER, DOTS, MATRICES };
+static int processor_has;
+
+#if defined(__APPLE__)
+static int has(const char *feature) {
+    int is = 0;
+    size_t size = sizeof is;
+    return !sysctlbyname(feature, &is, &size, NULL, 0) && is;
+}
+#endif
+
+__attribute__((constructor)) static void ask_processor(void) {
+#if NEWER && defined(__linux__)
+    int dots = getauxval(AT_HWCAP) >> 20 & 1, matrices = getauxval(AT_HWCAP2) >> 13 & 1; /* ASIMDDP and I8MM */
+#elif NEWER && defined(__APPLE__)
+    int dots = has("hw.optional.arm.FEAT_DotProd"), matrices = has("hw.optional.arm.FEAT_I8MM");
+#else
+    int dots = 0, matrices = 0;
+#endif
+    processor_has = !dots ? NEITHER : matrices ? MATRICES : DOTS;
+}
+
+/* One or two rows of q times one block. Weights and activations are within 127, so that two products fit 16 bits. */
+ALWAYS void widened_rows(const int rows, const int8_t *q, int k, const int8_t *w, int32_t *out) {
+    const int tiles = rows == 1 ? 2 : 1;
+    for (int first = 0; first < 4; first += tiles) {
+        int32x4_t sum[2][16] = {}; /* each output has two sums, side by side */
+        for (int i = 0; i < k; i += 8) {
+            int8x16_t a[2][2];
+            for (int r = 0; r < rows; r++)
+                for (int j = 0; j < 2; j++) a[r][j] = vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(q + r * pitch(k) + i + 4 * j)));
+            for (int c = 0; c < 4 * tiles; c++) {
+                const int8_t *at = w + four_at(i / 4, 16 * first + 4 * c);
+                int8x16_t w0 = vld1q_s8(at), w1 = vld1q_s8(at + 64);
+                for (int r = 0; r < rows; r++) {
+                    int16x8_t low = vmlal_s8(vmull_s8(vget_low_s8(w0), vget_low_s8(a[r][0])), vget_low_s8(w1), vget_low_s8(a[r][1]));
+                    int16x8_t high = vmlal_high_s8(vmull_high_s8(w0, a[r][0]), w1, a[r][1]);
+                    sum[r][2 * c] = vpadalq_s16(sum[r][2 * c], low);
+                    sum[r][2 * c + 1] = vpadalq_s16(sum[r][2 * c + 1], high);
+                }
+            }
+        }
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < 4 * tiles; c++)
+                vst1q_s32(out + r * BLOCK + 16 * first + 4 * c, vpaddq_s32(sum[r][2 * c], sum[r][2 * c + 1]));
+    }
+}
+
+static void widened_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    for (; rows >= 2; rows -= 2, q += 2 * pitch(k), out += 2 * BLOCK) widened_rows(2, q, k, w, out);
+    if (rows) widened_rows(1, q, k, w, out);
+}
+
+#if NEWER
+/* The weights of four inputs, 4 g .. 4 g + 3 of sixteen, times one to four rows. */
+#define DOT_FOUR(g)                                                                                      \
+    for (int c = 0; c < 4 * tiles; c++) {                                                                \
+        int8x16_t weights = vld1q_s8(at + 1024 * (c / 4) + 64 * (g) + 16 * (c % 4));                     \
+        for (int r = 0; r < rows; r++) sum[r][c] = vdotq_laneq_s32(sum[r][c], weights, a[r], g);         \
+    }
+
+ALWAYS WITH("dotprod") void dot_rows(const int rows, const int8_t *q, int k, const int8_t *w, int32_t *out) {
+    const int tiles = rows == 1 ? 4 : rows == 2 ? 2 : 1; /* as many sums as fit into the registers */
+    for (int first = 0; first < 4; first += tiles) {
+        int32x4_t sum[4][16] = {};
+        for (int i = 0; i < k; i += 16) {
+            const int8_t *at = w + four_at(i / 4, 16 * first);
+            int8x16_t a[4];
+            for (int r = 0; r < rows; r++) a[r] = vld1q_s8(q + r * pitch(k) + i);
+            DOT_FOUR(0) DOT_FOUR(1) DOT_FOUR(2) DOT_FOUR(3)
+        }
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < 4 * tiles; c++) vst1q_s32(out + r * BLOCK + 16 * first + 4 * c, sum[r][c]);
+    }
+}
+
+WITH("dotprod") static void dot_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    for (; rows > 0; rows -= 4, q += 4 * pitch(k), out += 4 * BLOCK) switch (rows) {
+            case 1: dot_rows(1, q, k, w, out); break;
+            case 2: dot_rows(2, q, k, w, out); break;
+            case 3: dot_rows(3, q, k, w, out); break;
+            default: dot_rows(4, q, k, w, out);
+        }
+}
+
+/* Pairs of rows by pairs of outputs, eight inputs at a time. */
+ALWAYS WITH("i8mm") void matrix_rows(const int pairs, const int8_t *q, int k, const int8_t *w, int32_t *out) {
+    for (int first = 0; first < BLOCK; first += 8) {
+        int32x4_t sum[4][4] = {};
+        for (int i = 0; i < k; i += 8) {
+            const int8_t *at = w + four_at(i / 4, first);
+            int8x16_t weights[4]; /* of two outputs each */
+            for (int c = 0; c < 2; c++) {
+                int32x4_t near = vreinterpretq_s32_s8(vld1q_s8(at + 16 * c)), far = vreinterpretq_s32_s8(vld1q_s8(at + 64 + 16 * c));
+                weights[2 * c] = vreinterpretq_s8_s32(vzip1q_s32(near, far));
+                weights[2 * c + 1] = vreinterpretq_s8_s32(vzip2q_s32(near, far));
+            }
+            for (int p = 0; p < pairs; p++) {
+                const int8_t *row = q + 2 * p * pitch(k) + i;
+                int8x16_t a = vcombine_s8(vld1_s8(row), vld1_s8(row + pitch(k)));
+                for (int c = 0; c < 4; c++) sum[p][c] = vmmlaq_s32(sum[p][c], a, weights[c]);
+            }
+        }
+        for (int p = 0; p < pairs; p++)
+            for (int c = 0; c < 2; c++) {
+                int32_t *to = out + 2 * p * BLOCK + first + 4 * c;
+                vst1q_s32(to, vcombine_s32(vget_low_s32(sum[p][2 * c]), vget_low_s32(sum[p][2 * c + 1])));
+                vst1q_s32(to + BLOCK, vcombine_s32(vget_high_s32(sum[p][2 * c]), vget_high_s32(sum[p][2 * c + 1])));
+            }
+    }
+}
+
+/* Fours and eights of rows, the last filled up with what lies behind it; one or two are better off with dot products. */
+WITH("i8mm") static int matrix_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    int done = 0;
+    for (int each; rows - done >= 3; done += each, q += each * pitch(k), out += each * BLOCK) {
+        each = rows - done >= 7 ? 8 : 4;
+        if (each == 8) matrix_rows(4, q, k, w, out);
+        else matrix_rows(2, q, k, w, out);
+    }
+    return done;
+}
+#endif
+
+static void neon_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+#if NEWER
+    if (processor_has == MATRICES) {
+        int done = matrix_block(q, rows, k, w, out);
+        rows -= done, q += done * pitch(k), out += done * BLOCK;
+    }
+    if (processor_has != NEITHER) {
+        dot_block(q, rows, k, w, out);
+        return;
+    }
+#endif
+    widened_block(q, rows, k, w, out);
+}

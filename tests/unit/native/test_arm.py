@@ -1,0 +1,83 @@
+"""The ARM kernels, cross-built and run by an emulator: what it can say of numbers, and nothing of speed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulated import Emulated, program
+
+from dragoman.config import ModelRecipe
+from dragoman.decode.native_engine import NativeEngine
+from dragoman.decode.settings import Hypothesis, Search
+from dragoman.decode.torch_engine import TorchEngine
+from dragoman.export.stored_weights import map_weights
+
+sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from random_models import RECIPES, sentences, write_random
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+CPUS = {"cortex-a53": "widened", "neoverse-n1": "dots", "max": "matrices"}
+SEARCH = Search(beam=3, n_best=3, extra_length=6)
+
+pytestmark = pytest.mark.skipif(
+    None in (shutil.which(COMPILER), shutil.which(EMULATOR)), reason=f"{COMPILER} and {EMULATOR} are not both here"
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return program(COMPILER, tmp_path_factory.mktemp("arm") / "program", "-Wall", "-Wextra", "-Werror")
+
+
+@pytest.fixture(params=list(RECIPES))
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, ModelRecipe, tuple[int, int]]:
+    recipe, vocabulary = RECIPES[request.param]
+    both = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
+    return write_random(tmp_path / "m", recipe, vocabulary), recipe, both
+
+
+def on_arm(cpu: str, built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]], quantise: bool) -> NativeEngine:
+    directory, recipe, vocabulary = model
+    room = directory.with_name(f"{cpu}-{quantise}")
+    room.mkdir()
+    code: Any = Emulated([EMULATOR, "-cpu", cpu, str(built)], recipe, vocabulary, room)
+    weights = map_weights(directory)
+    assert weights is not None
+    return NativeEngine(code, recipe, vocabulary, weights, 1, quantise)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_each_processor_uses_what_it_has_and_sums_exactly(cpu: str, built: Path) -> None:
+    done = subprocess.run([EMULATOR, "-cpu", cpu, str(built)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, CPUS[cpu])
+
+
+def test_float_agrees_with_the_reference(built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]]) -> None:
+    sources = sentences(20, model[2][0])
+    expected, found = (
+        e.search(sources, SEARCH) for e in (TorchEngine.load(model[0]), on_arm("max", built, model, False))
+    )
+    assert [[h.pieces for h in of] for of in found] == [[h.pieces for h in of] for of in expected]
+    for a, b in zip((h for of in found for h in of), (h for of in expected for h in of), strict=True):
+        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-3)
+
+
+def test_eight_bits_are_the_same_on_every_processor_and_close(
+    built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]]
+) -> None:
+    sources = sentences(12, model[2][0])
+    exact = on_arm("max", built, model, False)
+    engines = [on_arm(cpu, built, model, True) for cpu in CPUS]
+    found: list[list[list[Hypothesis]]] = [engine.search(sources, SEARCH) for engine in engines]
+    assert found[0] == found[1] == found[2]
+    for i in (3, 8):  # and in any company
+        assert [engine.search([sources[i]], SEARCH) for engine in engines] == [[found[0][i]]] * 3
+    paths, ends_there = [of[0].pieces for of in found[0]], Search(beam=1, max_length=1)
+    a, b = ([of[0].log_probability for of in e.search(sources, ends_there, paths)] for e in (exact, engines[0]))
+    off = [abs(x - y) / (len(path) + 1) for x, y, path in zip(a, b, paths, strict=True)]
+    assert max(off) < 0.15 and any(off)
