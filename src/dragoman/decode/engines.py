@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from dragoman.config import suggest
 from dragoman.decode.devices import devices, gpu, known
-from dragoman.decode.settings import Engine, Search
+from dragoman.decode.settings import Engine, Search, whole
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
 
 if TYPE_CHECKING:
     from dragoman.decode.torch_engine import TorchEngine
 
+MOST_THREADS: Final = 1024
 ENGINES: Final = ("native", "ctranslate2", "cuda", "torch")
 PRECISIONS: Final = ("auto", "int8", "bfloat16", "float32")
 HAVE: Final = {
@@ -56,12 +57,11 @@ class Engines:
         precision: str = "auto",
     ) -> None:
         if engine != "auto" and engine not in ENGINES:
-            raise SearchError(f"there is no engine {engine!r}{suggest(engine, ENGINES)}")
+            raise SearchError(f"there is no engine {engine!r}{suggest(str(engine), ('auto', *ENGINES))}")
         if precision not in PRECISIONS:
-            raise SearchError(f"there is no precision {precision!r}{suggest(precision, PRECISIONS)}")
-        if threads is not None and threads < 1:
-            raise SearchError(f"threads={threads}: translating needs at least 1")
-        self.directory, self.threads, self.precision = directory, threads, precision
+            raise SearchError(f"there is no precision {precision!r}{suggest(str(precision), PRECISIONS)}")
+        self.directory, self.precision, device = directory, precision, str(device)  # PyTorch's objects too
+        self.threads = None if threads is None else whole("threads", threads, 1, MOST_THREADS)
         for_gpu = [name for name in (ON_GPU if engine == "auto" else (engine,)) if name in ON_GPU and self._has(name)]
         self.device = device if device != "auto" else "cuda" if for_gpu and gpu() else "cpu"
         self.chosen = engine

@@ -7,7 +7,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.errors import DamagedError
+from dragoman.decode.settings import shown
+from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, NEEDED, RECIPE, promised, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokeniser, load_tokeniser
@@ -17,12 +18,17 @@ from dragoman.text.store import KINDS
 def places() -> list[Path]:
     """Where models are looked for by name: `$DRAGOMAN_MODELS`, then the user's data directory."""
     named = [Path(place) for place in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if place]
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    try:
+        data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    except RuntimeError:  # a user without a home
+        return named
     return [*named, data / "dragoman" / "models"]
 
 
 def find_model(model: str | Path) -> Path:
     """The directory of a model, given as such or by its name; refused where it holds no finished model."""
+    if not isinstance(model, str | os.PathLike):
+        raise SearchError(f"a model is the path of a directory, or a name; got {shown(model)}")
     path = Path(model)
     if not path.is_dir():
         if path.exists():
@@ -31,9 +37,10 @@ def find_model(model: str | Path) -> Path:
         if not found:
             here = sorted({entry.name for place in places() if place.is_dir() for entry in place.iterdir()})
             there = f"there are: {', '.join(here)}" if here else "there are none"
+            where = " or ".join(map(str, places())) or "$DRAGOMAN_MODELS"
             raise DamagedError(
-                f"there is no directory {path}, and no model of that name in "
-                f"{' or '.join(map(str, places()))} ({there}); give the --out of a finished training"
+                f"there is no directory {path}, and no model of that name in {where} ({there}); give the --out of a "
+                "finished training"
             )
         path = found[0]
     if (path / MANIFEST).is_file() and (path / RECIPE).is_file():

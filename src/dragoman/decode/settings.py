@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
-from typing import Final, Protocol
+from numbers import Integral, Real
+from typing import Any, Final, Protocol
 
 from dragoman.errors import SearchError
 
 MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
 MOST_PIECES: Final = 100_000
 MOST_PENALTY: Final = 5.0  # lp of the longest text is then still a float32
+
+
+def shown(value: object) -> str:
+    """What came, for a message: its type, and as much of it as fits."""
+    kind, words = type(value).__name__, repr(value)
+    words = words if len(words) <= 60 else words[:57] + "..."
+    return words if value is None or words.startswith(f"{kind}(") else f"{kind} {words}"
+
+
+def whole(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+    """A whole number within its bounds, of NumPy too; True is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise SearchError(f"{name} must be a whole number; got {shown(value)}")
+    number = int(value)
+    if least is not None and number < least:
+        raise SearchError(f"{name} must be at least {least}; got {number}")
+    if most is not None and number > most:
+        raise SearchError(f"{name} must be at most {most:,}; got {number:,}")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """A number, of NumPy too."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise SearchError(f"{name} must be a number; got {shown(value)}")
+    return float(value)
+
+
+def settle(settings: object, **kinds: Callable[[str, Any], int | float]) -> None:
+    """Have each field hold a plain number of its kind, or refuse what came."""
+    for name, kind in kinds.items():
+        object.__setattr__(settings, name, kind(name, getattr(settings, name)))
 
 
 @dataclass(frozen=True)
@@ -29,6 +63,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn from."""
+        settle(self, temperature=real, top_k=whole, top_p=real, seed=whole)
         if not 1e-6 <= self.temperature <= 1e6:
             raise SearchError(
                 f"temperature must be over 0, from 1e-6 to 1e6; got {self.temperature}. For the likeliest, use beam 1"
@@ -66,17 +101,21 @@ class Search:
 
     def __post_init__(self) -> None:
         """Refuse what no search can do."""
-        for name, least, most in (
-            ("beam", 1, MOST_BEAM),
-            ("n_best", 1, MOST_BEAM),
-            ("extra_length", 0, MOST_PIECES),
-            ("min_length", 0, MOST_PIECES),
-            ("no_repeat", 0, MOST_PIECES),
-        ):
-            if getattr(self, name) < least:
-                raise SearchError(f"{name} must be at least {least}; got {getattr(self, name)}")
-            if getattr(self, name) > most:
-                raise SearchError(f"{name} must be at most {most:,}; got {getattr(self, name):,}")
+        settle(
+            self,
+            beam=partial(whole, least=1, most=MOST_BEAM),
+            n_best=partial(whole, least=1, most=MOST_BEAM),
+            extra_length=partial(whole, least=0, most=MOST_PIECES),
+            min_length=partial(whole, least=0, most=MOST_PIECES),
+            no_repeat=partial(whole, least=0, most=MOST_PIECES),
+            length_penalty=real,
+        )
+        if self.max_length is not None:
+            settle(self, max_length=whole)
+        if not (self.sampling is None or isinstance(self.sampling, Sampling)):
+            raise SearchError(
+                f"sampling must be a Sampling, as in Sampling(top_p=0.9), or None; got {shown(self.sampling)}"
+            )
         if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MOST_PENALTY):
             raise SearchError(
                 f"length_penalty must be from {-MOST_PENALTY:g} to {MOST_PENALTY:g}; got {self.length_penalty}. The "

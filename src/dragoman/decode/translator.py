@@ -10,16 +10,17 @@ Importing this costs next to nothing: PyTorch is imported only where an engine n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
-from dragoman.config import Recipe, suggest
+from dragoman.config import Recipe
 from dragoman.decode.assembly import Assembly, Ids
 from dragoman.decode.engines import Engines, Running
 from dragoman.decode.opening import find_model, open_tokenisers, verify_once
-from dragoman.decode.settings import Engine, Hypothesis, Search
+from dragoman.decode.request import Request, Split, check_texts, pairs_of, prefixes_of, request
+from dragoman.decode.settings import Engine, Hypothesis, Search, shown
 from dragoman.decode.splitting import language_of, split_text
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
@@ -32,21 +33,6 @@ if TYPE_CHECKING:
 WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
 WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
 USUAL_PIECES: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
-
-Split = Literal["long", "sentences", "never"]
-REQUEST: Final = ("search", "split", "batch", "reproducible", "alignment", "attention")
-
-
-@dataclass(frozen=True)
-class Request:
-    """All that one call asks for."""
-
-    search: Search
-    split: Split
-    batch: int | None
-    reproducible: bool
-    alignment: bool
-    attention: bool
 
 
 class Translator:
@@ -114,15 +100,11 @@ class Translator:
         sentences; "sentences": all text is; "never"), `reproducible` (each sentence alone), `alignment` and `attention`
         (have them in the result).
         """
-        asked = self._asked(settings)
-        if (
-            prefix is not None
-            and not isinstance(prefix, str)
-            and isinstance(texts, Sized)
-            and len(texts) != len(prefix)
-        ):
-            raise SearchError(f"{len(prefix)} prefixes came for {len(texts)} texts; give one for each, or one for all")
-        return self._stream(texts, prefix, asked)
+        check_texts(texts)
+        asked, begins = self._asked(settings), prefixes_of(prefix)
+        if isinstance(begins, list) and isinstance(texts, Sized) and len(texts) != len(begins):
+            raise SearchError(f"{len(begins)} prefixes came for {len(texts)} texts; give one for each, or one for all")
+        return self._stream(texts, begins, asked)
 
     @property
     def running(self) -> Running:
@@ -144,11 +126,10 @@ class Translator:
         """How likely the model finds each target text, given the source text of the pair."""
         from dragoman.decode.forced import forced_log_probabilities
 
-        both = list(pairs)
+        both, search = pairs_of(pairs), Search(length_penalty=length_penalty)
         sources = self.source.encode_many([source for source, _ in both])
         targets = self.target.encode_many([target for _, target in both])
         rows = forced_log_probabilities(self.engines.torch, list(zip(sources, targets, strict=True)))
-        search = Search(length_penalty=length_penalty)
         return [
             Scored(sum(row) / search.normaliser(len(row)), sum(row), (*self.target.pieces(ids), "</s>"), tuple(row))
             for ids, row in zip(targets, rows, strict=True)
@@ -165,9 +146,7 @@ class Translator:
             )
         return replace(asked, search=replace(asked.search, max_length=longest))
 
-    def _stream(
-        self, texts: Iterable[str], prefix: str | Sequence[str] | None, asked: Request
-    ) -> Iterator[Translation]:
+    def _stream(self, texts: Iterable[str], prefix: str | list[str] | None, asked: Request) -> Iterator[Translation]:
         engine = self.engines.for_search(asked.search, prefix is not None)
         batch: int = asked.batch or getattr(engine, "batch", 0) or 64
         done = 0
@@ -225,38 +204,13 @@ class Translator:
         ]
 
 
-def request(
-    *,
-    search: Search | None = None,
-    split: Split = "long",
-    batch: int | None = None,
-    reproducible: bool = False,
-    alignment: bool = False,
-    attention: bool = False,
-    **settings: Any,
-) -> Request:
-    """What a call asks for; a setting that nobody knows gets a suggestion."""
-    known = [field.name for field in fields(Search)]
-    for name in settings:
-        if name not in known:
-            raise SearchError(f"there is no setting {name!r}{suggest(name, [*known, *REQUEST])}")
-    if split not in get_args(Split):
-        raise SearchError(f"split={split!r} is not one of the choices{suggest(str(split), get_args(Split))}")
-    if batch is not None and batch < 1:
-        raise SearchError(f"batch must be at least 1; got {batch}")
-    if "n_best" in settings and "beam" not in settings and search is None:
-        settings["beam"] = max(Search.beam, settings["n_best"])
-    search = replace(search if search is not None else Search(), **settings)
-    return Request(search, split, batch, reproducible, alignment, attention)
-
-
 def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     """Texts in lists of at most `most`, and of bounded size where they are long."""
     window: list[str] = []
     size = 0
     for text in texts:
         if not isinstance(text, str):
-            raise SearchError(f"a text to translate must be a str; got {type(text).__name__} {text!r}"[:200])
+            raise SearchError(f"a text to translate must be a str; got {shown(text)}")
         window.append(text)
         size += len(text)
         if len(window) == most or size > WINDOW_CHARACTERS:
