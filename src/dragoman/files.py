@@ -165,6 +165,12 @@ def check_tensors(
         raise DamagedError(f"{path} has a tensor {more[0]}; {beside_it} know of none; restore them from a copy")
 
 
+def listed(paths: Iterable[Path]) -> str:
+    """The names of some files as a person would tell them; nothing for none."""
+    names = sorted(path.name + ("/" if path.is_dir() else "") for path in paths)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4:,} more" if len(names) > 4 else "")
+
+
 @contextmanager
 def staged(place: Path) -> Iterator[Path]:
     """An empty directory to write into; it becomes `place` when the block ends, and vanishes when the block fails.

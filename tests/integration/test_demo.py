@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from command_line import leave
+
 
 def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
     small = ["model.d_model=16", "model.d_ff=16", "train.steps=4", "train.warmup_steps=2", "train.log_every=2"]
@@ -22,3 +26,10 @@ def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
     card = (tmp_path / "demo" / "model" / "card.md").read_text(encoding="utf-8")
     assert "1,000" in card
     assert "bleu" in card
+
+
+def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.en").write_text("years of work")
+    code, _, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000")
+    assert (code, "train.en is there already, and not of a demo" in err) == (2, True), err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["years of work"]

@@ -29,7 +29,9 @@ def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[
         raise TrainingError(
             f"--last and --checkpoints choose among the checkpoints of one training, but {len(models)} directories came"
         )
-    from dragoman.train.averaging import part_of_model, parts_of_run, write_average
+    from dragoman.train.averaging import part_of_model, parts_of_run, refuse_filled, write_average
+
+    refuse_filled(out)
 
     for place in models:
         if not place.is_dir():

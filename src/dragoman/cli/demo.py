@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.errors import DragomanError
+
 if TYPE_CHECKING:
     from dragoman.decode import Translator
 
@@ -41,7 +43,10 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
         lines = list(zip(*pairs(count, split=split), strict=True))  # type: ignore[arg-type]
         for side, language, texts in zip(("source", "target"), ("en", "de"), lines, strict=True):
             path = out / f"{split}.{language}"
-            path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+            text = ("\n".join(texts) + "\n").encode()
+            if path.exists() and not (out / "model").exists() and path.read_bytes() != text:
+                raise DragomanError(f"{path} is there already, and not of a demo; choose another --out")
+            path.write_bytes(text)
             files += [f"--{'valid-' if split == 'valid' else ''}{side}", str(path)]
     options = [x for change in (*SETTINGS, *changes) for x in ("--set", change)]
     begun = time.perf_counter()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.config import Recipe
-from dragoman.data.prepared import Prepared
+from dragoman.data.prepared import PICTURE, Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.report import draw_lengths, print_report
 
@@ -64,7 +64,7 @@ def show(prepared: Prepared, begun: bool, seconds: float) -> None:
         click.echo(f"{prepared.directory} is already prepared from these inputs; nothing was done.")
         return
     print_report(prepared, Console(highlight=False))
-    picture = prepared.directory / "lengths.png"
+    picture = prepared.directory / PICTURE
     seen = f"; {picture.name} shows the lengths" if draw_lengths(prepared, picture) else ""
     pairs = prepared.report["read"]
     rate = f"{pairs / max(seconds, 1e-9):,.0f}"

@@ -53,12 +53,12 @@ def command(
     import torch
 
     from dragoman.evaluate.validation import Validation
-    from dragoman.train.begun import RUN, Begun, agree_with_before
+    from dragoman.train.begun import RUN, TRAINING, Begun, agree_with_before, refuse_foreign
     from dragoman.train.display import Display
     from dragoman.train.interrupt import InterruptedTrainingError
     from dragoman.train.parallel import join
     from dragoman.train.progress import Silence
-    from dragoman.train.run import TRAINING, finished, train
+    from dragoman.train.run import finished, train
 
     ranks = join(None if device is None else torch.device(device))
     watch: Any = Display() if ranks.first else Silence()
@@ -70,6 +70,7 @@ def command(
 
     def settle() -> str | None:
         """The recipe, once the data are prepared; None where all is done."""
+        refuse_foreign(out)
         done = finished(out)
         if done and not place.exists():
             return None
@@ -84,7 +85,7 @@ def command(
         with ranks.together():
             words = ranks.tell(settle)
             if words is None:
-                watch.note(f"{out} is finished; nothing to do")
+                watch.note(f"{out} is finished; nothing to do (another --out would train anew)")
                 return
             recipe, prepared = Recipe.from_table(tomllib.loads(words)), Prepared.open(place)
             evaluate: Any = Validation(prepared, recipe.data, ranks.device)

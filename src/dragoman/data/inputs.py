@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.prepared import Prepared, read_manifest
+from dragoman.data.prepared import MANIFEST, PICTURE, SIDES, TOKENISERS, Prepared, read_manifest
 from dragoman.data.reading import Corpus
 from dragoman.data.unpacking import check_file
 from dragoman.errors import DataError
-from dragoman.files import sha256
+from dragoman.files import listed, sha256
+
+# Every name that a preparation writes.
+WRITTEN = {
+    *(MANIFEST, TOKENISERS, PICTURE),
+    *(f"{split}.{side}.{what}" for split in ("train", "valid") for side in SIDES for what in ("ids", "offsets")),
+}
 
 
 def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
@@ -83,12 +89,30 @@ def short(value: object) -> str:
     return f"{text[:12]}..." if len(text) == 64 else repr(value)
 
 
+def is_prepared(directory: Path) -> bool:
+    """Whether the manifest is one of prepared data."""
+    try:
+        read_manifest(directory)
+    except DataError:
+        return False
+    return True
+
+
 def standing(out: Path, inputs: Mapping[str, Any], anew: bool) -> bool:
     """Whether `out` already holds these inputs prepared; raises where it holds something that may not be replaced."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
-    if not out.is_dir() or not (out / "manifest.json").exists():
-        raise DataError(f"{out} exists and is no prepared data; it is left alone, so choose another place")
+    if not out.is_dir():
+        raise DataError(f"{out} is a file, but prepared data are a directory; choose another name")
+    foreign = listed(path for path in out.iterdir() if path.name not in WRITTEN)
+    if not (out / MANIFEST).exists() or (foreign and not is_prepared(out)):
+        held = foreign or listed(out.iterdir())
+        raise DataError(f"{out} holds {held}, and is no prepared data; it is left alone, so choose another place")
+    if foreign and anew:
+        raise DataError(
+            f"{out} also holds {foreign}, which preparing it anew would remove; move that elsewhere, or choose another "
+            "place"
+        )
     try:
         old = read_manifest(out)
     except DataError:
@@ -97,9 +121,9 @@ def standing(out: Path, inputs: Mapping[str, Any], anew: bool) -> bool:
         raise
     found = differences(old["inputs"], inputs)
     if found and not anew:
-        listed = "\n  ".join(found)
+        told = "\n  ".join(found)
         raise DataError(
-            f"{out} was prepared from other inputs:\n  {listed}\nChoose another place, or prepare it anew with --anew"
+            f"{out} was prepared from other inputs:\n  {told}\nChoose another place, or prepare it anew with --anew"
         )
     if not found:
         try:

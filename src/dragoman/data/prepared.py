@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 TOKENISERS = "tokenisers"
+PICTURE = "lengths.png"
 SIDES = ("source", "target")
 
 
@@ -123,4 +124,6 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again")
+    if not {"inputs", "tokenisers", "splits", "files", "report"} <= manifest.keys():
+        raise DataError(f"{directory} is no prepared data: {MANIFEST} is that of something else; run: dragoman prepare")
     return manifest

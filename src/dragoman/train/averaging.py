@@ -16,13 +16,13 @@ from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.prepared import TOKENISERS
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import staged, verify_manifest, write_manifest
+from dragoman.files import listed, staged, verify_manifest, write_manifest
 from dragoman.models.directory import RECIPE, load_weights, write_model
 from dragoman.text import Tokeniser, load_tokeniser
-from dragoman.train.begun import RUN
+from dragoman.train.begun import RUN, TRAINING
 from dragoman.train.checkpoint import Checkpoints, average
 
-TRAINING, CARD = "training", "card.md"
+CARD = "card.md"
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,7 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
     """Average the parts into a whole model directory, which stands at its place only when it is complete."""
     if len(parts) < 2:
         raise TrainingError(f"an average needs two sets of weights or more; got {len(parts)}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise TrainingError(f"{out} is there already; choose another --out, or remove it")
+    refuse_filled(out)
     for other in parts[1:]:
         agree(parts[0], other)
     first = parts[0]
@@ -114,6 +113,14 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
             file.chmod((staging / CARD).stat().st_mode)
         write_manifest(staging)
         verify_manifest(staging)
+
+
+def refuse_filled(out: Path) -> None:
+    """Refuse a place that is taken: nothing is ever replaced by an average."""
+    if out.exists() and not out.is_dir():
+        raise TrainingError(f"{out} is a file, but --out is the directory to write; choose another name")
+    if out.exists() and (found := listed(out.iterdir())):
+        raise TrainingError(f"{out} is there already, with {found}; choose another --out")
 
 
 def agree(one: Part, other: Part) -> None:

@@ -13,14 +13,40 @@ import torch
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import sha256, write_safely
-from dragoman.models.directory import WEIGHTS
+from dragoman.files import MANIFEST, NEEDED, WEIGHTS, listed, sha256, write_safely
 from dragoman.train.parallel import Ranks
 from dragoman.train.progress import Watch
 
-RUN: Final = "run.json"
+RUN, TRAINING, LOCK = "run.json", "training", "lock"
+# What a training leaves in its directory, from the first moment on.
+TRACES: Final = (RUN, LOCK, "prepared", ".prepared.staging", ".prepared.lock", ".prepared.old")
 # Settings that decide how fast a run is and not what comes out of it, but for the last bits.
 FREE: Final = frozenset({"data.workers", "data.ahead", "train.parallel"})
+
+
+def refuse_foreign(out: Path) -> None:
+    """Refuse a directory that holds something, but neither a training nor a model of ours.
+
+    What is hidden or empty is no reason: a shell has opened its log before we begin.
+    """
+    if out.exists() and not out.is_dir():
+        raise TrainingError(f"{out} is a file, but --out is the directory to write; choose another name")
+    training = out / TRAINING
+    if not out.exists() or any((training / name).exists() for name in TRACES):
+        return
+    if all((out / name).exists() for name in (*NEEDED, MANIFEST)):
+        return
+    found = [path for path in out.iterdir() if path.name[0] != "." and not empty(path)]
+    if found:
+        raise TrainingError(
+            f"{out} holds {listed(found)}, and no training or model of Dragoman; give --out a new directory, such as "
+            f"{out / 'model'}"
+        )
+
+
+def empty(path: Path) -> bool:
+    """Whether a file or a directory holds nothing."""
+    return not any(path.iterdir()) if path.is_dir() else path.is_file() and not path.stat().st_size
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,13 @@ from dragoman.errors import DamagedError, DragomanError, TrainingError
 from dragoman.files import MANIFEST, only_one, sync, verify_manifest, write_manifest
 from dragoman.models.directory import RECIPE, build, load_weights, write_model
 from dragoman.text.special import PAD
-from dragoman.train.begun import RUN, Begun, agree_with_before
+from dragoman.train.begun import LOCK, RUN, TRAINING, Begun, agree_with_before, refuse_foreign
 from dragoman.train.card import write_card
 from dragoman.train.checkpoint import Checkpoints, average
 from dragoman.train.curve import draw_curve
 from dragoman.train.parallel import Ranks
 from dragoman.train.progress import Progress, Watch
 from dragoman.train.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
-
-TRAINING, LOCK = "training", "lock"
 
 
 def finished(out: Path) -> bool:
@@ -100,6 +98,7 @@ def begin_from(model: nn.Module, start_from: Path) -> None:
 
 def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
     """Take the directory for this run alone, and see that it goes on as it began."""
+    refuse_foreign(out)
     training = out / TRAINING
     try:
         held.enter_context(only_one(training / LOCK, f"training in {out}"))

@@ -19,6 +19,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import held_out, prepare
 from dragoman.data.reading import Corpus
 from dragoman.errors import DataError, DragomanError
+from dragoman.files import write_manifest
 from dragoman.text import normalise
 
 RECIPE = Recipe(
@@ -352,11 +353,32 @@ def test_places_that_hold_something_else_are_left_alone(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(30))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
-    for place in (tmp_path / "full", corpus.source):
-        with pytest.raises(DataError, match="exists and is no prepared data"):
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("model.json", "model.safetensors", "recipe.toml"):
+        (model / name).write_text("{}")
+    write_manifest(model)
+    for place, message in (
+        (tmp_path / "full", r"holds thesis\.txt, and is no prepared data"),
+        (model, r"holds model\.json, model\.safetensors, .* and is no prepared data"),
+        (corpus.source, "is a file"),
+    ):
+        with pytest.raises(DataError, match=message):
             prepare([corpus], RECIPE, place, anew=True)
+    with pytest.raises(DataError, match="is no prepared data"):
+        Prepared.open(model)
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "manifest.json").write_text((model / "manifest.json").read_text())
+    with pytest.raises(DataError, match="is no prepared data"):
+        prepare([corpus], RECIPE, tmp_path / "alone")
     (tmp_path / "void").mkdir()
-    assert len(prepare([corpus], RECIPE, tmp_path / "void").split()) == 29
+    out = prepare([corpus], RECIPE, tmp_path / "void").directory
+    assert len(Prepared.open(out).split()) == 29
+    (out / "notes.txt").write_text("mine")
+    prepare([corpus], RECIPE, out)
+    with pytest.raises(DataError, match=r"also holds notes\.txt, which preparing it anew would remove"):
+        prepare([corpus], changed(max_tokens=59), out, anew=True)
+    assert (out / "notes.txt").exists()
 
 
 def test_a_corpus_of_which_nothing_is_left_is_refused(tmp_path):

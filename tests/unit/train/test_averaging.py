@@ -124,7 +124,7 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         assert (code, message in err, "Traceback" in err) == (2, True, False), err
     code, _, err = leave(capsys, "average", run, "--out", one)
     assert code == 2
-    assert f"{one} is there already" in err
+    assert f"{one} is there already, with manifest.json, model.json" in err
     verify_manifest(one)
 
 
