@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -24,6 +24,8 @@ OPTIONS = [
     click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus."),
     click.option("--valid-source", type=FILE, help="Validation sentences; without them, pairs are held out by hash."),
     click.option("--valid-target", type=FILE, help="Their translations."),
+    click.option("--valid-tsv", type=FILE, help="Validation pairs as --tsv, with the same keys."),
+    click.option("--valid-jsonl", type=FILE, help="Validation pairs as --jsonl, with the same keys."),
 ]
 
 
@@ -51,7 +53,7 @@ def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
 
 PARAMETERS = (
     *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key"),
-    *("weights", "valid_source", "valid_target"),
+    *("weights", "valid_source", "valid_target", "valid_tsv", "valid_jsonl"),
 )
 
 
@@ -65,27 +67,39 @@ def gather(
     weights: tuple[float, ...],
     valid_source: Path | None,
     valid_target: Path | None,
+    valid_tsv: Path | None,
+    valid_jsonl: Path | None,
 ) -> Given:
     """The corpora in order, with their weights."""
     if len(sources) != len(targets):
         raise DataError(
             f"{len(sources)} files came with --source but {len(targets)} with --target; plain files come in twos"
         )
+
+    def both_sides(path: Path, form: Literal["tsv", "jsonl"]) -> Corpus:
+        return Corpus(path, form=form, source_key=source_key, target_key=target_key)
+
     corpora = [Corpus(s, t) for s, t in zip(sources, targets, strict=True)]
-    corpora += [Corpus(path, form="tsv", source_key=source_key, target_key=target_key) for path in tsvs]
-    corpora += [Corpus(path, form="jsonl", source_key=source_key, target_key=target_key) for path in jsonls]
+    corpora += [both_sides(path, "tsv") for path in tsvs]
+    corpora += [both_sides(path, "jsonl") for path in jsonls]
     if not corpora:
         raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl")
     if weights and len(weights) != len(corpora):
         raise DataError(f"{len(weights)} weights came for {len(corpora)} corpora; give one for each, or none")
     weighted = zip(corpora, weights or [1.0] * len(corpora), strict=True)
-    valid = None
-    if valid_source is not None and valid_target is not None:
-        valid = Corpus(valid_source, valid_target)
-    elif valid_source is not None or valid_target is not None:
+    if (valid_source is None) != (valid_target is None):
         raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
+    valid = [] if valid_source is None else [Corpus(valid_source, valid_target)]
+    valid += [] if valid_tsv is None else [both_sides(valid_tsv, "tsv")]
+    valid += [] if valid_jsonl is None else [both_sides(valid_jsonl, "jsonl")]
+    if len(valid) > 1:
+        raise DataError(
+            f"there is one validation set, but {' and '.join(v.name for v in valid)} came; put them together"
+        )
+    if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):
+        raise DataError("--source-key and --target-key are for TSV and JSON lines, but only plain files came")
     return Given(
         [Corpus(c.source, c.target, c.form, c.source_key, c.target_key, weight) for c, weight in weighted],
-        valid,
+        valid[0] if valid else None,
         (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target"),
     )

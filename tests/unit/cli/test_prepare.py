@@ -1,4 +1,6 @@
+import gzip
 import json
+import lzma
 import os
 import pty
 import random
@@ -66,6 +68,27 @@ def test_several_corpora_of_every_form_with_weights(tmp_path):
     assert len(Prepared.open(tmp_path / "out").split("valid")) == 5
 
 
+def test_a_validation_set_is_read_as_training_files_are(tmp_path):
+    corpus = put(tmp_path, "a", 40)
+    sides = [(tmp_path / f"a.{side}").read_text(encoding="utf-8").splitlines()[:3] for side in ("en", "de")]
+    rows = list(zip(*sides, strict=True))
+    (tmp_path / "v.tsv.gz").write_bytes(gzip.compress("".join(f"{s}\t{t}\n" for s, t in rows).encode()))
+    (tmp_path / "v.jsonl").write_text("".join(json.dumps({"en": s, "de": t}) + "\n" for s, t in rows))
+    for side, name in zip(sides, ("v.en.xz", "v.de.xz"), strict=True):
+        (tmp_path / name).write_bytes(lzma.compress("\n".join(side).encode()))
+    forms = {
+        "tsv": ["--valid-tsv", tmp_path / "v.tsv.gz"],
+        "jsonl": ["--valid-jsonl", tmp_path / "v.jsonl", "--source-key", "en", "--target-key", "de"],
+        "plain": ["--valid-source", tmp_path / "v.en.xz", "--valid-target", tmp_path / "v.de.xz"],
+    }
+    for name, given in forms.items():
+        assert run(*corpus, *given, "--out", tmp_path / name, *SMALL) == 0
+        prepared = Prepared.open(tmp_path / name)
+        split, tokeniser = prepared.split("valid"), prepared.tokenisers[0]
+        assert [(tokeniser.decode(split.source[i]), tokeniser.decode(split.target[i])) for i in range(3)] == rows
+        assert len(prepared.split()) == 37
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -75,6 +98,9 @@ def test_several_corpora_of_every_form_with_weights(tmp_path):
         (["--tsv", "x.tsv", "--weight", "1", "--weight", "2"], "2 weights came for 1 corpora"),
         (["--jsonl", "x.jsonl"], "need --source-key and --target-key"),
         (["--tsv", "x.tsv", "--valid-source", "y"], "needs both sides"),
+        (["--tsv", "x.tsv", "--valid-tsv", "y.tsv"], "there is no file x.tsv"),
+        (["--tsv", "x", "--valid-tsv", "y", "--valid-source", "s", "--valid-target", "t"], "s + t and y came"),
+        (["--source", "s", "--target", "t", "--source-key", "en"], "only plain files came"),
         (["--tsv", "x.tsv", "--set", "data.max_tokenz=3"], "did you mean 'max_tokens'"),
         (["--tsv", "x.tsv", "--processes", "0"], "--processes"),
     ],
