@@ -51,26 +51,26 @@ typedef struct {
     Model *model;
     Tensors tensors;
     Packing *packings; /* NULL while only the room is counted */
-    int count;
+    int count, failed; /* failed: there was no memory */
 } Making;
 
 /* What a product's outputs or inputs are, in order. */
 typedef enum { PLAIN, QUERIES, KEYS_VALUES, QUERIES_KEYS_VALUES, MIXED } Order;
 
-/* from[i]: the model's own number of channel i; returns how many there are. */
+/* from[i], where it is asked for: the model's own number of channel i; returns how many there are. */
 static int channels(const Heads *h, Order order, int plain, int *from) {
-    int n = 0, base = 0, keys = key_floats(h), values = value_floats(h);
-    if (order == PLAIN)
-        for (; n < plain; n++) from[n] = n;
+    int n = order == PLAIN ? plain : 0, base = 0, keys = key_floats(h), values = value_floats(h);
+    for (int i = 0; from && i < n; i++) from[i] = i;
     for (int part = 0; part < 3; part++) {
         int has = part == 0 ? order == QUERIES || order == QUERIES_KEYS_VALUES
                             : order == KEYS_VALUES || order == QUERIES_KEYS_VALUES || (part == 2 && order == MIXED);
         if (!has) continue;
         int size = part < 2 ? h->d_k : h->d_v, vectors = part < 2 ? h->key_vectors : h->value_vectors;
-        for (int i = 0; i < (part < 2 ? keys : values); i++) {
+        for (int i = 0; from && i < (part < 2 ? keys : values); i++) {
             int channel = channel_at(h, i, vectors, size);
-            from[n++] = channel < 0 ? -1 : base + channel;
+            from[n + i] = channel < 0 ? -1 : base + channel;
         }
+        n += part < 2 ? keys : values;
         base += h->heads * size;
     }
     return n;
@@ -78,22 +78,21 @@ static int channels(const Heads *h, Order order, int plain, int *from) {
 
 static void make_linear(Making *m, Linear *l, int inputs, Order in, int outputs, Order out) {
     const Heads *h = &m->model->heads;
-    size_t most = (size_t)(2 * key_floats(h) + value_floats(h) + inputs + outputs + 2 * BLOCK);
-    int *rows = malloc(sizeof(int) * most), *columns = malloc(sizeof(int) * most);
-    int k = channels(h, in, inputs, columns), n = channels(h, out, outputs, rows);
+    int k = channels(h, in, inputs, NULL), n = channels(h, out, outputs, NULL);
     linear_place(l, &m->model->region, k, n, m->model->shape.quantised);
-    for (; k < l->k; k++) columns[k] = -1;
-    for (; n < l->n; n++) rows[n] = -1;
     const float *w = next_tensor(&m->tensors), *bias = next_tensor(&m->tensors);
-    if (!m->packings || in == PLAIN) free(columns), columns = NULL;
-    if (!m->packings) {
-        free(rows);
-        m->count++;
+    int number = m->count++;
+    if (!m->packings) return;
+    int scaled = out == QUERIES || out == QUERIES_KEYS_VALUES ? key_floats(h) : 0;
+    int *rows = malloc(sizeof(int) * (size_t)l->n), *columns = in == PLAIN ? NULL : malloc(sizeof(int) * (size_t)l->k);
+    m->packings[number] = (Packing){.to = l, .w = w, .bias = bias, .columns = inputs, .from_row = rows,
+                                    .from_column = columns, .factor = 1.0f / sqrtf((float)h->d_k), .scaled = scaled};
+    if (!rows || (!columns && in != PLAIN)) {
+        m->failed = 1;
         return;
     }
-    int scaled = out == QUERIES || out == QUERIES_KEYS_VALUES ? key_floats(h) : 0;
-    m->packings[m->count++] = (Packing){.to = l, .w = w, .bias = bias, .columns = inputs, .from_row = rows,
-                                        .from_column = columns, .factor = 1.0f / sqrtf((float)h->d_k), .scaled = scaled};
+    for (channels(h, out, outputs, rows); n < l->n; n++) rows[n] = -1;
+    for (channels(h, in, inputs, columns); columns && k < l->k; k++) columns[k] = -1;
 }
 
 static void make_layer(Making *m, Layer *l, int crossed) {
@@ -148,14 +147,12 @@ Model *model_new(const Shape *shape, const float *const *tensors) {
         make_all(&making, tensors);
         making.packings = calloc((size_t)making.count, sizeof(Packing));
     }
-    if (!making.packings || region_open(&m->region, m->region.used)) {
-        free(making.packings);
-        model_free(m);
-        return NULL;
-    }
-    make_all(&making, tensors);
-    pack_all(making.packings, making.count, shape->threads);
-    for (int i = 0; i < making.count; i++) free(making.packings[i].from_row), free(making.packings[i].from_column);
+    making.failed = !making.packings || region_open(&m->region, m->region.used);
+    if (!making.failed) make_all(&making, tensors);
+    if (!making.failed) making.failed = pack_all(making.packings, making.count, shape->threads);
+    for (int i = 0; making.packings && i < making.count; i++)
+        free(making.packings[i].from_row), free(making.packings[i].from_column);
     free(making.packings);
-    return m;
+    if (making.failed) model_free(m);
+    return making.failed ? NULL : m;
 }

@@ -77,7 +77,7 @@ static void *pack_some(void *given) {
     for (int i = 0; i < list->count; i++) widest = list->packings[i].to->k > widest ? list->packings[i].to->k : widest;
     float *row = aligned_alloc(64, sizeof(float) * (size_t)widest);
     int8_t *bytes = aligned_alloc(64, 16 * (size_t)widest);
-    for (;;) {
+    while (row && bytes) { /* who has no memory leaves the work to others */
         int mine = atomic_fetch_add(&list->next, 1);
         if (mine >= list->first[list->count]) break;
         while (mine >= list->first[at + 1]) at++;
@@ -88,8 +88,10 @@ static void *pack_some(void *given) {
     return NULL;
 }
 
-static void pack_all(Packing *packings, int count, int threads) {
+/* 0, or -1 where there is no memory for it. */
+static int pack_all(Packing *packings, int count, int threads) {
     PackingList list = {packings, count, malloc(sizeof(int) * (size_t)(count + 1)), 0};
+    if (!list.first) return -1;
     list.first[0] = 0;
     for (int i = 0; i < count; i++) list.first[i + 1] = list.first[i] + packings[i].to->n / 16;
     pthread_t others[16];
@@ -97,5 +99,7 @@ static void pack_all(Packing *packings, int count, int threads) {
     while (started < threads - 1 && started < 16 && !pthread_create(&others[started], NULL, pack_some, &list)) started++;
     pack_some(&list);
     for (int i = 0; i < started; i++) pthread_join(others[i], NULL);
+    int left = atomic_load(&list.next) < list.first[count];
     free(list.first);
+    return left ? -1 : 0;
 }

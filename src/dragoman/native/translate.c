@@ -183,7 +183,7 @@ int self_test(void) {
         if (region_open(&r, r.used)) return 2;
         linear_place(&l, &r, K, N, quantised);
         Packing p = {.to = &l, .w = w, .columns = K, .from_row = from};
-        pack_all(&p, 1, 2);
+        if (pack_all(&p, 1, 2)) return 2;
         for (int rows = 1; rows <= TILE; rows++) {
             Rows in = {.q = q, .scale = scale, .x = x};
             if (quantised) quantise(x, rows, K, &in);

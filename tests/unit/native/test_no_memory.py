@@ -1,0 +1,59 @@
+"""Memory that is refused, at every place where the engine asks for some, is an error, and nothing is lost to it."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_translate_library import engine_of
+
+from dragoman.decode.settings import Search
+from dragoman.native import build
+
+sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from random_models import PAPER, sentences, write_random
+
+ALL = 10**9
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    made = tmp_path_factory.mktemp("code") / "no_memory.so"
+    source = Path(__file__).with_name("no_memory.c")
+    words = ["cc", *build.COMMON, "-O1", f"-I{build.HERE}", str(source), "-o", str(made), "-lm"]
+    subprocess.run(words, check=True, capture_output=True)
+    return ctypes.CDLL(str(made))
+
+
+def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, tmp_path: Path) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    granted, held = ctypes.c_int.in_dll(code, "granted"), ctypes.c_int.in_dll(code, "held")
+    engine, grants = None, 0
+    while engine is None:
+        granted.value = grants
+        try:
+            engine = engine_of(code, directory, True)
+        except MemoryError as error:
+            assert "no memory for the model" in str(error) and held.value == 0
+        grants += 1
+    assert grants > 30  # the model, its arrays, orders of channels and the two threads that pack
+
+    sources, search, refusals, found = sentences(5, 137), Search(beam=2, max_length=7), 0, None
+    while found is None:
+        granted.value = refusals
+        try:
+            found = engine.search(sources, search)
+        except MemoryError as error:
+            refusals += 1
+            assert "no memory" in str(error)
+    assert refusals >= 4  # a worker, its two regions and the positions
+    granted.value = ALL
+    assert found == engine.search(sources, search) == engine_of(code, directory, True).search(sources, search)
+    del engine
+    assert held.value == 0
