@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, supported, tensors_of
+from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, supported
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.errors import DamagedError, SearchError, ShapeError
-from dragoman.export.stored_weights import Weights, map_weights
+from dragoman.export.stored_weights import Weights, map_weights, tensors_of
 from dragoman.files import ABOUT, RECIPE, check_tensors, stored_vocabulary
 from dragoman.native import library
 from dragoman.text.special import EOS

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.errors import DragomanError
-from dragoman.export.stored_weights import map_weights
-from dragoman.files import RECIPE, staged, stored_vocabulary
+from dragoman.errors import DamagedError, DragomanError
+from dragoman.export.stored_weights import map_weights, tensors_of
+from dragoman.files import RECIPE, check_tensors, listed, staged, stored_vocabulary
 from dragoman.text.special import BOS, EOS, PAD, UNK
 
 ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
@@ -45,9 +45,18 @@ def to_ctranslate2(
     Without `tokens`, a piece is named by its number, and the four marks by their usual names.
     """
     try:
-        from ctranslate2.specs import TransformerSpec, common_spec
+        from ctranslate2.specs import TransformerSpec, common_spec, model_spec
     except ImportError:
         raise DragomanError("CTranslate2 is not installed; run: pip install 'dragoman[ctranslate2]'") from None
+    if quantisation is not None and quantisation not in model_spec.ACCEPTED_MODEL_TYPES:
+        raise DragomanError(
+            f"CTranslate2 has no quantisation {quantisation!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        held = f", with {listed(out.iterdir())}" if out.is_dir() else ""
+        raise DragomanError(f"{out} is there already{held}; choose a new directory to write to")
+    if not (directory / RECIPE).is_file():
+        raise DamagedError(f"{directory} is not a model: it has no {RECIPE}; give the --out of a finished training")
     recipe = Recipe.load(directory / RECIPE).model
     if reason := why_not(recipe):
         raise DragomanError(f"CTranslate2 has no {reason}; it takes models with the paper's kind of layers")
@@ -56,6 +65,11 @@ def to_ctranslate2(
         raise DragomanError(f"the weights of {directory} are not float32; give a model as `dragoman train` writes it")
     found = stored_vocabulary(directory)
     source, target = found if isinstance(found, tuple) else (found, found)
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    check_tensors(weights.path, shapes, (tensor for tensor in tensors_of(recipe, (source, target)) if tensor))
+    for side, size in (("source", source), ("target", target)):
+        if tokens is not None and len(tokens) != size:
+            raise DragomanError(f"{len(tokens):,} tokens came, but the {side} vocabulary of {directory} has {size:,}")
     spec = TransformerSpec.from_config(
         (recipe.encoder_layers, recipe.decoder_layers),
         recipe.n_heads,

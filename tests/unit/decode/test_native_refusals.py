@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 
 from dragoman.config import ModelRecipe
 from dragoman.decode.native_engine import NativeEngine
-from dragoman.decode.native_layout import tensors_of
 from dragoman.decode.settings import MOST_PIECES, Search
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.errors import DamagedError, SearchError, ShapeError
+from dragoman.export.stored_weights import tensors_of
 from dragoman.files import write_manifest
 from dragoman.models.directory import build
 from dragoman.native import why_not
