@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -21,12 +22,11 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 COMMON: Final = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-pthread")
-# The first set of flags whose library answers is kept.
-TARGETS: Final = (
-    ("-march=native",),
-    ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"),
-    (),
-)
+PLAIN: Final[tuple[str, ...]] = ()
+ON_X86: Final = (("-march=native",), ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"), PLAIN)
+# The first set of flags whose library answers is kept. On ARM not every compiler knows -march=native, and what is built
+# with plain flags asks the processor itself (neon.h).
+TARGETS: Final = (PLAIN,) if platform.machine() in ("aarch64", "arm64") else ON_X86
 TRIAL: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).self_test())"
 
 _reasons: dict[str, str] = {}
@@ -83,7 +83,7 @@ def _made(name: str, flags: tuple[str, ...]) -> Path | str:
     if path.exists() and path.stat().st_size:
         return path
     if failed.exists():
-        return failed.read_text(encoding="utf-8")
+        return f"{failed.read_text(encoding='utf-8')} (remembered; remove {failed} to have it tried again)"
     made = _build(source, [found, *compiler[1:]], flags, path)
     if isinstance(made, str):
         failed.write_text(made, encoding="utf-8")  # so that the next process does not try the same in vain
@@ -122,8 +122,16 @@ def _processor() -> bytes:
             return next(
                 (line for line in lines if line.startswith((b"flags", b"Features"))), platform.machine().encode()
             )
-    except OSError:
-        return (platform.machine() + platform.processor()).encode()
+    except OSError:  # not Linux: macOS names the processor and, of Intel's, the abilities
+        names = ("machdep.cpu.brand_string", "machdep.cpu.features", "machdep.cpu.leaf7_features")
+        asked = shutil.which("sysctl") and subprocess.run(["sysctl", "-n", *names], capture_output=True, check=False)
+        return platform.machine().encode() + (asked.stdout if asked else platform.processor().encode())
+
+
+def _first_error(said: str) -> str:
+    """The line of what a compiler or its linker said that tells what was wrong."""
+    lines = said.strip().splitlines() or ["it did not say why"]
+    return next((line for line in lines if re.search(r"error:|ld(\.\w+)?: ", line)), lines[0])[:500]
 
 
 def _build(source: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> Path | str:
@@ -131,19 +139,20 @@ def _build(source: Path, compiler: list[str], flags: tuple[str, ...], path: Path
     import logging
 
     logging.getLogger("dragoman").warning("building %s for this machine, which takes seconds, once", source.name)
-    reason = "no compiler flags were tried"
+    reasons: list[str] = []
     with tempfile.TemporaryDirectory(dir=path.parent) as beside:
         made = Path(beside) / path.name
         for target in TARGETS:
             words = [*compiler, *COMMON, *target, *flags, str(source), "-o", str(made), "-lm"]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             if done.returncode:
-                reason = f"{compiler[0]} could not compile {source.name}: {done.stderr.strip()[:500]}"
+                what = " with ".join((source.name, *flags))
+                reasons.append(f"{compiler[0]} could not compile {what}: {_first_error(done.stderr)}")
                 continue
             tried = subprocess.run([sys.executable, "-c", TRIAL, str(made)], capture_output=True, check=False)
             if tried.returncode == 0:
                 made.chmod(0o700)
                 made.replace(path)
                 return path
-            reason = f"{source.name}, built with {' '.join(target) or 'plain flags'}, failed its own test here"
-    return reason
+            reasons.append(f"{source.name}, built with {' '.join(target) or 'plain flags'}, failed its own test here")
+    return reasons[0]  # of the flags that suit this machine best

@@ -204,6 +204,6 @@ int self_test(void) {
 
 #else
 
-int self_test(void) { return 4; }  // no such unit, or a compiler that does not know it
+#error this processor has no matrix unit for bfloat16 (AMX), or the compiler does not know it
 
 #endif

@@ -8,13 +8,31 @@ at hand; and each gives the same whole numbers. A part of linear.h. */
 #include <sys/sysctl.h>
 #endif
 
-/* Instructions of one function that the rest of the library must do without; older compilers cannot. */
+/* Instructions for one function that the rest of the library does without: older compilers cannot give them, and gcc
+cannot to code for a processor that was named. */
 #if defined(__clang__)
-#define NEWER (__clang_major__ >= 16)
 #define WITH(what) __attribute__((target(what)))
 #else
-#define NEWER (__GNUC__ >= 10)
 #define WITH(what) __attribute__((target("arch=armv8.2-a+" what)))
+#endif
+#if defined(__clang__) ? __clang_major__ >= 16 : __GNUC__ >= 10 && !defined(__ARM_FEATURE_DOTPROD)
+#define ADDED 1
+#else
+#define ADDED 0
+#endif
+#ifdef __ARM_FEATURE_DOTPROD /* as on all that Apple sells */
+#define DOTS_KNOWN 1
+#define WITH_DOTS
+#else
+#define DOTS_KNOWN ADDED
+#define WITH_DOTS WITH("dotprod")
+#endif
+#ifdef __ARM_FEATURE_MATMUL_INT8
+#define MATRICES_KNOWN 1
+#define WITH_MATRICES
+#else
+#define MATRICES_KNOWN ADDED
+#define WITH_MATRICES WITH("i8mm")
 #endif
 
 enum { NEITHER, DOTS, MATRICES };
@@ -29,14 +47,14 @@ static int has(const char *feature) {
 #endif
 
 __attribute__((constructor)) static void ask_processor(void) {
-#if NEWER && defined(__linux__)
+#if defined(__linux__)
     int dots = getauxval(AT_HWCAP) >> 20 & 1, matrices = getauxval(AT_HWCAP2) >> 13 & 1; /* ASIMDDP and I8MM */
-#elif NEWER && defined(__APPLE__)
+#elif defined(__APPLE__)
     int dots = has("hw.optional.arm.FEAT_DotProd"), matrices = has("hw.optional.arm.FEAT_I8MM");
 #else
     int dots = 0, matrices = 0;
 #endif
-    processor_has = !dots ? NEITHER : matrices ? MATRICES : DOTS;
+    processor_has = !dots || !DOTS_KNOWN ? NEITHER : matrices && MATRICES_KNOWN ? MATRICES : DOTS;
 }
 
 /* One or two rows of q times one block. Weights and activations are within 127, so that two products fit 16 bits. */
@@ -70,7 +88,7 @@ static void widened_block(const int8_t *q, int rows, int k, const int8_t *w, int
     if (rows) widened_rows(1, q, k, w, out);
 }
 
-#if NEWER
+#if DOTS_KNOWN
 /* The weights of four inputs, 4 g .. 4 g + 3 of sixteen, times one to four rows. */
 #define DOT_FOUR(g)                                                                                      \
     for (int c = 0; c < 4 * tiles; c++) {                                                                \
@@ -78,7 +96,7 @@ static void widened_block(const int8_t *q, int rows, int k, const int8_t *w, int
         for (int r = 0; r < rows; r++) sum[r][c] = vdotq_laneq_s32(sum[r][c], weights, a[r], g);         \
     }
 
-ALWAYS WITH("dotprod") void dot_rows(const int rows, const int8_t *q, int k, const int8_t *w, int32_t *out) {
+ALWAYS WITH_DOTS void dot_rows(const int rows, const int8_t *q, int k, const int8_t *w, int32_t *out) {
     const int tiles = rows == 1 ? 4 : rows == 2 ? 2 : 1; /* as many sums as fit into the registers */
     for (int first = 0; first < 4; first += tiles) {
         int32x4_t sum[4][16] = {};
@@ -93,7 +111,7 @@ ALWAYS WITH("dotprod") void dot_rows(const int rows, const int8_t *q, int k, con
     }
 }
 
-WITH("dotprod") static void dot_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+WITH_DOTS static void dot_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
     for (; rows > 0; rows -= 4, q += 4 * pitch(k), out += 4 * BLOCK) switch (rows) {
             case 1: dot_rows(1, q, k, w, out); break;
             case 2: dot_rows(2, q, k, w, out); break;
@@ -101,9 +119,11 @@ WITH("dotprod") static void dot_block(const int8_t *q, int rows, int k, const in
             default: dot_rows(4, q, k, w, out);
         }
 }
+#endif
 
+#if MATRICES_KNOWN
 /* Pairs of rows by pairs of outputs, eight inputs at a time. */
-ALWAYS WITH("i8mm") void matrix_rows(const int pairs, const int8_t *q, int k, const int8_t *w, int32_t *out) {
+ALWAYS WITH_MATRICES void matrix_rows(const int pairs, const int8_t *q, int k, const int8_t *w, int32_t *out) {
     for (int first = 0; first < BLOCK; first += 8) {
         int32x4_t sum[4][4] = {};
         for (int i = 0; i < k; i += 8) {
@@ -130,7 +150,7 @@ ALWAYS WITH("i8mm") void matrix_rows(const int pairs, const int8_t *q, int k, co
 }
 
 /* Fours and eights of rows, the last filled up with what lies behind it; one or two are better off with dot products. */
-WITH("i8mm") static int matrix_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+WITH_MATRICES static int matrix_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
     int done = 0;
     for (int each; rows - done >= 3; done += each, q += each * pitch(k), out += each * BLOCK) {
         each = rows - done >= 7 ? 8 : 4;
@@ -142,11 +162,13 @@ WITH("i8mm") static int matrix_block(const int8_t *q, int rows, int k, const int
 #endif
 
 static void neon_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
-#if NEWER
+#if MATRICES_KNOWN
     if (processor_has == MATRICES) {
         int done = matrix_block(q, rows, k, w, out);
         rows -= done, q += done * pitch(k), out += done * BLOCK;
     }
+#endif
+#if DOTS_KNOWN
     if (processor_has != NEITHER) {
         dot_block(q, rows, k, w, out);
         return;

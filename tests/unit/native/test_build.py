@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,7 +132,38 @@ def test_only_the_flags_that_work_are_kept(sources: Path) -> None:
 def test_a_compile_error_is_told(sources: Path) -> None:
     (sources / "wrong.c").write_text("int self_test(void) { return nonsense; }\n")
     assert build.library("wrong") is None
-    assert "nonsense" in str(build.why_not("wrong"))
+    (line,) = str(build.why_not("wrong")).splitlines()
+    assert "nonsense" in line and "could not compile wrong.c:" in line
+    (sources / "good.c").write_text(GOOD)
+    assert build.library("good", "-lno-such-library") is None and "no-such-library" in str(build.why_not("good"))
+
+
+@needs_compiler
+def test_the_reason_is_that_of_the_best_flags(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "TARGETS", (("-DBEST",), ()))
+    (sources / "wrong.c").write_text("#ifdef BEST\n#error the best\n#else\n#error a lesser\n#endif\n")
+    assert build.library("wrong", "-DOTHER") is None
+    assert "the best" in str(build.why_not("wrong")) and "wrong.c with -DOTHER" in str(build.why_not("wrong"))
+    build.library.cache_clear()
+    (failed,) = (sources / "cache").iterdir()
+    assert build.library("wrong", "-DOTHER") is None and f"remove {failed}" in str(build.why_not("wrong"))
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="this flag is for x86-64")
+def test_a_processor_without_the_matrix_unit_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "_reasons", {})
+    assert build.library("gemm", "-fopenmp", "-mno-amx-bf16") is None
+    assert "no matrix unit for bfloat16" in str(build.why_not("gemm"))
+
+
+def test_a_system_without_cpuinfo_names_its_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere(*_: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "open", nowhere)
+    assert platform.machine().encode() in build._processor()
 
 
 def test_no_compiler(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
