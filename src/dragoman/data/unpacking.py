@@ -7,14 +7,17 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from dragoman.errors import DataError, MissingExtraError
 
 Tick = Callable[[int], None]  # told how many more bytes of a file on disk have been read
 
 BLOCK = 1 << 20
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 PACKINGS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 FOREIGN = {
     b"PK\x03\x04": "a zip archive; unpack it first",
@@ -45,7 +48,7 @@ def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
                 tick(raw.tell() - done)
                 done = raw.tell()
                 yield block
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        except DAMAGE as error:
             raise DataError(
                 f"{path} is damaged or cut short after {done:,} bytes of {path.stat().st_size:,} ({error}); "
                 "fetch or pack it again"
@@ -53,19 +56,37 @@ def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
 
 
 def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
-    """Blocks of at most about a megabyte from an open file."""
+    """Blocks of at most about a megabyte from an open file; those before damage are given before the error."""
     match packing:
         case ".zst":
             yield from unpack_zstd(raw)
             return
         case ".gz":
-            stream: IO[bytes] = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]  # it reads, which is all we do
+            reader: Callable[[], Any] = partial(gzip.GzipFile, fileobj=raw)
         case ".xz":
-            stream = lzma.LZMAFile(raw)  # noqa: SIM115  # the file below it is closed by who opened it
+            reader = partial(lzma.LZMAFile, raw)
         case _:
-            stream = raw
-    while block := stream.read(BLOCK):
-        yield block
+            while block := raw.read(BLOCK):
+                yield block
+            return
+    stream, given = reader(), 0
+    try:
+        while block := stream.read(BLOCK):
+            given += len(block)
+            yield block
+    except DAMAGE:
+        raw.seek(0)  # once more and piece by piece, as `read` gives nothing of a block that it cannot fill
+        yield from before_damage(reader(), given)
+        raise
+
+
+def before_damage(stream: Any, skipped: int) -> Iterator[bytes]:
+    """What a stream gives until it fails, without so many bytes at its beginning."""
+    with suppress(*DAMAGE):
+        while piece := stream.read1(BLOCK):
+            if len(piece) > skipped:
+                yield piece[skipped:]
+            skipped = max(0, skipped - len(piece))
 
 
 def unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:

@@ -232,6 +232,27 @@ def test_malformed_input_is_refused_by_name(tmp_path, monkeypatch, case):
         all_pairs(make(tmp_path))
 
 
+@pytest.mark.parametrize("suffix", [suffix for suffix in PACK if suffix])
+def test_lines_before_the_damage_are_given(tmp_path, suffix):
+    text = [os.urandom(30).hex() for _ in range(10_000)]
+    content = PACK[suffix]("".join(f"{line}\n" for line in text).encode())
+    found = []
+    with pytest.raises(DataError, match="is damaged or cut short"):
+        for part in lines(put(tmp_path, f"x{suffix}", content[: len(content) * 2 // 3])):
+            found += part
+    assert found == text[: len(found)]
+    assert len(found) > 100  # a decoder gives what it has, by blocks of its own
+
+
+@pytest.mark.parametrize("bad", [b"b\xffd", b"t\0o", b"caf\xe9 t\0o"])
+def test_lines_before_a_wrong_one_are_given(tmp_path, bad):
+    found = []
+    with pytest.raises(DataError, match="line 4"):
+        for part in lines(put(tmp_path, "x", b"\xef\xbb\xbfone\r\n\nthree\n" + bad + b"\nfive\n")):
+            found += part
+    assert found == ["one", "", "three"]
+
+
 def test_the_line_of_a_wrong_byte_is_right_deep_in_a_file(tmp_path):
     good = "eine Zeile mit Umlaut ü\n".encode() * 200_000
     path = put(tmp_path, "a", good + b"ab\xff\n" + good)
