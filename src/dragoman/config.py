@@ -42,6 +42,12 @@ def fraction(where: str, value: float) -> None:
         raise RecipeError(f"{where} must be at least 0 and under 1; got {value}")
 
 
+def seed(where: str, value: int) -> None:
+    """Refuse what is no seed of every generator that is used."""
+    if not 0 <= value < 1 << 63:
+        raise RecipeError(f"{where} must be at least 0 and under 2**63; got {value}")
+
+
 def divisors(number: int) -> list[int]:
     """Every whole number that divides `number`."""
     return [d for d in range(1, number + 1) if number % d == 0]
@@ -165,8 +171,9 @@ class DataRecipe:
         """Refuse what cannot be, and say what could."""
         for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens", "workers", "ahead"):
             at_least(1, f"data.{name}", getattr(self, name))
-        for name in ("valid_pairs", "batch_sentences", "seed"):
+        for name in ("valid_pairs", "batch_sentences"):
             at_least(0, f"data.{name}", getattr(self, name))
+        seed("data.seed", self.seed)
         for name in ("min_script", "sampling"):
             fraction(f"data.{name}", getattr(self, name))
         for weight in self.weights:
@@ -227,12 +234,13 @@ class TrainRecipe:
             "max_skips",
         ):
             at_least(1, f"train.{name}", getattr(self, name))
-        for name in ("warmup_steps", "weight_decay", "clip", "patience", "seed"):
+        for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon"):
             at_least(0, f"train.{name}", getattr(self, name))
+        seed("train.seed", self.seed)
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
             fraction(f"train.{name}", getattr(self, name))
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise RecipeError(f"train.learning_rate must be over 0; got {self.learning_rate}")
+        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
+            raise RecipeError(f"train.learning_rate must be over 0, and finite; got {self.learning_rate}")
         if self.learning_rate is None and not self.warmup_steps:
             raise RecipeError(
                 "the paper's learning rate follows from train.warmup_steps, which is 0; give train.learning_rate"

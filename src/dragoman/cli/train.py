@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import click
 
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.cli.prepare import Bars
-from dragoman.config import Recipe
+from dragoman.config import Recipe, toml_value
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
+
+OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are chosen, they fit every number of steps
 
 
 @click.command(name="train")
@@ -76,8 +79,10 @@ def command(
             return None
         told = Silence() if done else watch
         recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, ranks.world == 1, told)
+        prepared = Prepared.open(place)
+        Validation(prepared, recipe.data, ranks.device)  # refuses data that have none, before the first step
         if done:
-            begun = Begun.now(recipe, Prepared.open(place), start_from, ranks)
+            begun = Begun.now(recipe, prepared, start_from, ranks)
             agree_with_before(out / TRAINING / RUN, begun, told)
         return None if done else recipe.to_toml()
 
@@ -116,9 +121,11 @@ def settled(
     watch: Any,
 ) -> Recipe:
     """Prepare the data, and settle the recipe by what they are, where none was given."""
-    from dragoman.nn.attention import packed
+    from dragoman.nn.kernels import available
     from dragoman.nn.linear import has_bfloat16_products
+    from dragoman.train.begun import own_recipe, with_text_of
     from dragoman.train.sizes import (
+        Choice,
         model_choices,
         precision_choices,
         speed_choices,
@@ -127,27 +134,45 @@ def settled(
     )
 
     fast = device.type == "cuda"
-    chosen = []
-    if source_recipe is None:
+    chosen: list[Choice] = []
+    own = [] if start_from is None else settings("model", own_recipe(start_from).model)
+
+    def made() -> Recipe:
+        """The recipe as far as it is chosen."""
+        if source_recipe is not None:
+            recipe = Recipe.load(source_recipe, changes)
+        else:
+            recipe = Recipe.from_changes([*OPEN, *own, *(c.change for c in chosen), *changes])
+        return recipe if start_from is None else with_text_of(start_from, recipe, changes)
+
+    if source_recipe is None and not own:
         pairs = count_pairs(given.corpora)
         chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
-        recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
-    else:
-        recipe = Recipe.load(source_recipe, changes)
+    recipe = made()
     with Bars() as bars:
         prepared = prepare(given.corpora, recipe, place, valid=given.valid, tokenisers=start_from, watch=bars)
     if source_recipe is None:
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)
-        chosen += training_choices(len(split), tokens, recipe.model, fast)
+        asked = {change.partition("=")[0].strip() for change in changes}
+        steps = recipe.train.steps if "train.steps" in asked else None
+        chosen += training_choices(len(split), tokens, recipe.model, fast, steps)
         chosen += precision_choices(recipe.model, has_bfloat16_products if not fast else lambda: False)
-        recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
+        recipe = made()
         long = recipe.train.steps * recipe.data.batch_tokens
-        chosen += speed_choices(long, fast and alone and packed.available("cuda"))
-        recipe = Recipe.from_changes([*(c.change for c in chosen), *changes])
+        chosen += speed_choices(long, fast and alone and available("cuda"))
+        recipe = made()
+        if own:
+            watch.note(f"model and tokenisers: as {start_from} has them")
         for choice in chosen:
-            watch.note(f"{choice.change}: {choice.reason}")
+            if choice.change.partition("=")[0] not in asked:
+                watch.note(f"{choice.change}: {choice.reason}")
     return recipe
+
+
+def settings(section: str, values: Any) -> list[str]:
+    """A section of a recipe as changes that make it."""
+    return [f"{section}.{key}={toml_value(value)}" for key, value in asdict(values).items() if value is not None]
 
 
 def written_out(context: click.Context) -> list[str]:

@@ -11,6 +11,7 @@ from dragoman.config import DataRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.decode.beam import beam_search
 from dragoman.decode.settings import Search
+from dragoman.errors import DataError
 from dragoman.evaluate.scoring import tokeniser_for
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Padded
@@ -27,6 +28,21 @@ class Validated:
     samples: list[tuple[str, str, str]]
 
 
+def refuse_nothing(prepared: Prepared, recipe: DataRecipe) -> None:
+    """Refuse data without a validation set, before a step is made."""
+    if "valid" in prepared.manifest["splits"] and len(prepared.split("valid")):
+        return
+    if given := prepared.report.get("valid_read"):
+        raise DataError(
+            f"of the {given:,} validation pairs that were given, none has at most data.max_tokens={recipe.max_tokens} "
+            "pieces on both sides; give shorter ones, or raise data.max_tokens"
+        )
+    raise DataError(
+        f"there is no validation set: of {len(prepared.split()):,} pairs, none are held out (one in twenty is, up to "
+        f"data.valid_pairs={recipe.valid_pairs}); give one with --valid-source and --valid-target"
+    )
+
+
 class Validation:
     """The validation set, translated greedily each time it is asked for.
 
@@ -35,6 +51,7 @@ class Validation:
     """
 
     def __init__(self, prepared: Prepared, recipe: DataRecipe, device: torch.device, sentences: int = 1000) -> None:
+        refuse_nothing(prepared, recipe)
         self.prepared, self.device, self.sentences = prepared, device, sentences
         self.recipe = replace(recipe, layout="padded", batch_tokens=max(4096, recipe.max_tokens + 1), sampling=0.0)
 

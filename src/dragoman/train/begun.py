@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import torch
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import MANIFEST, NEEDED, WEIGHTS, listed, sha256, write_safely
+from dragoman.files import MANIFEST, NEEDED, RECIPE, WEIGHTS, listed, sha256, write_safely
 from dragoman.train.parallel import Ranks
 from dragoman.train.progress import Watch
 
@@ -49,6 +49,27 @@ def empty(path: Path) -> bool:
     return not any(path.iterdir()) if path.is_dir() else path.is_file() and not path.stat().st_size
 
 
+def own_recipe(start_from: Path) -> Recipe:
+    """The recipe of the model that a run begins from."""
+    for name in NEEDED:
+        if not (start_from / name).is_file():
+            raise DamagedError(f"{start_from} is not a model: it has no {name}; give the --out of a finished training")
+    return Recipe.load(start_from / RECIPE)
+
+
+def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Recipe:
+    """The recipe with the tokenisers of the model that the run begins from; refuses a change that asks for others."""
+    own = own_recipe(start_from).text
+    for change in changes:
+        section, _, key = change.partition("=")[0].strip().partition(".")
+        if section == "text" and (asked := getattr(recipe.text, key)) != (kept := getattr(own, key)):
+            raise TrainingError(
+                f"text.{key}={asked!r} was asked for, but --from keeps the tokenisers of {start_from}, which have "
+                f"{kept!r}; leave it out"
+            )
+    return replace(recipe, text=own)
+
+
 @dataclass(frozen=True)
 class Begun:
     """What decides the outcome of a run: all of it but for the last bits, and what those depend on."""
@@ -68,10 +89,8 @@ class Begun:
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
         }
-        if start_from is not None and not (start_from / WEIGHTS).is_file():
-            raise DamagedError(
-                f"{start_from} is not a model: it has no {WEIGHTS}; give the --out of a finished training"
-            )
+        if start_from is not None:
+            own_recipe(start_from)
         weights = "" if start_from is None else sha256(start_from / WEIGHTS)
         plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as they come back from a file
         return cls(plain, prepared.fingerprint, weights, machine)

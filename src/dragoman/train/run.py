@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from dragoman.config import Recipe, TrainRecipe
 from dragoman.data.prepared import TOKENISERS, Prepared
 from dragoman.errors import DamagedError, DragomanError, TrainingError
-from dragoman.files import MANIFEST, only_one, sync, verify_manifest, write_manifest
-from dragoman.models.directory import RECIPE, build, load_weights, write_model
+from dragoman.files import MANIFEST, NEEDED, only_one, sync, verify_manifest, write_manifest
+from dragoman.models.directory import build, load_weights, write_model
 from dragoman.text.special import PAD
 from dragoman.train.begun import LOCK, RUN, TRAINING, Begun, agree_with_before, refuse_foreign
 from dragoman.train.card import write_card
@@ -86,14 +86,17 @@ def train(
 
 def begin_from(model: nn.Module, start_from: Path) -> None:
     """Take the weights of a finished model, verified, into one of the same sizes."""
-    verify_manifest(start_from)
-    try:
-        model.load_state_dict(load_weights(start_from))
-    except RuntimeError as error:
-        raise TrainingError(
-            f"the weights of {start_from} do not fit the recipe ({str(error).splitlines()[-1].strip()}); fine-tune "
-            f"with its own: --recipe {start_from / RECIPE}"
-        ) from None
+    verify_manifest(start_from, NEEDED)
+    weights = load_weights(start_from)
+    found, asked = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
+    for name in sorted({*found, *asked}):
+        if found.get(name) != asked.get(name):
+            raise TrainingError(
+                f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
+                f"and the recipe asks for {asked.get(name, 'none')}; fine-tune with its own: leave --recipe and --set "
+                "model... out"
+            )
+    model.load_state_dict(weights)
 
 
 def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:

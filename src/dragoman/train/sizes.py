@@ -60,22 +60,29 @@ def speed_choices(target_tokens: int, one_gpu: bool) -> list[Choice]:
     return []
 
 
-def training_choices(pairs: int, target_tokens: int, model: ModelRecipe, fast: bool) -> list[Choice]:
-    """Batch, schedule and length, from the target tokens of an epoch."""
+def training_choices(
+    pairs: int, target_tokens: int, model: ModelRecipe, fast: bool, asked: int | None = None
+) -> list[Choice]:
+    """Batch, schedule and length, from the target tokens of an epoch; `asked` are the steps of a person who chose."""
     batch = min(25_000 if fast else 2_000, max(500, target_tokens // (100 if fast else 200)))
     epochs = min(60, max(8, 3_000_000 // max(1, pairs))) if fast else min(60, max(3, 12_000_000 // target_tokens))
-    every = max(20, round(epochs * target_tokens / batch / 12))
-    steps = 12 * every
+    every = max(20, round(epochs * target_tokens / batch / 12)) if asked is None else max(min(20, asked), asked // 12)
+    steps = 12 * every if asked is None else asked
     few = epochs == 60  # and so a shorter run
     rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
     times = f"{epochs} times through {target_tokens:,} target tokens"
+    long = Choice(f"train.steps={steps}", times if fast or few else f"{times}, what two cores do in about half an hour")
+    warmup = min(max(50, min(4000, steps // 12)), steps // 2)
+    often = f"{steps // every} times in the run" if steps >= 2 * every else "once in the run"
     return [
         Choice(f"data.batch_tokens={batch}", "many batches an epoch, no more than the machine likes"),
-        Choice(f"train.steps={steps}", times if fast or few else f"{times}, what two cores do in about half an hour"),
-        Choice(f"train.warmup_steps={max(50, min(4000, steps // 12))}", "a twelfth of the steps"),
+        *([long] if asked is None else []),
+        Choice(
+            f"train.warmup_steps={warmup}", "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
+        ),
         Choice("train.schedule=cosine", "the number of steps is known, so that the rate can end at nothing"),
         Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),
-        Choice(f"train.save_every={every}", "twelve times in the run"),
-        Choice(f"train.evaluate_every={every}", "twelve times in the run"),
+        Choice(f"train.save_every={every}", often),
+        Choice(f"train.evaluate_every={every}", often),
         Choice("train.clip=1.0", "so that a rare batch cannot throw the run off"),
     ]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import dragoman.train.run
 from command_line import leave
+from dragoman.config import Recipe
 from small_model import model_at
 from tiny_run import TINY, write_corpus
 
 SETTINGS = [word for change in (*TINY, "train.steps=2", "train.warmup_steps=1") for word in ("--set", change)]
 
 
-def words(folder: Path) -> list[str]:
-    corpus = write_corpus(folder)
-    return ["train", "--source", str(corpus.source), "--target", str(corpus.target), *SETTINGS]
+def words(folder: Path, settings: list[str] = SETTINGS, pairs: int = 300) -> list[str]:
+    corpus = write_corpus(folder, pairs)
+    return ["train", "--source", str(corpus.source), "--target", str(corpus.target), *settings]
 
 
 def test_a_directory_with_something_else_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,3 +52,40 @@ def test_a_directory_with_an_empty_log_is_begun_and_gone_on_with(
     (out / "manifest.json").unlink()
     code, _, err = leave(capsys, *command)
     assert (code, "out is finished" in err) == (0, True), err
+
+
+def test_steps_alone_are_enough_and_only_what_is_chosen_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dragoman.train.run, "train", lambda *_, **__: None)
+    asked = ["--set", "train.steps=10", "--set", "train.schedule=linear", "--set", "train.clip=0.5"]
+    code, _, err = leave(capsys, *words(tmp_path, asked), "--out", str(tmp_path / "out"))
+    assert (code, "train.warmup_steps=5: for so few steps" in err) == (0, True), err
+    assert "train.clip" not in err and "train.schedule" not in err
+
+
+def test_without_a_validation_set_nothing_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = leave(capsys, *words(tmp_path, pairs=19), "--out", str(tmp_path / "few"))
+    assert (code, "there is no validation set: of 17 pairs" in err) == (2, True), err
+    (tmp_path / "v.en").write_text("one\n")
+    (tmp_path / "v.de").write_text("eins " * 400 + "\n")
+    valid = ["--valid-source", str(tmp_path / "v.en"), "--valid-target", str(tmp_path / "v.de")]
+    code, _, err = leave(capsys, *words(tmp_path), *valid, "--out", str(tmp_path / "long"))
+    assert (code, "of the 1 validation pairs that were given, none has at most data.max_tokens=256" in err) == (2, True)
+    assert not list(tmp_path.glob("*/training/run.json"))
+
+
+def test_from_a_model_come_its_sizes_and_its_tokenisers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = model_at(tmp_path / "model")
+    begin = ["--from", str(model), "--out", str(tmp_path / "out"), "--set", "train.steps=2"]
+    code, _, err = leave(capsys, *words(tmp_path, begin), "--set", "model.dropout=0.4")
+    assert (code, f"model and tokenisers: as {model} has them" in err) == (0, True), err
+    own, found = Recipe.load(model / "recipe.toml"), Recipe.load(tmp_path / "out" / "recipe.toml")
+    assert (found.model, found.text) == (replace(own.model, dropout=0.4), own.text)
+    for more, message in (
+        (["--set", "text.shared=false"], "text.shared=False was asked for, but --from keeps the tokenisers"),
+        (["--set", "model.d_ff=11"], "inner.bias has shape (10,) there, and the recipe asks for (11,)"),
+        (["--from", str(tmp_path)], "is not a model: it has no model.safetensors"),
+    ):
+        code, _, err = leave(capsys, *words(tmp_path, begin), "--out", str(tmp_path / "other"), *more)
+        assert (code, message in err, "Traceback" in err) == (2, True, False), err

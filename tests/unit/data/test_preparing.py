@@ -444,6 +444,10 @@ def test_settings_that_cannot_be_are_refused():
         "data.layout='ragged'": "padded",
         "data.sampling=1.0": "under 1",
         "text.vocabulary_size=10": "at least 300",
+        "data.seed=9223372036854775808": r"under 2\*\*63",
+        "train.seed=-1": "at least 0",
+        "train.epsilon=nan": "at least 0",
+        "train.learning_rate=inf": "finite",
     }.items():
         with pytest.raises(RecipeError, match=message):
             Recipe.load("base", [bad])

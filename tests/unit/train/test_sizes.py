@@ -25,6 +25,16 @@ def test_every_amount_of_data_gets_a_recipe_that_holds_together(pairs: int, fast
     assert recipe.data.batch_tokens > recipe.data.max_tokens
 
 
+@pytest.mark.parametrize("steps", [1, 2, 30, 5000, 1_000_000])
+def test_a_number_of_steps_that_was_asked_for_is_what_the_rest_follows(steps: int) -> None:
+    tiny = Recipe.from_changes(["model.preset=tiny"]).model
+    chosen = [c.change for c in training_choices(1000, 14_000, tiny, False, steps)]
+    recipe = Recipe.from_changes([*chosen, f"train.steps={steps}"])
+    assert not any(change.startswith("train.steps=") for change in chosen)
+    assert recipe.train.warmup_steps == min(max(50, min(4000, steps // 12)), steps // 2)
+    assert recipe.train.evaluate_every == recipe.train.save_every == max(min(20, steps), steps // 12)
+
+
 def test_little_data_never_gets_the_base_model() -> None:
     for fast in (True, False):
         assert settled(29_000, fast).model.d_model < 512
