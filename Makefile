@@ -7,13 +7,17 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two intra-op threads inside tiny matrix products cost more than they give; the tests run in two processes instead.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
-.PHONY: demo test lint clean
+.PHONY: demo test kernels lint clean
 
 demo: $(VENV)/.core
 	$(BIN)/dragoman demo
 
 test: lint
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+
+# Triton's kernels in its interpreter, on any CPU; in a process of its own, because Triton is told when it is imported.
+kernels: $(VENV)/.kernels
+	$(TEST_ENV) TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 tests/kernels
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -31,6 +35,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	touch $@ $(VENV)/.core
+
+$(VENV)/.kernels: $(VENV)/.dev
+	$(PIP) -e '.[dev,kernels]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -53,7 +53,9 @@ def hashed_mask(x: Tensor, p: float, drawn: Tensor) -> Tensor:
     """
     first, second = (drawn * (1 << 24)).to(torch.int32).unbind()
     bits = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape) + (first << 7)
-    for add, (shift, factor) in zip((second << 7, 0, 0), ROUNDS, strict=True):
+    for round_, (shift, factor) in enumerate(ROUNDS):
         shifted = (bits >> shift) & ((1 << (32 - shift)) - 1)  # without the sign's copies
-        bits = (bits ^ shifted) * (factor - (factor >> 31 << 32)) + add
+        bits = (bits ^ shifted) * (factor - (factor >> 31 << 32))
+        if not round_:
+            bits = bits + (second << 7)
     return bits >= round(p * (1 << 32)) - (1 << 31)

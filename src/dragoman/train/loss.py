@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
-from dragoman.nn.attention import packed
+from dragoman.nn.kernels import available
 from dragoman.nn.linear import multiply
 from dragoman.train.fused_loss import projected_loss
 
@@ -110,7 +110,7 @@ class TranslationLoss(nn.Module):
             weight = self.model.projection()
             together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
             return LossSum(*together)
-        if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and packed.available("cuda"):
+        if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and available("cuda"):
             hidden = hidden.to(torch.get_autocast_dtype("cuda"))
             weight, gradient = self.model.projection(), torch.is_grad_enabled()
             sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, gradient)

@@ -13,7 +13,7 @@ from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.errors import TrainingError
 from dragoman.native import why_not
-from dragoman.nn.attention import packed
+from dragoman.nn.kernels import available
 from dragoman.nn.layout import joint_tiles
 from dragoman.nn.linear import bfloat16_products, has_bfloat16_products, survives_bfloat16
 from dragoman.text.special import BOS, EOS, PAD
@@ -22,7 +22,7 @@ from dragoman.text.special import BOS, EOS, PAD
 def present(batch: Batch, device: torch.device) -> Batch:
     """The batch on the device; a rank whose epoch is over takes part with a sentence that counts nothing."""
     if batch.layout == "packed":
-        return (with_tiles(batch) if packed.available(device.type) else batch).to(device)
+        return (with_tiles(batch) if available(device.type) else batch).to(device)
     return batch.to(device) if batch.n_sentences else nothing(device, batch.state)
 
 

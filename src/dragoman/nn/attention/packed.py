@@ -6,8 +6,6 @@ nor gradients are ever cut apart and put together again in memory.
 
 from __future__ import annotations
 
-import os
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -18,15 +16,6 @@ from dragoman.nn.layout import TILE
 
 BLOCK = 64
 SIZES = (16, 32, 64, 128)  # of d_k: what the matrix units take
-
-
-HAS_TRITON = find_spec("triton") is not None
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def available(kind: str) -> bool:
-    """Whether the kernels run on this kind of device: CUDA with Triton, or anywhere in Triton's interpreter."""
-    return HAS_TRITON and (kind == "cuda" or INTERPRETED)
 
 
 def attend(q: Tensor, kv: Tensor | None, heads: int, tiled: Tiled) -> Tensor:

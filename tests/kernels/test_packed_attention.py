@@ -5,7 +5,6 @@ On a GPU as they are; without one in Triton's interpreter, where Triton is insta
 
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 
 import pytest
@@ -13,8 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton")
 
 from dragoman.nn import MultiHeadCrossAttention, MultiHeadSelfAttention, Packed, causal, everything, look
