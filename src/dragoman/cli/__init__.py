@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import TextIO
 
 import click
 
@@ -55,22 +58,21 @@ def group() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line; a refusal is a message and exit code 2, never a traceback."""
+    if sys.stderr is None:  # closed: what is said goes nowhere, and no file that is opened gets its number
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # until the end
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        refuse(error)
     except DragomanError as error:
-        click.echo(f"dragoman: {error}", err=True)
-        sys.exit(2)
+        refuse(str(error))
     except (KeyboardInterrupt, click.Abort):
-        click.echo("dragoman: stopped", err=True)
-        sys.exit(130)
+        refuse("stopped", 130)
     except BrokenPipeError:
         # The reader went away (as `| head` does): nothing more to say, and nothing to flush at exit either.
-        discard_stdout()
+        discard(sys.stdout)
         sys.exit(141)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
@@ -79,17 +81,37 @@ def main(args: list[str] | None = None) -> None:
         refuse(f"there is not enough memory{f' ({error})' if str(error) else ''}; ask for less at a time")
 
 
-def refuse(message: str) -> None:
-    """What the system refused, in a line; what cannot be written any more is not tried again at exit."""
-    click.echo(f"dragoman: {message}", err=True)
+def refuse(message: str | click.ClickException, code: int = 2) -> None:
+    """Leave with a line that says why; what cannot be written any more is not tried again at exit."""
+    if isinstance(message, str):
+        tell(f"dragoman: {message}\n")
+    else:
+        with telling():
+            message.show()
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        discard_stdout()
-    sys.exit(2)
+        discard(sys.stdout)
+    sys.exit(code)
 
 
-def discard_stdout() -> None:
-    """Have whatever is still to be written to standard output go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def tell(words: str) -> None:
+    """Words on stderr, at once; work does not end because nobody hears of it, as when a terminal was closed."""
+    with telling():
+        sys.stderr.write(words)
+        sys.stderr.flush()
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Where stderr cannot be written any more, what is still to be said goes nowhere."""
+    try:
+        yield
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """Have whatever is still to be written to a standard stream go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli import tell
 from dragoman.cli.idle import refuse_idle
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import Search
@@ -105,7 +106,7 @@ def command(
     show(report)
     if place is not None:
         report.write(place)
-        click.echo(f"dragoman: the report is in {place}", err=True)
+        tell(f"dragoman: the report is in {place}\n")
 
 
 class Progress:
@@ -119,13 +120,12 @@ class Progress:
         now = time.monotonic()
         if self.live and (now - self.told > 0.2 or done == total):
             self.told = now
-            sys.stderr.write("\r\x1b[K" if done == total else f"\r{name}: {done:,} of {total:,} sentences\x1b[K")
-            sys.stderr.flush()
+            tell("\r\x1b[K" if done == total else f"\r{name}: {done:,} of {total:,} sentences\x1b[K")
 
     def say(self, words: str) -> None:
         """A line that stays."""
         if self.live:
-            click.echo(f"dragoman: {words}", err=True)
+            tell(f"dragoman: {words}\n")
 
 
 def show(report: Report) -> None:

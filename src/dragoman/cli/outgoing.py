@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from dragoman.cli import tell
 from dragoman.cli.incoming import is_pipe
 from dragoman.errors import DataError
 
@@ -70,7 +71,7 @@ def opened(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]
             with suppress(OSError):  # a full disk: what is on it stays
                 target.flush()
             if part.exists() and part.stat().st_size:
-                sys.stderr.write(f"dragoman: what was written until then is in {part}\n")
+                tell(f"dragoman: what was written until then is in {part}\n")
             else:
                 part.unlink(missing_ok=True)
             raise

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from dragoman.cli import tell
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named
 from dragoman.cli.outgoing import opened, place_of
 from dragoman.decode.engines import ENGINES, PRECISIONS
-from dragoman.decode.settings import Sampling, Search
+from dragoman.decode.settings import MOST_BEAM, Sampling, Search
 
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
@@ -23,7 +24,9 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option(
     "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
 )
-@click.option("--nbest", type=click.IntRange(1), default=1, help="So many translations of each line, best first.")
+@click.option(
+    "--nbest", type=click.IntRange(1, MOST_BEAM), default=1, help="So many translations of each line, best first."
+)
 @click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json has it anyway.")
 @click.option("--alignments", is_flag=True, help="Add a column with aligned words, as in 0-0 1-2, source first.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each line, with all there is to know.")
@@ -86,6 +89,8 @@ def command(
         refuse_idle(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
     else:
         refuse_idle(("seed",), "nothing is drawn; add --sample")
+    if beam is not None and 0 < beam < nbest:
+        raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
     if settings["split"] == "never":
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
     search = Search(
@@ -108,7 +113,7 @@ def command(
         sys.stderr.isatty() and (place is not None or not sys.stdout.isatty()) if progress is None else progress
     )
     if report.live:
-        click.echo(f"dragoman: {running}", err=True)
+        tell(f"dragoman: {running}\n")
     with opened(place) as (target, done), report:
         for found in arriving(sources):
             for translation in translator.stream(found, search=search, prefix=prefix, alignment=alignments, **settings):
@@ -180,8 +185,7 @@ class Report:
     def _say(self) -> None:
         rate = self.done / max(1e-9, time.monotonic() - self.begun)
         text = f"{self.done:,} lines, {rate:,.1f} a second"
-        sys.stderr.write(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
-        sys.stderr.flush()
+        tell(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
 
     def __enter__(self) -> Report:
         return self
@@ -189,7 +193,7 @@ class Report:
     def __exit__(self, *_: object) -> None:
         if self.live and self.done:
             self._say()
-            sys.stderr.write("\n" if self.terminal else "")
+            tell("\n" if self.terminal else "")
         if self.careful:
             told = [f"{len(n):,} {flag} (line {n[0]}{', ...' if n[1:] else ''})" for flag, n in self.careful.items()]
-            sys.stderr.write(f"dragoman: of {self.done:,} lines {', '.join(told)}\n")
+            tell(f"dragoman: of {self.done:,} lines {', '.join(told)}\n")

@@ -111,7 +111,7 @@ class Search:
             length_penalty=real,
         )
         if self.max_length is not None:
-            settle(self, max_length=whole)
+            settle(self, max_length=partial(whole, least=1))
         if not (self.sampling is None or isinstance(self.sampling, Sampling)):
             raise SearchError(
                 f"sampling must be a Sampling, as in Sampling(top_p=0.9), or None; got {shown(self.sampling)}"
@@ -125,8 +125,8 @@ class Search:
             raise SearchError(
                 f"n_best={self.n_best} translations cannot come from beam={self.beam}; use beam={self.n_best} or more"
             )
-        if self.max_length is not None and self.max_length < max(1, self.min_length):
-            raise SearchError(f"max_length={self.max_length} leaves no room; min_length is {self.min_length}")
+        if self.max_length is not None and self.max_length < self.min_length:
+            raise SearchError(f"max_length={self.max_length} leaves no room for min_length={self.min_length}")
 
     def limit(self, source_pieces: int) -> int:
         """The most pieces, without the end mark, that a source of so many pieces, without its own, may turn into."""

@@ -135,6 +135,15 @@ def test_what_stdout_is_open_on_is_stdout(model: Path, shell: str, tmp_path: Pat
     assert set(tmp_path.iterdir()) == {kept}
 
 
+@pytest.mark.parametrize("closed", ["2>&-", "2> /dev/full"])
+def test_work_goes_on_where_nobody_hears_of_it(model: Path, closed: str, tmp_path: Path) -> None:
+    into = tmp_path / "out.txt"
+    done = run("translate", model, *QUICK, "--progress", shell=f"-o {into} {closed}", given=b"seven\n" * 200)
+    assert (done.returncode, into.read_bytes().count(b"\n")) == (0, 200)
+    for wrong in ("--beam 0", "--beam x"):  # of ours, of click's
+        assert run("translate", model, shell=f"{wrong} {closed}", given=b"").returncode == 2
+
+
 def test_closed_streams_are_told(model: Path) -> None:
     for verb in ("tokenize", "detokenize"):
         for shell, message in (("<&-", b"standard input is closed"), (">&-", b"standard output is closed")):
