@@ -5,8 +5,10 @@
 Contenders: our packed and compiled step as the trainer runs it, `torch.nn.Transformer` and Hugging Face's Marian, each
 as it is and under torch.compile (dynamic shapes), all in bfloat16 autocast with Adam, dropout 0.1 and label smoothing
 0.1. Ours takes sentences in random order, packed; the others get padded batches of like lengths, which pads least.
-Each runs in a process of its own: all compile at once, and then each is measured alone, in turns.
+Each runs in a process of its own: those of one size compile at once, and then each is measured alone, in turns.
 Only real target tokens count. Useful operations are those of the matrix products of real tokens, attention's left out.
+Beside the contenders: ours with all logits held at once, which says what the loss in blocks saves, and ours started
+once more, which says how long the first step takes when its code was kept.
 """
 
 from __future__ import annotations
@@ -22,21 +24,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from train_peers import PAD, Batch, Made, Sizes, marian, torch_transformer
 
 SIZES = {  # d_model, heads, d_ff, layers, vocabulary, tokens a step on each side
     "small": (256, 4, 1024, 3, 16000, 32768),
     "base": (512, 8, 2048, 6, 37000, 32768),
     "big": (1024, 16, 4096, 6, 37000, 32768),
 }
-PAD = 0
 GROUPS = {  # of kernels, by their names, the first that fits
     "attention, forward": r"^attention_kernel",
     "attention, backward": r"^attention_backward",
@@ -44,8 +45,8 @@ GROUPS = {  # of kernels, by their names, the first that fits
     "matrix products": r"gemm|nvjet|cutlass|cublas|xmma|splitK",
     "optimiser, norm of gradients": r"[Aa]dam|multi_tensor|lpnorm|foreach",
     "embeddings": r"embedding|index_put",
-    "norm, dropout, residual": r"add_norm|layer_norm|dropout|inductor_random|bernoulli|rsqrt",
-    "activation, biases, casts, sums": r"triton_",
+    "norm, dropout, residual": r"layer_norm|dropout|fused_rand|bernoulli|rsqrt",
+    "activation, biases, casts, sums": r"triton_|relu_backward|reduce_kernel",
     "copies, zeroing": r"[Mm]emcpy|[Mm]emset|FillFunctor|copy",
 }
 
@@ -103,7 +104,9 @@ def packed_batches(size: str, count: int) -> list[Any]:
     return made
 
 
-def ours(size: str, steps: int, profile: bool) -> dict[str, Any]:
+def ours(name: str, size: str, steps: int, profile: bool = False, whole: bool = False) -> dict[str, Any]:
+    """`whole` holds all logits, as the loss does where there is no kernel for it."""
+    import dragoman.train.loss
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.train.loss import TranslationLoss
@@ -114,6 +117,8 @@ def ours(size: str, steps: int, profile: bool) -> dict[str, Any]:
     d, h, ff, layers, vocabulary, _ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
     device, recipe = torch.device("cuda"), TrainRecipe(compile=True)
+    if whole:
+        dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
     torch.manual_seed(0)
     model = Transformer(shape, vocabulary).to(device).train()
     batches = packed_batches(size, 12)
@@ -135,7 +140,7 @@ def ours(size: str, steps: int, profile: bool) -> dict[str, Any]:
     wait_for_turn()
     seconds = measure(step, steps, 6)
     target, source = (statistics.fmean(getattr(b, f"{side}_tokens") for b in batches) for side in ("target", "source"))
-    found = report("dragoman", size, seconds, source, target)
+    found = report(name, size, seconds, source, target)
     found |= {
         "first_step_seconds": queue.first_seconds,
         "fill": target / SIZES[size][5],
@@ -168,8 +173,8 @@ def breakdown(step: Callable[[], None], steps: int = 4) -> tuple[dict[str, float
 # --- the others
 
 
-def padded_batches(size: str, count: int) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Sentences of like lengths, rows times columns within the tokens of a step; ids, and where padding is."""
+def padded_batches(size: str, count: int) -> list[Batch]:
+    """Sentences of like lengths, rows times columns within the tokens of a step: source, target, labels."""
     *_, vocabulary, tokens = SIZES[size]
     source, target = lengths(40_000, 0)
     order = np.argsort(target * 1000 + source)
@@ -189,66 +194,17 @@ def padded_batches(size: str, count: int) -> list[tuple[Tensor, Tensor, Tensor, 
         for side in (source, target):
             n = torch.from_numpy(side[groups[i]])
             ids = torch.randint(4, vocabulary, (len(n), int(n.max())), generator=g)
-            padding = torch.arange(ids.shape[1])[None] >= n[:, None]
-            sides += [ids.masked_fill(padding, PAD), padding]
-        made.append(tuple(x.cuda() for x in (sides[0], sides[2], sides[1], sides[3])))
+            sides.append(ids.masked_fill(torch.arange(ids.shape[1])[None] >= n[:, None], PAD).cuda())
+        made.append((sides[0], sides[1], sides[1]))  # which labels these are costs the same
     return made
 
 
-class Plain(nn.Module):
-    """`torch.nn.Transformer` with embeddings and positions around it."""
-
-    def __init__(self, size: str) -> None:
-        super().__init__()
-        d, h, ff, layers, vocabulary, _ = SIZES[size]
-        self.scale = d**0.5
-        self.embedding = nn.Embedding(vocabulary, d)
-        nn.init.normal_(self.embedding.weight, std=d**-0.5)
-        self.transformer = nn.Transformer(d, h, layers, layers, ff, 0.1, batch_first=True)
-        angle = torch.arange(256)[:, None] / 10000 ** (torch.arange(0, d, 2)[None] / d)
-        self.register_buffer("positions", torch.stack([angle.sin(), angle.cos()], -1).view(256, d))
-
-    def forward(self, source: Tensor, target: Tensor, source_pad: Tensor, target_pad: Tensor) -> Tensor:
-        x, y = (
-            F.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]], 0.1)
-            for ids in (source, target)
-        )
-        later = torch.ones(y.shape[1], y.shape[1], dtype=torch.bool, device=y.device).triu(1)
-        hidden = self.transformer(
-            x, y, tgt_mask=later, src_key_padding_mask=source_pad, tgt_key_padding_mask=target_pad,
-            memory_key_padding_mask=source_pad,
-        )  # fmt: skip
-        return hidden @ self.embedding.weight.T
-
-
-class Marian(nn.Module):
-    """Hugging Face's, of the same sizes, with PyTorch's attention."""
-
-    def __init__(self, size: str) -> None:
-        super().__init__()
-        from transformers import MarianConfig, MarianMTModel
-
-        d, h, ff, layers, vocabulary, _ = SIZES[size]
-        config = MarianConfig(
-            vocab_size=vocabulary, d_model=d, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=h,
-            decoder_attention_heads=h, encoder_ffn_dim=ff, decoder_ffn_dim=ff, dropout=0.1, activation_function="relu",
-            pad_token_id=PAD, eos_token_id=1, decoder_start_token_id=PAD, max_position_embeddings=512,
-            scale_embedding=True, forced_eos_token_id=None,
-        )  # fmt: skip
-        self.model = MarianMTModel._from_config(config, attn_implementation="sdpa")
-
-    def forward(self, source: Tensor, target: Tensor, source_pad: Tensor, target_pad: Tensor) -> Tensor:
-        mask = (~source_pad).long()
-        out = self.model(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False)
-        logits: Tensor = out.logits
-        return logits
-
-
-def peer(name: str, size: str, kind: Callable[[str], nn.Module], compiled: bool, steps: int) -> dict[str, Any]:
+def peer(name: str, size: str, maker: Callable[[Sizes], Made], compiled: bool, steps: int) -> dict[str, Any]:
     torch.manual_seed(0)
     batches = padded_batches(size, 12)
-    model = kind(size).cuda().train()
-    call = torch.compile(model, dynamic=True) if compiled else model
+    model, forward = maker(SIZES[size][:5])
+    model.cuda().train()
+    call = torch.compile(forward, dynamic=True) if compiled else forward
     optimiser = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
     done = 0
 
@@ -257,8 +213,8 @@ def peer(name: str, size: str, kind: Callable[[str], nn.Module], compiled: bool,
         batch = batches[done % len(batches)]
         done += 1
         with torch.autocast("cuda", torch.bfloat16):
-            logits = call(*batch)
-        labels = batch[1].flatten()  # which labels these are costs the same
+            logits = call(batch)
+        labels = batch[2].flatten()
         F.cross_entropy(logits.float().flatten(0, 1), labels, ignore_index=PAD, label_smoothing=0.1).backward()
         optimiser.step()
         optimiser.zero_grad()
@@ -269,7 +225,7 @@ def peer(name: str, size: str, kind: Callable[[str], nn.Module], compiled: bool,
     torch.cuda.synchronize()
     wait_for_turn()
     seconds = measure(step, steps, len(batches))
-    source, target = (statistics.fmean(int((~b[i]).sum()) for b in batches) for i in (2, 3))
+    source, target = (statistics.fmean(int((b[i] != PAD).sum()) for b in batches) for i in (0, 1))
     return report(name, size, seconds, source, target)
 
 
@@ -308,11 +264,13 @@ def report(name: str, size: str, seconds: float, source: float, target: float) -
 
 
 CONTENDERS: dict[str, Any] = {
-    "ours": lambda size, steps: ours(size, steps, profile=True),
-    "plain": lambda size, steps: peer("torch.nn.Transformer", size, Plain, False, steps),
-    "plain-compiled": lambda size, steps: peer("torch.nn.Transformer, compiled", size, Plain, True, steps),
-    "marian": lambda size, steps: peer("Hugging Face Marian", size, Marian, False, steps),
-    "marian-compiled": lambda size, steps: peer("Hugging Face Marian, compiled", size, Marian, True, steps),
+    "ours": lambda size, steps: ours("dragoman", size, steps, profile=True),
+    "ours-whole-logits": lambda size, steps: ours("dragoman, all logits held", size, steps, whole=True),
+    "plain": lambda size, steps: peer("torch.nn.Transformer", size, torch_transformer, False, steps),
+    "plain-compiled": lambda size, steps: peer("torch.nn.Transformer, compiled", size, torch_transformer, True, steps),
+    "marian": lambda size, steps: peer("Hugging Face Marian", size, marian, False, steps),
+    "marian-compiled": lambda size, steps: peer("Hugging Face Marian, compiled", size, marian, True, steps),
+    "ours-again": lambda size, steps: ours("dragoman, started again", size, steps),
 }
 
 
@@ -332,33 +290,45 @@ def child(name: str, size: str, steps: int) -> None:
     Path(os.environ["TURN"] + ".json").write_text(json.dumps(found), encoding="utf-8")
 
 
-def in_turns(
-    jobs: list[tuple[str, str]], steps: int, folder: Path, after: Path | None, out: Path | None
-) -> list[dict[str, Any]]:
-    """Start all, let them compile, then measure one after the other; `out` has the rows so far."""
-    running = {}
-    for size, name in jobs:
-        place = folder / f"{size}-{name}"
-        log = place.with_suffix(".log").open("w")
-        words = [sys.executable, __file__, "--child", name, size, str(steps)]
-        environment = {**os.environ, "TURN": str(place), "TORCHINDUCTOR_COMPILE_THREADS": "3", "OMP_NUM_THREADS": "2"}
-        running[place] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+def start(size: str, name: str, steps: int, folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
+    """A contender in a process of its own, with what is compiled kept among those of this run alone."""
+    place = folder / f"{size}-{name}"
+    words = [sys.executable, __file__, "--child", name, size, str(steps)]
+    environment = {**os.environ, "TURN": str(place), "TORCHINDUCTOR_COMPILE_THREADS": "3", "OMP_NUM_THREADS": "2"}
+    if name.startswith("ours"):
+        environment["DRAGOMAN_CACHE"] = str(folder / "cache")
+    with place.with_suffix(".log").open("w") as log:
+        return place, subprocess.Popen(words, env=environment, stdout=log, stderr=log)
+
+
+def finish(place: Path, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+    """Let it be measured, and say what came of it."""
+    Path(f"{place}.go").touch()
+    failed = process.wait() != 0
+    lines = place.with_suffix(".log").read_text(encoding="utf-8").splitlines()
+    print(f"{place.name} failed: {lines[-3:]}" if failed else next(x for x in lines if "tok/s" in x), flush=True)
+    return None if failed else json.loads(Path(f"{place}.json").read_text(encoding="utf-8"))
+
+
+def in_turns(size: str, names: list[str], steps: int, folder: Path, after: Path | None) -> Iterator[dict[str, Any]]:
+    """Start all of a size, let them compile, then measure one after the other; the last one starts when all are over.
+
+    Not all sizes at once: what they hold together would not fit.
+    """
+    last = [name for name in names if name == "ours-again"]
+    running = dict(start(size, name, steps, folder) for name in names if name not in last)
 
     def settled(place: Path) -> bool:
         return running[place].poll() is not None or Path(f"{place}.ready").exists()
 
     while not all(map(settled, running)) or (after is not None and not after.exists()):
         time.sleep(0.1)
-    rows = []
     for place, process in running.items():
-        Path(f"{place}.go").touch()
-        if process.wait() == 0:
-            rows.append(json.loads(Path(f"{place}.json").read_text(encoding="utf-8")))
-            if out:
-                out.write_text(json.dumps({"rows": rows}), encoding="utf-8")
-        lines = place.with_suffix(".log").read_text(encoding="utf-8").splitlines()
-        print(next((line for line in lines if "tok/s" in line), f"{place.name} failed: {lines[-3:]}"), flush=True)
-    return rows
+        if found := finish(place, process):
+            yield found
+    for name in last:
+        if found := finish(*start(size, name, steps, folder)):
+            yield found
 
 
 def main() -> None:
@@ -375,18 +345,40 @@ def main() -> None:
         return
     about = f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {platform.python_version()}"
     print(about, time.strftime("%Y-%m-%d"), flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        jobs = [(size, name) for name in given.only if name == "ours" for size in given.sizes]
-        jobs += [(size, name) for size in given.sizes for name in given.only if name != "ours"]
-        rows = in_turns(jobs, given.steps, Path(folder), given.after, given.out)
     peaks = ceilings()
     print({k: round(v) for k, v in peaks.items()}, flush=True)
+    torch.cuda.empty_cache()
+    rows: list[dict[str, Any]] = []
+    for size in given.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            for row in in_turns(size, given.only, given.steps, Path(folder), given.after):
+                rows.append(row | {"of_peak": row["useful_tflops"] / max(peaks.values())})
+                if given.out:  # what there is of it, should the rest be cut off
+                    found = {"about": about, "ceilings": peaks, "rows": rows}
+                    given.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
     for row in rows:
-        row["of_peak"] = row["useful_tflops"] / max(peaks.values())
+        if "first_step_seconds" in row:
+            print(f"{row['size']:6s} {row['what']:28s} first step {row['first_step_seconds']:5.1f} s", flush=True)
         if "breakdown_ms" in row:
-            print(row["size"], "first step", round(row["first_step_seconds"], 1), "s; ms by kind:", row["breakdown_ms"])
-    if given.out:
-        given.out.write_text(json.dumps({"about": about, "ceilings": peaks, "rows": rows}, indent=1), encoding="utf-8")
+            print("       ms by kind:", row["breakdown_ms"], flush=True)
+    print(table(rows), flush=True)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """As it goes into the results."""
+    lines = [
+        "| model | what | ms a step | target tokens/s | to the best peer | useful TFLOP/s | of peak | memory, GiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        of_peers = [r["tokens_per_second"] for r in rows if r["size"] == row["size"] and "dragoman" not in r["what"]]
+        ratio = f"{row['tokens_per_second'] / max(of_peers):.2f}x" if of_peers else "not measured"
+        memory = row["reserved_gib" if "dragoman" in row["what"] else "peak_gib"]  # a CUDA graph owns what it holds
+        lines.append(
+            f"| {row['size']} | {row['what']} | {row['ms']:.1f} | {row['tokens_per_second']:,.0f} | {ratio} "
+            f"| {row['useful_tflops']:.0f} | {row['of_peak']:.0%} | {memory:.1f} |"
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The models that benchmarks/train_cpu.py measures ours against, each built as its own library builds it.
+"""The models that train_cpu.py and train_gpu.py measure ours against, each built as its own library builds it.
 
 Each maker gives a model and a function from a batch (source, target_in, target_out) to logits. Sizes are d_model,
 heads, d_ff, layers, vocabulary. All have ReLU, tied embeddings and dropout 0.1, and post-norm but for eole and
@@ -38,7 +38,7 @@ def torch_transformer(sizes: Sizes) -> Made:
                 F.dropout(self.embedding(ids) * d**0.5 + self.positions[: ids.shape[1]], 0.1, self.training)
                 for ids in (source, target)
             )
-            later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+            later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool, device=target.device).triu(1)
             hidden = self.transformer(
                 x, y, tgt_mask=later, src_key_padding_mask=source == PAD, tgt_key_padding_mask=target == PAD,
                 memory_key_padding_mask=source == PAD,
