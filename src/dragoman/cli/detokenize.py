@@ -28,8 +28,7 @@ def command(directory: Path, name: str, ids: bool) -> None:
 
 def map_ids(words: list[str]) -> list[int]:
     """Numbers, or an error that shows what is none."""
-    try:
-        return [int(word) for word in words]
-    except ValueError:
-        wrong = next(word for word in words if not word.lstrip("-").isdecimal())
-        raise TextError(f"{wrong!r} is no id; with --ids each line holds whole numbers separated by spaces") from None
+    for word in words:
+        if not (word.isascii() and word.removeprefix("-").isdecimal()):
+            raise TextError(f"{word!r} is no id; with --ids each line holds whole numbers separated by spaces")
+    return [int(word) for word in words]

@@ -12,6 +12,7 @@ import click
 
 from dragoman.cli import tell
 from dragoman.cli.idle import refuse_idle
+from dragoman.cli.outgoing import check_stdout
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError
@@ -61,6 +62,7 @@ def command(
     BLEU, chrF and TER are sacreBLEU's, and come with its signatures. Give --source and --reference once for each test
     set. --against adds sacreBLEU's paired bootstrap test, which says whether a difference is more than chance.
     """
+    check_stdout()
     if (model is None) == (not hypotheses):
         raise DataError("give either a model to translate with, or --hypothesis with files of translations")
     other_is_model = len(against) == 1 and not against[0].is_file()
@@ -71,7 +73,7 @@ def command(
     if chosen == ["chrF"]:
         refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
     from dragoman.evaluate.held_out import read_held_out
-    from dragoman.evaluate.report import Report, Result
+    from dragoman.evaluate.report import Report, Result, make_room
     from dragoman.evaluate.scoring import compare, make, score
     from dragoman.evaluate.systems import FileSystem, ModelSystem, System
 
@@ -83,6 +85,8 @@ def command(
     if against:
         named = str(against[0])
         other = ModelSystem(named, search, **engine) if other_is_model else FileSystem(against, "--against", sets)
+    if place is not None:
+        make_room(place)  # a mistake in this costs no hour either
     progress = Progress()
     for each in (system, other):
         if isinstance(each, ModelSystem):

@@ -22,6 +22,14 @@ def named(word: str) -> Path | None:
     return None if word == "-" else Path(word)
 
 
+def text_of(option: str, word: str) -> str:
+    """A text of the command line, whose bytes are UTF-8 whatever the system takes them for."""
+    try:
+        return os.fsencode(word).decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{option} is not UTF-8; got {os.fsencode(word)!r}") from None
+
+
 def check_incoming(files: Sequence[Path | None]) -> None:
     """Refuse what cannot be read, all of it before an hour is spent on the first."""
     if None in files and sys.stdin is None:
@@ -54,7 +62,11 @@ def as_they_come(source: IO[bytes]) -> Iterator[bytes]:
     while not ended:
         held = bytearray()
         while not held or (len(held) < AT_ONCE and select.select([handle], [], [], 0)[0]):
-            block = os.read(handle, 1 << 16)
+            try:
+                block = os.read(handle, 1 << 16)
+            except BlockingIOError:  # a pipe that its other users have told not to wait
+                select.select([handle], [], [])
+                continue
             held += block
             if not block:
                 ended = True

@@ -27,8 +27,7 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
             if os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno())):
                 output = None
     if output is None:
-        if sys.stdout is None:
-            raise DataError("standard output is closed, so that nothing can be written; give --output, or open it")
+        check_stdout()
         return None
     if output.is_symlink() and not is_pipe(output):
         try:
@@ -43,6 +42,12 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
         if not os.access(output, os.W_OK):
             raise DataError(f"{output} may not be written; choose another --output, or change its permissions")
     return output
+
+
+def check_stdout() -> None:
+    """Refuse a standard output that is closed."""
+    if sys.stdout is None:
+        raise DataError("standard output is closed, so that there is nowhere to write; open it, as with > FILE")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import click
 
 from dragoman.cli import tell
 from dragoman.cli.idle import refuse_idle
-from dragoman.cli.incoming import arriving, check_incoming, named
+from dragoman.cli.incoming import arriving, check_incoming, named, text_of
 from dragoman.cli.outgoing import opened, place_of
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import MOST_BEAM, Sampling, Search
@@ -83,6 +83,7 @@ def command(
     sources = [named(file) for file in files or ("-",)]
     check_incoming(sources)
     place = place_of(named(output), sources)
+    prefix = None if prefix is None else text_of("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
     if sample or drawn:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from dragoman import __version__
@@ -92,18 +94,16 @@ class Report:
 
     def write(self, directory: Path) -> None:
         """report.json, report.md and a file of translations for each set; other files there are left alone."""
+        make_room(directory)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
             table = self.table()
-            for result in self.results:
+            for name, result in zip(file_names([r.held_out.name for r in self.results]), self.results, strict=True):
                 text = "".join(" ".join(line.split("\n")) + "\n" for line in result.hypotheses)
-                write_safely(directory / f"{file_name(result.held_out.name)}.translations.txt", text)
+                write_safely(directory / f"{name}.translations.txt", text)
             write_safely(directory / "report.md", markdown(table))
             write_safely(directory / "report.json", json.dumps(table, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
-            raise DataError(
-                f"the report could not be written to {directory}: {error.strerror}; choose another --report"
-            ) from None
+            raise unwritten(directory, error) from None
 
 
 def markdown(table: Mapping[str, Any]) -> str:
@@ -164,6 +164,27 @@ def rows_of(rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in [clean[0], ["---"] * len(rows[0]), *clean[1:]])
 
 
-def file_name(name: str) -> str:
-    """A name that every file system takes."""
-    return re.sub(r"[^\w.-]+", "_", name).strip(".") or "set"
+def file_names(names: list[str]) -> list[str]:
+    """Names that every file system takes, and no two of them the same."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^\w.-]+", "_", name).strip(".") or "set"
+        taken = {one.lower() for one in found}  # some file systems see no case
+        numbered = (f"{plain}-{number}" for number in count(2))
+        found.append(plain if plain.lower() not in taken else next(n for n in numbered if n.lower() not in taken))
+    return found
+
+
+def make_room(directory: Path) -> None:
+    """The directory of a report, made if need be; refused where nothing can be written there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise unwritten(directory, error) from None
+
+
+def unwritten(directory: Path, error: OSError) -> DataError:
+    """Why there is no report."""
+    return DataError(f"the report cannot be written to {directory}: {error.strerror}; choose another --report")

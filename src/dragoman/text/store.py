@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.files import write_safely
+from dragoman.files import ABOUT, MANIFEST, write_safely
 from dragoman.text.normalise import VERSION
 from dragoman.text.sentence_piece import SentencePieceTokeniser
 from dragoman.text.tokeniser import PieceTokeniser, Tokeniser
 from dragoman.text.word_piece import WordPieceTokeniser
 
 FORMAT: Final = 1
+NAME: Final = r"[\w-][\w.-]*"
 DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normaliser": int, "sha256": str}
 KINDS: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
     "bpe": (".spm", SentencePieceTokeniser),
@@ -33,7 +34,7 @@ def from_model(kind: str, model: bytes) -> PieceTokeniser:
 
 def save(kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str) -> list[Path]:
     """Write the model, then the description: what is half-written is never confirmed."""
-    if not re.fullmatch(r"[\w-][\w.-]*", name):
+    if not re.fullmatch(NAME, name):
         raise TextError(
             f"a tokeniser cannot be saved as {name!r}; use letters, digits, '-', '_' and '.', as in 'shared'"
         )
@@ -54,6 +55,8 @@ def save(kind: str, model: bytes, vocabulary_size: int, directory: Path, name: s
 
 def load_tokeniser(directory: Path, name: str) -> Tokeniser:
     """The tokeniser that was saved under this name; what its description does not confirm is not loaded."""
+    if not re.fullmatch(NAME, name):
+        raise TextError(f"{name!r} is no name of a tokeniser; the usual ones are 'shared', or 'source' and 'target'")
     description = Path(directory) / f"{name}.json"
     about = read_description(description)
     kind = about["kind"]
@@ -99,7 +102,9 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        there = sorted(p.stem for p in path.parent.glob("*.json") if not p.stem.endswith(".tokenizer"))
+        others = (MANIFEST, ABOUT)  # of a model directory
+        found = (p for p in path.parent.glob("*.json") if p.name not in others and not p.stem.endswith(".tokenizer"))
+        there = sorted(p.stem for p in found)
         hint = f"there are: {', '.join(there)}" if there else "there is no tokeniser in that directory"
         raise TextError(f"{path} does not exist; {hint}") from None
     except OSError as error:

@@ -17,6 +17,7 @@ from dragoman.text.normalise import VERSION, normalise
 from dragoman.text.pieces import PieceTable
 from dragoman.text.words import SPACELESS, WordCache, mark
 
+MOST_THREADS: Final = 1024
 BLOCK: Final = 1024
 """Texts encoded in one go: enough to make a library's call cheap, few enough to keep them near."""
 
@@ -95,8 +96,8 @@ class PieceTokeniser(ABC):
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
-        if threads < 1:
-            raise TextError(f"threads={threads}: encoding needs at least 1 thread")
+        if not 1 <= threads <= MOST_THREADS:  # sentencepiece ends the process where the system refuses it a thread
+            raise TextError(f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads")
         rows: list[list[int]] = []
         with collector_paused():
             for start in range(0, len(texts), BLOCK):

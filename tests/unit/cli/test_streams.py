@@ -6,11 +6,12 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from dragoman.cli.incoming import named
+from dragoman.cli.incoming import as_they_come, named, text_of
 from dragoman.cli.outgoing import opened, place_of
 from dragoman.errors import DataError
 from tiny_model import write_tiny_model
@@ -66,6 +67,23 @@ def test_a_pipe_into_tokenize_is_answered_line_by_line(model: Path) -> None:
             running.stdin.write(b"the old box\n")
             running.stdin.flush()
             assert running.stdout.readline().startswith("▁the".encode())
+
+
+def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    with os.fdopen(ours, "rb", buffering=0) as source:
+        writer = threading.Timer(0.05, lambda: (os.write(theirs, b"seven\n"), os.close(theirs)))
+        writer.start()
+        assert b"".join(as_they_come(source)) == b"seven\n"
+        writer.join()
+
+
+def test_what_is_typed_is_utf8_in_any_locale() -> None:
+    assert text_of("--prefix", "fünf 我".encode().decode("ascii", "surrogateescape")) == "fünf 我"
+    assert text_of("--prefix", "fünf 我") == "fünf 我"
+    with pytest.raises(DataError, match="--prefix is not UTF-8"):
+        text_of("--prefix", "\udcff")
 
 
 def write(output: str, content: bytes = b"new\n") -> None:
@@ -145,8 +163,9 @@ def test_work_goes_on_where_nobody_hears_of_it(model: Path, closed: str, tmp_pat
 
 
 def test_closed_streams_are_told(model: Path) -> None:
-    for verb in ("tokenize", "detokenize"):
-        for shell, message in (("<&-", b"standard input is closed"), (">&-", b"standard output is closed")):
-            done = run(verb, model, shell=shell, given=b"")
-            assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
-            assert message in done.stderr
+    cases = [(verb, "<&-", b"standard input is closed") for verb in ("tokenize", "detokenize")]
+    cases += [(verb, ">&-", b"standard output is closed") for verb in ("tokenize", "detokenize", "evaluate")]
+    for verb, shell, message in cases:
+        done = run(verb, model, shell=shell, given=b"")
+        assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
+        assert message in done.stderr

@@ -19,6 +19,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenisers")
     learn("bpe", [*LINES, "the box, the old box"] * 4, 330).save(path, "shared")
     learn("wordpiece", [*LINES, "the box, the old box"] * 4, 330).save(path, "target")
+    (path / "manifest.json").write_text("{}")  # as beside a model's
     return path
 
 
@@ -64,7 +65,11 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         (["tokenize", "{}", "--sample", "7"], b"a\n", "standard input, line 1: alpha=7.0"),
         (["tokenize", "{}", "--seed", "3"], b"a\n", "--seed would do nothing here: nothing is drawn; add --sample"),
         (["tokenize", "{}", "--sample", "0.1", "--threads", "2"], b"a\n", "--threads would do nothing here"),
-        (["tokenize", "{}", "--threads", "0"], b"a\n", "at least 1 thread"),
+        (["tokenize", "{}", "--threads", "0"], b"a\n", "encoding needs from 1 to 1,024 threads"),
+        (["tokenize", "{}", "--threads", "100000000"], b"a\n", "encoding needs from 1 to 1,024 threads"),
+        (["tokenize", "{}", "--name", "../x/shared"], b"", "'../x/shared' is no name of a tokeniser"),
+        (["detokenize", "{}", "--ids"], b"--5", "standard input, line 1: '--5' is no id"),
+        (["detokenize", "{}", "--ids"], b"1_0", "standard input, line 1: '1_0' is no id"),
         (
             ["detokenize", "{}"],
             "▁the\n\n▁the nonsense".encode(),

@@ -12,7 +12,7 @@ import sacrebleu
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError
 from dragoman.evaluate.held_out import HeldOut, read_held_out
-from dragoman.evaluate.report import Report, Result, file_name
+from dragoman.evaluate.report import Report, Result, file_names
 from dragoman.evaluate.scoring import compare, score
 from dragoman.evaluate.systems import FileSystem, ModelSystem
 from dragoman.files import sha256
@@ -84,14 +84,13 @@ def test_sets_with_other_signatures_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_report_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="could not be written"):
+    with pytest.raises(DataError, match="cannot be written"):
         Report({}, [result()]).write(tmp_path / "file" / "inside")
 
 
 def test_names_become_names_of_files() -> None:
-    assert file_name("news/2014 de?") == "news_2014_de_"
-    assert file_name("../..") == "_"
-    assert file_name("...") == "set"
+    assert file_names(["news/2014 de?", "../..", "...", ""]) == ["news_2014_de_", "_", "set", "set-2"]
+    assert file_names(["a b", "a/b", "A b", "a_b-2"]) == ["a_b", "a_b-2", "A_b-3", "a_b-2-2"]
 
 
 def test_test_sets_are_read_and_named(tmp_path: Path) -> None:
