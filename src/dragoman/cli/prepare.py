@@ -65,7 +65,11 @@ def show(prepared: Prepared, begun: bool, seconds: float) -> None:
         return
     print_report(prepared, Console(highlight=False))
     picture = prepared.directory / PICTURE
-    seen = f"; {picture.name} shows the lengths" if draw_lengths(prepared, picture) else ""
+    try:
+        seen = f"; {picture.name} shows the lengths" if draw_lengths(prepared, picture) else ""
+    except OSError as error:
+        picture.unlink(missing_ok=True)
+        seen = f"; {picture.name} could not be written ({error.strerror or error}), but the data are whole"
     pairs = prepared.report["read"]
     rate = f"{pairs / max(seconds, 1e-9):,.0f}"
     click.echo(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){seen}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import DragomanError, MissingExtraError
+from dragoman.files import write_safely
 
 FORMS: Final = (".png", ".svg", ".pdf")
 # Tried in this order for each character, as far as they are installed.
@@ -44,13 +46,14 @@ def save(figure: Any, path: Path) -> str:
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=150, metadata=metadata)
-        except OSError as error:
-            raise DragomanError(f"{path} could not be written: {error.strerror or error}") from None
-        finally:
-            pyplot().close(figure)
+        drawn = BytesIO()
+        figure.savefig(drawn, format=path.suffix.lower()[1:], dpi=150, metadata=metadata)
+        pyplot().close(figure)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_safely(path, drawn.getvalue())
+    except OSError as error:
+        raise DragomanError(f"{path} could not be written: {error.strerror or error}; choose another --out") from None
     lacking = sum("missing from font" in str(warning.message) for warning in caught)
     if not lacking:
         return ""

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.prepared import TOKENISERS
-from dragoman.errors import DamagedError, TrainingError
+from dragoman.errors import DamagedError, DragomanError, TrainingError
 from dragoman.files import listed, staged, verify_manifest, write_manifest
 from dragoman.models.directory import RECIPE, load_weights, write_model
 from dragoman.text import Tokeniser, load_tokeniser
@@ -104,15 +105,21 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
     first = parts[0]
     sizes = [tokeniser.vocabulary_size for tokeniser in first.tokenisers.values()]
     mean = average([part.weights for part in parts])
-    with staged(out) as staging:
-        write_model(staging, first.recipe, sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1]), mean)
-        for name, tokeniser in first.tokenisers.items():
-            tokeniser.save(staging, name)
-        (staging / CARD).write_text(card(out.name, parts), encoding="utf-8")
-        for file in staging.iterdir():  # safetensors writes for its owner alone; a model is there to be shared
-            file.chmod((staging / CARD).stat().st_mode)
-        write_manifest(staging)
-        verify_manifest(staging)
+    try:
+        with staged(out) as staging:
+            write_model(staging, first.recipe, sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1]), mean)
+            for name, tokeniser in first.tokenisers.items():
+                tokeniser.save(staging, name)
+            (staging / CARD).write_text(card(out.name, parts), encoding="utf-8")
+            for file in staging.iterdir():  # safetensors writes for its owner alone; a model is there to be shared
+                file.chmod((staging / CARD).stat().st_mode)
+            write_manifest(staging)
+            verify_manifest(staging)
+    except (OSError, SafetensorError) as error:
+        if isinstance(error, DragomanError):
+            raise
+        why = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
+        raise TrainingError(f"{out} could not be written: {why}; nothing is left of it") from None
 
 
 def refuse_filled(out: Path) -> None:

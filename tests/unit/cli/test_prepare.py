@@ -68,6 +68,19 @@ def test_several_corpora_of_every_form_with_weights(tmp_path):
     assert len(Prepared.open(tmp_path / "out").split("valid")) == 5
 
 
+def test_without_room_for_the_picture_the_data_are_still_whole(tmp_path, capsys, monkeypatch):
+    def full(prepared, path):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dragoman.cli.prepare.draw_lengths", full)
+    assert run(*put(tmp_path, "a", 40), "--out", tmp_path / "out", *SMALL) == 0
+    assert (
+        "lengths.png could not be written (No space left on device), but the data are whole" in capsys.readouterr().out
+    )
+    assert not (tmp_path / "out" / "lengths.png").exists()
+
+
 def test_a_validation_set_is_read_as_training_files_are(tmp_path):
     corpus = put(tmp_path, "a", 40)
     sides = [(tmp_path / f"a.{side}").read_text(encoding="utf-8").splitlines()[:3] for side in ("en", "de")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_without_matplotlib_the_error_has_the_pip_line(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[pictures\]'"):
         draw_heads(looked, tmp_path / "a.png")
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(
+    looked: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "a.svg").write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DragomanError, match=r"a\.svg could not be written: No space left on device"):
+        draw_heads(looked, tmp_path / "a.svg", layer=1, head=1)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.svg", "old")]
 
 
 def test_an_alignment_is_drawn_and_written(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,19 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
     assert code == 2
     assert f"{one} is there already, with manifest.json, model.json" in err
     verify_manifest(one)
+
+
+def test_no_room_for_the_average(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))  # as a full disk: safetensors fails in its own way
+    try:
+        code, _, err = leave(capsys, "average", run, "--out", tmp_path / "mean")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (code, "mean could not be written: File too large" in err) == (2, True), err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_checkpoint_is_not_averaged(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
