@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO
 
 from dragoman.cli import tell
 from dragoman.cli.incoming import is_pipe
@@ -22,12 +22,13 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
     A link is followed, so that the file it leads to is written and the link stays. `/dev/stdout`, and whatever else
     standard output is already open on, is standard output.
     """
-    if output is not None and output.exists() and sys.stdout is not None:
-        with suppress(OSError, ValueError):  # ValueError: a stream that is no file, as under a test
-            if os.path.samestat(output.stat(), os.fstat(sys.stdout.fileno())):
-                output = None
+    if output is not None and sys.stdout is not None:
+        out, there = stat_of(sys.stdout), stat_of(output)
+        if out is not None and there is not None and os.path.samestat(out, there):
+            output = None
     if output is None:
         check_stdout()
+        check_apart(sys.stdout, "standard output", files)
         return None
     if output.is_symlink() and not is_pipe(output):
         try:
@@ -36,12 +37,35 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
             raise DataError(f"{output} is a link that leads back to itself; choose another --output") from None
     if output.is_dir():
         raise DataError(f"{output} is a directory; give the name of a file to --output")
-    if output.exists():
-        if any(file is not None and file.exists() and file.samefile(output) for file in files):
-            raise DataError(f"{output} is also what is to be read; give another file to --output")
-        if not os.access(output, os.W_OK):
-            raise DataError(f"{output} may not be written; choose another --output, or change its permissions")
+    check_apart(output, str(output), files)
+    check_apart(part_of(output), f"{part_of(output)}, which holds the output until it is whole,", files)
+    if output.exists() and not os.access(output, os.W_OK):
+        raise DataError(f"{output} may not be written; choose another --output, or change its permissions")
     return output
+
+
+def part_of(place: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return place.with_name(f"{place.name}.part")
+
+
+def check_apart(written: Path | TextIO, name: str, files: Sequence[Path | None]) -> None:
+    """Refuse to write into what is read: the one would be emptied, or never come to its end."""
+    out = stat_of(written)
+    if out is None or not stat.S_ISREG(out.st_mode):
+        return
+    for file in files:
+        read = stat_of(sys.stdin if file is None else file)
+        if read is not None and os.path.samestat(out, read):
+            raise DataError(f"{name} is also what is to be read; write to another file")
+
+
+def stat_of(place: Path | TextIO) -> os.stat_result | None:
+    """What the system knows of a path or an open stream; None where there is nothing."""
+    try:
+        return place.stat() if isinstance(place, Path) else os.fstat(place.fileno())
+    except (OSError, ValueError):  # ValueError: a stream that is no file, as under a test
+        return None
 
 
 def check_stdout() -> None:
@@ -60,7 +84,7 @@ def opened(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]
         with place.open("wb") as stream:
             yield stream, stream.flush
         return
-    part = place.with_name(f"{place.name}.part")
+    part = part_of(place)
     with held(part) as target:
 
         def done() -> None:

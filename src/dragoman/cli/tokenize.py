@@ -10,7 +10,7 @@ import click
 
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming
-from dragoman.cli.outgoing import check_stdout
+from dragoman.cli.outgoing import place_of
 from dragoman.errors import TextError
 from dragoman.text import load_tokeniser
 
@@ -46,7 +46,7 @@ def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
     `convert` is given lines and the number of the first. Every line before one that is refused is answered.
     """
     check_incoming([None])
-    check_stdout()
+    place_of(None, [None])
     number = 1
     for texts in arriving([None]):
         try:

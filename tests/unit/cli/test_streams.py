@@ -123,6 +123,26 @@ def test_what_cannot_be_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         place_of(kept)
 
 
+@pytest.mark.parametrize(
+    ("verb", "shell"),
+    [
+        ("translate", "{0} >> {0}"),
+        ("translate", "< {0} >> {0}"),
+        ("translate", "{0} -o {0}"),
+        ("translate", "{0}.part -o {0}"),
+        ("translate", "- -o {0} < {0}.part"),
+        ("tokenize", "< {0} >> {0}"),
+    ],
+)
+def test_what_is_read_is_not_written(model: Path, verb: str, shell: str, tmp_path: Path) -> None:
+    for name in ("book", "book.part"):
+        (tmp_path / name).write_bytes(b"seven\n")
+    done = run(verb, model, *(QUICK if verb == "translate" else ()), shell=shell.format(tmp_path / "book"))
+    assert done.returncode == 2
+    assert b"is also what is to be read" in done.stderr
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"seven\n"] * 2
+
+
 def test_an_old_file_keeps_its_permissions(tmp_path: Path) -> None:
     private = tmp_path / "private"
     private.touch(0o600)
