@@ -14,9 +14,11 @@ import click
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.cli.prepare import Bars
 from dragoman.config import Recipe, toml_value
+from dragoman.data.inputs import OtherInputsError
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
+from dragoman.errors import TrainingError
 
 OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are chosen, they fit every number of steps
 
@@ -123,7 +125,7 @@ def settled(
     """Prepare the data, and settle the recipe by what they are, where none was given."""
     from dragoman.nn.kernels import available
     from dragoman.nn.linear import has_bfloat16_products
-    from dragoman.train.begun import own_recipe, with_text_of
+    from dragoman.train.begun import has_begun, own_recipe, with_text_of
     from dragoman.train.sizes import (
         Choice,
         model_choices,
@@ -149,8 +151,23 @@ def settled(
         pairs = count_pairs(given.corpora)
         chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
     recipe = made()
-    with Bars() as bars:
-        prepared = prepare(given.corpora, recipe, place, valid=given.valid, tokenisers=start_from, watch=bars)
+    out = place.parent.parent
+    try:
+        with Bars() as bars:
+            prepared = prepare(
+                given.corpora,
+                recipe,
+                place,
+                valid=given.valid,
+                tokenisers=start_from,
+                anew=not has_begun(out),
+                watch=bars,
+            )
+    except OtherInputsError as error:
+        raise TrainingError(
+            f"{out} was begun with other data or settings:\n  {error.changed}\nGive the same as before to go on, or "
+            "another --out to begin anew"
+        ) from None
     if source_recipe is None:
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)

@@ -19,6 +19,17 @@ WRITTEN = {
 }
 
 
+class OtherInputsError(DataError):
+    """Data that were prepared from other inputs than those that are given now."""
+
+    def __init__(self, out: Path, changed: Sequence[str]) -> None:
+        self.changed = "\n  ".join(changed)
+        super().__init__(
+            f"{out} was prepared from other inputs:\n  {self.changed}\nChoose another place, or prepare it anew with "
+            "--anew"
+        )
+
+
 def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     """Each corpus with the size and SHA-256 of its files; refuses a file that is given twice, under whatever name."""
     seen: dict[tuple[int, int], Path] = {}
@@ -74,7 +85,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     for key in sorted({*old["settings"], *new["settings"]}):
         was, is_now = old["settings"].get(key), new["settings"].get(key)
         if was != is_now:
-            found.append(f"{key} was {was!r}, is {is_now!r}")
+            found.append(f"{key} was {short(was)}, is {short(is_now)}")
     return found
 
 
@@ -85,6 +96,8 @@ def flatten(corpora: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def short(value: object) -> str:
     """A hash as people compare it: by its first figures."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {short(each)}" for key, each in value.items())
     text = str(value)
     return f"{text[:12]}..." if len(text) == 64 else repr(value)
 
@@ -121,10 +134,7 @@ def standing(out: Path, inputs: Mapping[str, Any], anew: bool) -> bool:
         raise
     found = differences(old["inputs"], inputs)
     if found and not anew:
-        told = "\n  ".join(found)
-        raise DataError(
-            f"{out} was prepared from other inputs:\n  {told}\nChoose another place, or prepare it anew with --anew"
-        )
+        raise OtherInputsError(out, found)
     if not found:
         try:
             Prepared.open(out)

@@ -45,11 +45,13 @@ class Prepared:
             if size != expected["bytes"]:
                 found = "is missing" if size is None else f"has {size:,} bytes"
                 raise DataError(
-                    f"{path} {found}, but the manifest says {expected['bytes']:,} bytes; prepare the data again"
+                    f"{path} {found}, but the manifest says {expected['bytes']:,} bytes; remove {directory} and run "
+                    "the same command again"
                 )
             if verify and (digest := sha256(path)) != expected["sha256"]:
                 raise DataError(
-                    f"{path} has SHA-256 {digest}, but the manifest says {expected['sha256']}; prepare the data again"
+                    f"{path} has SHA-256 {digest}, but the manifest says {expected['sha256']}; remove {directory} "
+                    "and run the same command again"
                 )
         return cls(directory, manifest)
 
@@ -120,7 +122,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise DataError(f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}; prepare the data again") from None
+        raise DataError(f"cannot read {path}: {error}; remove {directory} and run the same command again") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again")

@@ -49,6 +49,11 @@ def empty(path: Path) -> bool:
     return not any(path.iterdir()) if path.is_dir() else path.is_file() and not path.stat().st_size
 
 
+def has_begun(out: Path) -> bool:
+    """Whether there is something of a training that other data would spoil."""
+    return any((out / TRAINING / name).exists() for name in (RUN, "checkpoints"))
+
+
 def own_recipe(start_from: Path) -> Recipe:
     """The recipe of the model that a run begins from."""
     for name in NEEDED:
@@ -78,6 +83,7 @@ class Begun:
     data: str
     start_from: str
     machine: dict[str, Any]
+    weights: list[float] | None = None  # of the corpora; older runs did not write them down
 
     @classmethod
     def now(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> Begun:
@@ -93,7 +99,7 @@ class Begun:
             own_recipe(start_from)
         weights = "" if start_from is None else sha256(start_from / WEIGHTS)
         plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as they come back from a file
-        return cls(plain, prepared.fingerprint, weights, machine)
+        return cls(plain, prepared.fingerprint, weights, machine, [part.weight for part in prepared.split().parts])
 
 
 def agree_with_before(path: Path, now: Begun, watch: Watch) -> None:
@@ -135,6 +141,8 @@ def differences(before: Begun, now: Begun) -> list[str]:
                 found.append(f"{section}.{key} was {was.get(key)!r}, and is now {settings.get(key)!r}")
     if before.data != now.data:
         found.append(f"the data had fingerprint {before.data[:12]}, and now has {now.data[:12]}")
+    if before.weights not in (None, now.weights):
+        found.append(f"the corpora had the weights {before.weights}, and now have {now.weights}")
     if before.start_from != now.start_from:
         words = [f"weights {digest[:12]}" if digest else "nothing" for digest in (before.start_from, now.start_from)]
         found.append(f"the run began from {words[0]}, and would now begin from {words[1]}")

@@ -89,3 +89,19 @@ def test_from_a_model_come_its_sizes_and_its_tokenisers(tmp_path: Path, capsys: 
     ):
         code, _, err = leave(capsys, *words(tmp_path, begin), "--out", str(tmp_path / "other"), *more)
         assert (code, message in err, "Traceback" in err) == (2, True, False), err
+
+
+def test_other_data_are_taken_before_the_run_begins_and_refused_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*words(tmp_path), "--out", str(tmp_path / "out")]
+    assert leave(capsys, *command, "--set", "data.valid_pairs=0")[0] == 2
+    assert leave(capsys, *command)[0] == 0  # nothing had begun, so that nothing is lost
+    for more, message in (
+        (["--set", "data.max_tokens=99"], "data.max_tokens was 256, is 99"),
+        (["--weight", "2"], "the corpora had the weights [1.0], and now have [2.0]"),
+    ):
+        code, _, err = leave(capsys, *command, *more)
+        assert (code, message in err, "Give the same as before to go on" in err) == (2, True, True), err
+        assert "--anew" not in err
+    assert "nothing to do" in leave(capsys, *command)[2]
