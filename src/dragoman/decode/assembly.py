@@ -41,7 +41,7 @@ class Assembly:
 
     def _one(self, sources: Sequence[Ids], chosen: Sequence[Hypothesis]) -> Translation:
         written = [hypothesis.pieces for hypothesis in chosen]
-        total = sum(hypothesis.log_probability for hypothesis in chosen)
+        total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
         divisor = sum(self.search.normaliser(len(pieces) + 1) for pieces in written)
         made = Translation(
             join([self.target.decode(pieces) for pieces in written]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
@@ -72,10 +72,17 @@ class Translator:
         directory = find_model(model)
         verify_once(directory)
         recipe = Recipe.load(directory / RECIPE)
-        engines = Engines(directory, device, engine, threads, precision)
+        # absolute: an engine is loaded when it is needed, and the program may be elsewhere by then
+        engines = Engines(directory.absolute(), device, engine, threads, precision)
         translator = cls(engines, *open_tokenisers(directory), recipe)
         translator.language = code
         return translator
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the same model again, with the same choices: engines cannot be sent there."""
+        chosen = {name: getattr(self.engines, name) for name in ("device", "threads", "precision")}
+        again = partial(Translator.load, engine=self.engines.chosen, language=self.language, **chosen)
+        return again, (self.engines.directory,)
 
     @overload
     def translate(self, texts: str, **settings: Any) -> Translation: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import subprocess
 import sys
@@ -86,6 +87,7 @@ def test_nothing_in_nothing_out(directory: Path) -> None:
     translator.engines.loaded["torch"] = Refusing()
     found = translator.translate(["", " \t ", "\u2028\ufeff"], n_best=3)
     assert [one.text for one in found] == ["", "", ""]
+    assert [type(one.log_probability) for one in found] == [float] * 3
     assert all(one.empty and one.flags == ("empty",) and not one.alternatives for one in found)
     assert translator.translate([]) == []
 
@@ -240,6 +242,15 @@ def test_streams_are_read_a_window_at_a_time(translator: Translator) -> None:
     for _ in range(70):
         next(results)
     assert taken <= 96
+
+
+def test_a_translator_can_be_sent_to_another_process(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory.parent)
+    translator = Translator.load(directory.name, device="cpu", engine="torch", language="DE")
+    monkeypatch.chdir("/")
+    other = pickle.loads(pickle.dumps(translator))
+    assert (other.running, other.language) == (translator.running, "de")
+    assert other.translate("the old box", **SHORT) == translator.translate("the old box", **SHORT)
 
 
 def test_two_vocabularies(tmp_path: Path) -> None:
