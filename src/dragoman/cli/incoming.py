@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from dragoman.data.reading import lines_in
-from dragoman.data.unpacking import blocks, check_file
+from dragoman.data.unpacking import PACKINGS, blocks, check_file, refuse_foreign
 from dragoman.errors import DataError
 
 AT_ONCE = 1 << 20  # bytes taken from a pipe before the first of its lines is worked on, if they are there already
@@ -48,12 +48,23 @@ def arriving(files: Sequence[Path | None]) -> Iterator[list[str]]:
     """Lines as soon as they are there: those of a slow writer one by one, those of a file by the megabyte."""
     for path in files:
         if path is None:
-            yield from lines_in(STDIN, as_they_come(sys.stdin.buffer))
+            yield from lines_in(STDIN, plain(STDIN, as_they_come(sys.stdin.buffer)))
         elif is_pipe(path):
             with path.open("rb", buffering=0) as pipe:
-                yield from lines_in(path, as_they_come(pipe))
+                yield from lines_in(path, plain(path, as_they_come(pipe)))
         else:
             yield from lines_in(path, blocks(path))
+
+
+def plain(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The blocks of a pipe, refused where they are packed: what comes a bit at a time is not unpacked."""
+    start = next(blocks, b"")
+    refuse_foreign(path, start)
+    for magic, suffix in PACKINGS.items():
+        if start.startswith(magic):
+            raise DataError(f"{path} is packed as {suffix}; give the name of the file, which is unpacked, or unpack it")
+    yield start
+    yield from blocks
 
 
 def as_they_come(source: IO[bytes]) -> Iterator[bytes]:

@@ -34,9 +34,7 @@ def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
         start = raw.read(8)
         raw.seek(0)
         packing = next((name for magic, name in PACKINGS.items() if start.startswith(magic)), "")
-        for magic, what in FOREIGN.items():
-            if start.startswith(magic):
-                raise DataError(f"{path} is {what}")
+        refuse_foreign(path, start)
         if start and path.suffix in PACKINGS.values() and path.suffix != packing:
             raise DataError(
                 f"{path} is named {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
@@ -53,6 +51,13 @@ def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
                 f"{path} is damaged or cut short after {done:,} bytes of {path.stat().st_size:,} ({error}); "
                 "fetch or pack it again"
             ) from None
+
+
+def refuse_foreign(path: Path, start: bytes) -> None:
+    """Refuse what is no text and nothing that is unpacked here, by its first bytes."""
+    for magic, what in FOREIGN.items():
+        if start.startswith(magic):
+            raise DataError(f"{path} is {what}")
 
 
 def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 import subprocess
@@ -77,6 +78,19 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
         writer.start()
         assert b"".join(as_they_come(source)) == b"seven\n"
         writer.join()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (gzip.compress(b"seven\n"), "standard input is packed as .gz; give the name of the file"),
+        ("seven\n".encode("utf-16"), "standard input is UTF-16; convert it with: iconv"),
+    ],
+)
+def test_what_is_packed_or_foreign_in_a_pipe_is_called_that(model: Path, given: bytes, message: str) -> None:
+    done = run("tokenize", model, given=given)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
 
 
 def test_what_is_typed_is_utf8_in_any_locale() -> None:
