@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from dragoman.config import suggest
 from dragoman.decode.settings import shown
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, NEEDED, RECIPE, promised, verify_manifest
@@ -35,8 +36,8 @@ def find_model(model: str | Path) -> Path:
             raise DamagedError(f"{path} is a file; a model is a directory: the --out of a finished training")
         found = [place / path for place in places() if (place / path).is_dir()]
         if not found:
-            here = sorted({entry.name for place in places() if place.is_dir() for entry in place.iterdir()})
-            there = f"there are: {', '.join(here)}" if here else "there are none"
+            here = sorted({entry.parent.name for place in places() for entry in place.glob(f"*/{MANIFEST}")})
+            there = suggest(path.name, here).removeprefix("; ") if here else "there are none"
             where = " or ".join(map(str, places())) or "$DRAGOMAN_MODELS"
             raise DamagedError(
                 f"there is no directory {path}, and no model of that name in {where} ({there}); give the --out of a "

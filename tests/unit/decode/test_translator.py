@@ -306,8 +306,11 @@ def test_flags() -> None:
 def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
     assert find_model("tiny") == directory
-    with pytest.raises(DamagedError, match=r"no model of that name in .* \(there are: tiny\)"):
+    with pytest.raises(DamagedError, match=r"no model of that name in .* \(did you mean 'tiny'\?\)"):
         find_model("tin")
+    (directory.parent / "notes").mkdir()
+    with pytest.raises(DamagedError, match=r"no model of that name in .* \(there are: tiny\)"):
+        find_model("other")
     monkeypatch.delenv("DRAGOMAN_MODELS")
     monkeypatch.setenv("XDG_DATA_HOME", str(directory.parent.parent))
     with pytest.raises(DamagedError, match="there are none"):
