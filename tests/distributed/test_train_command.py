@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from dragoman.cli import main
 from dragoman.train.launch import ended_badly, wait
+from dragoman.train.pulse import Pulse
 from tiny_run import TINY, write_corpus
 
 
@@ -71,6 +73,23 @@ def test_the_launcher_passes_an_exit_code_on() -> None:
     children = [subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) for code in (0, 2)]
     assert wait(children) == 2
     assert ended_badly(children, 1, 2) == 2
+
+
+def test_the_reason_counts_and_not_who_followed() -> None:
+    codes = [["import time; time.sleep(0.3); raise SystemExit(2)"], ["raise SystemExit(70)"]]
+    children = [subprocess.Popen([sys.executable, "-c", *code]) for code in codes]
+    children[1].wait()
+    assert wait(children) == 2
+
+
+def test_a_pulse_that_was_stopped_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(store.port))
+    pulse = Pulse(0, 2)
+    pulse.start()
+    pulse.stop()
+    assert not pulse.is_alive()  # a thread inside the store at the end of Python would end all with SIGABRT
 
 
 def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:

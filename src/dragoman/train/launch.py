@@ -93,4 +93,6 @@ def ended_badly(children: Sequence[subprocess.Popen[bytes]], rank: int, code: in
     until = time.monotonic() + patience
     while time.monotonic() < until and any(child.poll() is None for child in children):
         time.sleep(0.05)
-    return code
+    # Who only follows another one's end may be seen first; the other one's code says why.
+    reasons = [ended for child in children if (ended := child.poll()) is not None and ended > 0 and ended != LOST]
+    return reasons[0] if code == LOST and reasons else code

@@ -94,8 +94,13 @@ class Pulse(threading.Thread):
         return ", ".join(f"rank {rank} ({name})" for rank, name in zip(ranks, known, strict=True))
 
     def stop(self) -> None:
-        """Watch no more: the run ends in good order."""
+        """Watch no more: the run ends in good order.
+
+        The thread is waited for: one that is inside the store when Python ends takes the process down with SIGABRT.
+        """
         self.stopped.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join(2 * self.beat)
 
     def name_the_lost(self, why: str) -> NoReturn:
         """A collective failed, and whoever does not beat any more is the reason; wait a few beats to see, and end."""
