@@ -37,6 +37,7 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.option("--report", "place", type=FILE, help="Write report.json, report.md and the translations there.")
 @click.option("--beam", type=int, default=Search.beam, show_default=True, help="Hypotheses kept; 1 is greedy search.")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
+@click.option("--language", default="en", show_default=True, help="The sources' code, for rules to split long ones by.")
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
@@ -68,7 +69,7 @@ def command(
     other_is_model = len(against) == 1 and not against[0].is_file()
     chosen = [name for name in METRICS if not metrics or name in metrics]
     if model is None and not other_is_model:
-        options = ("beam", "length_penalty", "engine", "device", "precision", "threads", "batch")
+        options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         refuse_idle(options, "nothing is translated, as there are only files of translations")
     if chosen == ["chrF"]:
         refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
