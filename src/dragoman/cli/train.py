@@ -73,6 +73,12 @@ def command(
         watch = Board(out / TRAINING / "tensorboard", watch)
     place = out / TRAINING / "prepared"
 
+    def validation(prepared: Prepared, recipe: Recipe) -> Validation:
+        """What evaluates; a model that learns positions can write no more pieces than it has of them."""
+        learned = recipe.model.positions == "learned"
+        longest = recipe.model.max_positions - 1 if learned else None  # the mark needs a position too
+        return Validation(prepared, recipe.data, ranks.device, longest=longest)
+
     def settle() -> str | None:
         """The recipe, once the data are prepared; None where all is done."""
         refuse_foreign(out)
@@ -82,7 +88,7 @@ def command(
         told = Silence() if done else watch
         recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, ranks.world == 1, told)
         prepared = Prepared.open(place)
-        Validation(prepared, recipe.data, ranks.device)  # refuses data that have none, before the first step
+        validation(prepared, recipe)  # refuses data that have none, before the first step
         if done:
             begun = Begun.now(recipe, prepared, start_from, ranks)
             agree_with_before(out / TRAINING / RUN, begun, told)
@@ -95,7 +101,7 @@ def command(
                 watch.note(f"{out} is finished; nothing to do (another --out would train anew)")
                 return
             recipe, prepared = Recipe.from_table(tomllib.loads(words)), Prepared.open(place)
-            evaluate: Any = Validation(prepared, recipe.data, ranks.device)
+            evaluate: Any = validation(prepared, recipe)
             train(
                 prepared,
                 recipe,

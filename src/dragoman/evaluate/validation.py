@@ -47,12 +47,20 @@ class Validation:
     """The validation set, translated greedily each time it is asked for.
 
     `loss` is the mean cross-entropy of a target piece without smoothing; `bleu` is sacreBLEU's, on text, cased;
-    `exact` is the percentage of sentences that are the reference to the letter.
+    `exact` is the percentage of sentences that are the reference to the letter. No translation gets more pieces than
+    `longest`, where the model has no more positions.
     """
 
-    def __init__(self, prepared: Prepared, recipe: DataRecipe, device: torch.device, sentences: int = 1000) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        recipe: DataRecipe,
+        device: torch.device,
+        sentences: int = 1000,
+        longest: int | None = None,
+    ) -> None:
         refuse_nothing(prepared, recipe)
-        self.prepared, self.device, self.sentences = prepared, device, sentences
+        self.prepared, self.device, self.sentences, self.longest = prepared, device, sentences, longest
         self.recipe = replace(recipe, layout="padded", batch_tokens=max(4096, recipe.max_tokens + 1), sampling=0.0)
 
     def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> Validated:
@@ -76,6 +84,8 @@ class Validation:
                 tokens += batch.target_tokens
                 if len(rows) < self.sentences:
                     limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no piece
+                    if self.longest is not None:
+                        limits = limits.clamp(max=self.longest)
                     found = beam_search(model, here.source, source, limits, GREEDY)
                     sources = [source_words.decode(ids) for ids in batch.source.tolist()]
                     ours = [target_words.decode(best[0].pieces) if best else "" for best in found]

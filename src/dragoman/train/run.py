@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from dragoman.config import Recipe, TrainRecipe
 from dragoman.data.prepared import TOKENISERS, Prepared
-from dragoman.errors import DamagedError, DragomanError, TrainingError
+from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, NEEDED, only_one, sync, verify_manifest, write_manifest
 from dragoman.models.directory import build, load_weights, write_model
 from dragoman.text.special import PAD
@@ -59,6 +59,7 @@ def train(
     """Train until done and write the model; begin anew, or go on where an earlier call stopped."""
     with ExitStack() as held:
         ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
+        check_lengths(prepared, recipe)
         torch.manual_seed(recipe.train.seed)
         model = build(recipe.model, vocabulary_of(prepared), PAD)
         if start_from is not None:
@@ -82,6 +83,21 @@ def train(
             finish(out, prepared, recipe, chosen.weights, chosen.told, trainer, names)
 
         ranks.tell(close)
+
+
+def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
+    """Refuse sentences that are longer than the positions to be learnt; the longest may else come after many hours."""
+    if recipe.model.positions != "learned":
+        return
+    splits = [prepared.split(name) for name in prepared.manifest["splits"]]
+    sides = [side.lengths for split in splits for side in (split.source, split.target) if len(split)]
+    longest = max(int(lengths.max()) for lengths in sides) + 1  # with its mark
+    if longest > recipe.model.max_positions:
+        raise RecipeError(
+            f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "
+            f"positions are learnt; use model.max_positions={longest} or more, or data.max_tokens="
+            f"{recipe.model.max_positions - 1}"
+        )
 
 
 def begin_from(model: nn.Module, start_from: Path) -> None:

@@ -105,3 +105,13 @@ def test_other_data_are_taken_before_the_run_begins_and_refused_after(
         assert (code, message in err, "Give the same as before to go on" in err) == (2, True, True), err
         assert "--anew" not in err
     assert "nothing to do" in leave(capsys, *command)[2]
+
+
+def test_learned_positions_have_room_for_every_sentence_and_bound_translations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*words(tmp_path), "--set", "model.positions=learned", "--out", str(tmp_path / "out")]
+    code, _, err = leave(capsys, *command, "--set", "model.max_positions=69")
+    assert (code, "a sentence of 70 tokens, but model.max_positions=69" in err) == (2, True), err
+    code, _, err = leave(capsys, *command[:-1], str(tmp_path / "other"), "--set", "model.max_positions=70")
+    assert code == 0, err  # translations by an untrained model go on to their limit
