@@ -8,12 +8,8 @@ Positions are taken 64 at a time, and what was summed before is scaled when a la
 #include "vectors.h"
 
 #define SPAN 64     /* positions that are scored before they are summed */
-#if defined(__AVX512F__) || NEON
 #define TOGETHER 4  /* queries that share what is loaded */
-#else
-#define TOGETHER 1  /* fewer registers: more would only be spilt */
-#endif
-#define ALONE (LANES == 4 ? 8 : 4) /* positions that one query by itself looks at together: enough sums under way */
+#define ALONE (LANES == 16 ? 4 : 8) /* positions that one query by itself looks at together: enough sums under way */
 
 typedef struct {
     int heads, lanes, groups; /* groups of up to LANES heads, each over `lanes` lanes (a power of two) */
@@ -59,6 +55,10 @@ ALWAYS Floats fold(Floats x, int lanes) {
 #if LANES == 4
     if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2);
     if (lanes <= 2) x += SHUFFLED(x, 2, 3, 0, 1);
+#elif LANES == 8
+    if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2, 5, 4, 7, 6);
+    if (lanes <= 2) x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5);
+    if (lanes <= 4) x += SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3);
 #else
     if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
     if (lanes <= 2) x += SHUFFLED(x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
@@ -96,7 +96,7 @@ ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const
 
 ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float *const *queries, float *const *outputs,
                       const Past *past) {
-    const int np = nq == 1 ? ALONE : 2, nv = nq == 1 ? 8 : 4;
+    const int np = nq == 1 ? ALONE : 2, nv = nq == 1 ? 8 : SUMS / 4;
     const size_t each = half ? 2 : 4;
     for (int g = 0; g < h->groups; g++) {
         const Floats *q[TOGETHER];
@@ -145,14 +145,12 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
 /* softmax(q k^T) v for up to TOGETHER queries; the queries come scaled by 1 / sqrt(d_k). */
 static void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const Past *past) {
     int half = HALF && past->half;
-#if TOGETHER > 1
     if (nq == 4 && half) attend_to(4, 1, h, queries, outputs, past);
     if (nq == 4 && !half) attend_to(4, 0, h, queries, outputs, past);
     if (nq == 3 && half) attend_to(3, 1, h, queries, outputs, past);
     if (nq == 3 && !half) attend_to(3, 0, h, queries, outputs, past);
     if (nq == 2 && half) attend_to(2, 1, h, queries, outputs, past);
     if (nq == 2 && !half) attend_to(2, 0, h, queries, outputs, past);
-#endif
     if (nq == 1 && half) attend_to(1, HALF, h, queries, outputs, past);
     if (nq == 1 && !half) attend_to(1, 0, h, queries, outputs, past);
 }

@@ -203,13 +203,20 @@ static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32
 }
 #endif
 
-ALWAYS void float_rows(const int rows, const float *x, int k, const float *w, float *out) {
-    const int wide = VECTORS * rows <= 16 ? VECTORS : rows == 2 ? 8 : 4; /* vectors whose sums fit into the registers */
+#define DEEP 64 /* inputs whose weights stay in the first cache while all rows pass */
+#define PASSES (VECTORS > SUMS / 4) /* whether four rows have more sums than registers, and go through the weights in passes */
+
+/* One to four rows of x times `deep` inputs of a block, added to what `out` holds unless they are the first. */
+ALWAYS void float_rows(const int rows, const float *x, int k, int deep, const float *w, float *out, int first) {
+    const int fit = rows == 1 ? SUMS : rows == 2 ? SUMS / 2 : SUMS / 4, wide = VECTORS < fit ? VECTORS : fit;
+    const int ahead = PASSES ? 4 * DEEP * BLOCK : AHEAD;
     for (int from = 0; from < VECTORS; from += wide) {
         Floats sum[4][VECTORS] = {};
-        for (int i = 0; i < k; i++) {
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < wide && !first; c++) sum[r][c] = ((const Floats *)(out + r * BLOCK))[from + c];
+        for (int i = 0; i < deep; i++) {
             const Floats *b = (const Floats *)(w + (size_t)i * BLOCK) + from;
-            for (int c = 0; c < wide; c += 16 / LANES) __builtin_prefetch((const char *)(b + c) + AHEAD, 0, 3);
+            for (int c = 0; c < wide; c += 16 / LANES) __builtin_prefetch((const char *)(b + c) + ahead, 0, 3);
             for (int r = 0; r < rows; r++)
                 for (int c = 0; c < wide; c++) sum[r][c] += x[(size_t)r * k + i] * b[c];
         }
@@ -219,14 +226,17 @@ ALWAYS void float_rows(const int rows, const float *x, int k, const float *w, fl
 }
 
 static void float_block(const float *x, int rows, int k, const float *w, float *out) {
-#if defined(__AVX512F__) || NEON
-    for (; rows >= 4; rows -= 4, x += 4 * (size_t)k, out += 4 * BLOCK) float_rows(4, x, k, w, out);
-    if (rows == 3) float_rows(3, x, k, w, out);
-    if (rows == 2) float_rows(2, x, k, w, out);
-    if (rows == 1) float_rows(1, x, k, w, out);
-#else
-    for (; rows > 0; rows--, x += k, out += BLOCK) float_rows(1, x, k, w, out);
-#endif
+    const int most = PASSES ? DEEP : k;
+    for (int i = 0; i < k; i += most, w += most * BLOCK, x += most) {
+        const float *at = x;
+        float *to = out;
+        int left = rows, deep = k - i < most ? k - i : most;
+        if (PASSES) float_rows(1, at, k, deep, w, to, !i), left--, at += k, to += BLOCK; /* reads from front to back */
+        for (; left >= 4; left -= 4, at += 4 * (size_t)k, to += 4 * BLOCK) float_rows(4, at, k, deep, w, to, !i);
+        if (left == 3) float_rows(3, at, k, deep, w, to, !i);
+        if (left == 2) float_rows(2, at, k, deep, w, to, !i);
+        if (left == 1) float_rows(1, at, k, deep, w, to, !i);
+    }
 }
 
 /* Rows [first, first + rows) of `in`, at most TILE, times block `block`: out[row][BLOCK], the bias added. */

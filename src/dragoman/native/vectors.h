@@ -1,5 +1,4 @@
-/* A few floats at a time, in the compiler's own vectors: sixteen on x86, one instruction with AVX-512 and a few with
-AVX2; four on ARM, where compilers keep longer ones in memory. */
+/* As many floats at a time as a register holds, in the compiler's own vectors: longer ones it would keep in memory. */
 #pragma once
 #include <math.h>
 #include <stddef.h>
@@ -13,11 +12,17 @@ AVX2; four on ARM, where compilers keep longer ones in memory. */
 #if defined(__aarch64__) && defined(__ARM_NEON) && !defined(__AARCH64EB__)
 #include <arm_neon.h>
 #define NEON 1
-#define LANES 4
 #else
 #define NEON 0
-#define LANES 16
 #endif
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX2__) && defined(__F16C__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#define SUMS (LANES == 16 || NEON ? 16 : 8) /* that are made at once: half of the registers */
 #define ALWAYS static inline __attribute__((always_inline))
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
@@ -33,8 +38,10 @@ typedef int8_t Bytes __attribute__((vector_size(16)));
 ALWAYS Floats splat(float x) { return x - (Floats){}; }
 
 ALWAYS Floats larger(Floats a, Floats b) {
-#ifdef __AVX512F__
+#if LANES == 16
     return (Floats)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (Floats)_mm256_max_ps((__m256)a, (__m256)b);
 #elif NEON
     return (Floats)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
 #else
@@ -51,19 +58,17 @@ ALWAYS float top_of(Floats x) {
 
 /* Pairs, then pairs of pairs: one order, whatever the instructions. */
 ALWAYS float sum_of(Floats x) {
-#if LANES == 4
-    return (x[0] + x[2]) + (x[1] + x[3]);
-#else
-    float s[8];
-    for (int i = 0; i < 8; i++) s[i] = x[i] + x[i + 8];
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-#endif
+    for (int n = LANES / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++) x[i] += x[i + n];
+    return x[0];
 }
 
 /* Whether any lane of a is over b. */
 ALWAYS unsigned over(Floats a, Floats b) {
-#ifdef __AVX512F__
+#if LANES == 16
     return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#elif LANES == 8
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_GT_OQ));
 #elif NEON
     return vmaxvq_u32(vcgtq_f32((float32x4_t)a, (float32x4_t)b));
 #else
@@ -93,26 +98,35 @@ ALWAYS Floats exp_of(Floats x) {
 
 /* Sixteen floats times a factor, to the nearest whole numbers, which must fit into eight bits. */
 ALWAYS Bytes bytes_of(const float *x, float factor) {
-#if NEON
-    int16x8_t half[2]; /* the whole numbers are in the low bits: nothing but those is kept */
-    for (int i = 0; i < 2; i++) {
-        Floats a = ((const Floats *)x)[2 * i] * factor + ROUNDER, b = ((const Floats *)x)[2 * i + 1] * factor + ROUNDER;
-        half[i] = vuzp1q_s16((int16x8_t)a, (int16x8_t)b);
-    }
-    return (Bytes)vuzp1q_s8((int8x16_t)half[0], (int8x16_t)half[1]);
+    Ints whole[16 / LANES];
+    for (int i = 0; i < 16 / LANES; i++) whole[i] = (Ints)(((const Floats *)x)[i] * factor + ROUNDER) - 0x4b400000;
+#if LANES == 16
+    return __builtin_convertvector(whole[0], Bytes);
+#elif NEON
+    int16x8_t low = vuzp1q_s16((int16x8_t)whole[0], (int16x8_t)whole[1]), high = vuzp1q_s16((int16x8_t)whole[2], (int16x8_t)whole[3]);
+    return (Bytes)vuzp1q_s8((int8x16_t)low, (int8x16_t)high);
+#elif defined(__x86_64__)
+    const __m128i *four = (const __m128i *)whole;
+    return (Bytes)_mm_packs_epi16(_mm_packs_epi32(four[0], four[1]), _mm_packs_epi32(four[2], four[3]));
 #else
-    Floats t = *(const Floats *)x * factor + ROUNDER;
-    Ints whole = (Ints)t - 0x4b400000;
-    return __builtin_convertvector(whole, Bytes);
+    Bytes bytes;
+    for (int i = 0; i < 16; i++) bytes[i] = (int8_t)whole[i / LANES][i % LANES];
+    return bytes;
 #endif
 }
 
 /* Keys and values are remembered in half precision where the processor converts it as it loads. */
-#if defined(__AVX512F__)
+#if LANES == 16
 #define HALF 1
 ALWAYS Floats load_half(const uint16_t *p) { return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 ALWAYS void store_half(uint16_t *p, Floats x) {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif LANES == 8
+#define HALF 1
+ALWAYS Floats load_half(const uint16_t *p) { return (Floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+ALWAYS void store_half(uint16_t *p, Floats x) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #elif NEON
 #define HALF 1
