@@ -158,33 +158,49 @@ class Translator:
         batch: int = asked.batch or getattr(engine, "batch", 0) or 64
         done = 0
         for window in windows(texts, batch * WINDOW_BATCHES):
-            begins: Sequence[str] | None = None
+            begins: list[str] | None = None
             if prefix is not None:
                 begins = [prefix] * len(window) if isinstance(prefix, str) else prefix[done : done + len(window)]
                 if len(begins) != len(window):
                     raise SearchError(f"there are more texts than the {len(prefix)} prefixes; give one for each")
-            yield from self._window(window, begins, engine, batch, asked)
+            parts = self._parts(window, asked.split)
+            forced = self.target.encode_many(begins) if begins is not None else [[] for _ in window]
+            fit = next((i for i in range(len(window)) if self._too_long(parts[i], forced[i])), len(window))
+            jobs = [
+                [(tuple(ids), tuple(forced[i]) if number == 0 else ()) for number, ids in enumerate(parts[i])]
+                for i in range(fit)
+            ]
+            yield from self._window(jobs, prefix is not None, engine, batch, asked)
+            if fit < len(window):
+                raise SearchError(
+                    f"{shown(window[fit]).removeprefix('str ')}: {self._too_long(parts[fit], forced[fit])}"
+                )
             done += len(window)
         if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
             raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
 
+    def _too_long(self, parts: list[list[int]], prefix: list[int]) -> str:
+        """Why there are no positions for a text or its prefix; nothing where there are, or where they do not end."""
+        if self.longest_output is None:
+            return ""
+        for what, ids, advice in (
+            *(("it", ids, "leave it to be split, as by split 'long'") for ids in parts),
+            ("its prefix", prefix, "use a shorter one"),
+        ):
+            if len(ids) > self.longest_output:
+                most = f"this model has learnt positions for {self.longest_output}"
+                return f"{what} has {len(ids)} pieces, but {most}; {advice}"
+        return ""
+
     def _window(
-        self, texts: list[str], begins: Sequence[str] | None, engine: Engine, batch: int, asked: Request
+        self, jobs: list[list[tuple[Ids, Ids]]], prefixed: bool, engine: Engine, batch: int, asked: Request
     ) -> list[Translation]:
         """The translations of some texts, each in its parts, each part translated once however often it comes."""
-        parts = self._parts(texts, asked.split)
-        forced: list[Ids] = [()] * len(texts)
-        if begins is not None:
-            forced = [tuple(ids) for ids in self.target.encode_many(list(begins))]
-        jobs = [
-            [(tuple(ids), forced[i] if number == 0 else ()) for number, ids in enumerate(of_text)]
-            for i, of_text in enumerate(parts)
-        ]
         todo = sorted({job for of_text in jobs for job in of_text}, key=lambda job: (-len(job[0]), job))
         found: dict[tuple[Ids, Ids], list[Hypothesis]] = {}
         alone = asked.reproducible and not getattr(engine, "independent", False)
         for group in groups(todo, 1 if alone else batch):
-            prefixes = [prefix for _, prefix in group] if begins is not None else None
+            prefixes = [prefix for _, prefix in group] if prefixed else None
             hypotheses = engine.search([ids for ids, _ in group], asked.search, prefixes)
             found.update(zip(group, hypotheses, strict=True))
         looked = aligning = None
@@ -217,6 +233,7 @@ def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     size = 0
     for text in texts:
         if not isinstance(text, str):
+            yield window  # those before it are answered
             raise SearchError(f"a text to translate must be a str; got {shown(text)}")
         window.append(text)
         size += len(text)

@@ -277,6 +277,16 @@ def test_learned_positions_set_a_limit(tmp_path: Path) -> None:
     assert found.split
     assert translator.longest == 19
     assert translator.translate("the old box", beam=1, max_length=500, min_length=19).truncated
+    long, engines = "the old box stands in the hall " * 5, ("native", "ctranslate2", "torch")
+    for name in engines:
+        translator = Translator.load(model, device="cpu", engine=name)
+        if translator.engines.get(name) is not None:
+            found = translator.stream(["seven", long, "seven"], split="never", beam=1)
+            assert next(found) == translator.translate("seven", beam=1)  # what comes before it is answered
+            with pytest.raises(SearchError, match=r"^'the old .*\.\.\.: it has 55 pieces, but .* positions for 19"):
+                next(found)
+    with pytest.raises(SearchError, match=r"^'seven': its prefix has 55 pieces, but .* for 19; use a shorter one"):
+        translator.translate("seven", prefix=long)
     with pytest.raises(SearchError, match="min_length=20 cannot be: this model has learnt positions for 19 pieces"):
         translator.translate("the old box", min_length=20)
 

@@ -39,6 +39,13 @@ def test_what_is_no_text(translator: Translator, texts: Any, message: str) -> No
         translator.translate(texts)
 
 
+def test_texts_before_what_is_none_are_answered(translator: Translator) -> None:
+    found = translator.stream(["a", "b", 3], **SHORT)  # type: ignore[list-item]
+    assert [next(found), next(found)] == translator.translate(["a", "b"], **SHORT)
+    with pytest.raises(SearchError, match="must be a str; got int 3"):
+        next(found)
+
+
 def test_a_text_is_no_stream_of_texts(translator: Translator) -> None:
     with pytest.raises(SearchError, match=r"use translate\(text\), or stream\(\[text\]\)"):
         translator.stream("abc")
