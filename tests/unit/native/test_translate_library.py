@@ -37,13 +37,16 @@ def test_other_processors_translate_alike(flag: str, tmp_path: Path) -> None:
     directory = write_random(tmp_path / "m", PAPER, 137)
     sources, search = sentences(40, 137), Search(beam=3, n_best=3, extra_length=6)
     exact = engine_of(best, directory, False).search(sources, search)
-    other = engine_of(code, directory, False).search(sources, search)
+    lesser = {quantise: engine_of(code, directory, quantise) for quantise in (False, True)}
+    other = lesser[False].search(sources, search)
+    for engine in lesser.values():  # the same bits in any company
+        assert [engine.search([source], search)[0] for source in sources] == engine.search(sources, search)
     assert [[h.pieces for h in of] for of in exact] == [[h.pieces for h in of] for of in other]
     # In eight bits the probabilities of given paths: how keys are kept may differ, and a rounding with it.
     paths, ends_there = [[*of[0].pieces, 5] for of in exact], Search(beam=1, max_length=1)
     a, b = (
-        [of[0].log_probability for of in engine_of(c, directory, True).search(sources, ends_there, paths)]
-        for c in (best, code)
+        [of[0].log_probability for of in engine.search(sources, ends_there, paths)]
+        for engine in (engine_of(best, directory, True), lesser[True])
     )
     assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a) < 0.3
     if "amx" in flag:
