@@ -53,6 +53,35 @@ def divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
+def check_kinds(recipe: object, section: str) -> None:
+    """Have each value of a section be of its declared kind, or refuse it: Python itself checks nothing."""
+    for key, kind in get_type_hints(type(recipe)).items():
+        value = getattr(recipe, key)
+        if value is not None or type(None) not in get_args(kind):
+            object.__setattr__(recipe, key, conform(value, kind, f"{section}.{key}"))  # frozen, but not yet made
+
+
+def conform(value: Any, kind: Any, where: str) -> Any:
+    """The value as its declared type, or a RecipeError that names the type in words."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return conform(value, next(k for k in get_args(kind) if k is not type(None)), where)
+    if origin is Literal:
+        if value not in get_args(kind):
+            raise RecipeError(f"{where}={value!r} is not one of the choices{suggest(str(value), get_args(kind))}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}")
+        return tuple(conform(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
+        raise RecipeError(f"{where} must be {words.get(kind, kind)}; got {value!r}")
+    return value
+
+
 @dataclass(frozen=True)
 class ModelRecipe:
     """The model of section 3, with the paper's base model as the defaults.
@@ -82,6 +111,7 @@ class ModelRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built, and say what could."""
+        check_kinds(self, "model")
         for name in ("d_model", "n_heads", "d_ff", "max_positions"):
             at_least(1, f"model.{name}", getattr(self, name))
         for name in ("encoder_layers", "decoder_layers"):
@@ -138,6 +168,7 @@ class TextRecipe:
 
     def __post_init__(self) -> None:
         """Refuse a vocabulary without room for pieces."""
+        check_kinds(self, "text")
         at_least(300, "text.vocabulary_size", self.vocabulary_size)
 
 
@@ -169,6 +200,7 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, and say what could."""
+        check_kinds(self, "data")
         for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens", "workers", "ahead"):
             at_least(1, f"data.{name}", getattr(self, name))
         for name in ("valid_pairs", "batch_sentences"):
@@ -223,6 +255,7 @@ class TrainRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, and say what could."""
+        check_kinds(self, "train")
         for name in (
             "steps",
             "accumulate",
@@ -266,28 +299,39 @@ class Recipe:
     data: DataRecipe = field(default_factory=DataRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
+    def __post_init__(self) -> None:
+        """Refuse sections that are none."""
+        for name, kind in get_type_hints(Recipe).items():
+            if not isinstance(getattr(self, name), kind):
+                raise RecipeError(
+                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; dictionaries are for "
+                    "Recipe.from_table"
+                )
+
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
         """A preset's name or a TOML file, then `changes` such as "model.dropout=0.3", the last word winning."""
+        if not isinstance(source, str | Path):
+            raise RecipeError(f"a recipe is the name of a preset or a TOML file; got {source!r}")
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
             table = read_toml(Path(source))
-        for change in changes:
-            apply_change(table, change)
+        apply_changes(table, changes)
         return cls.from_table(table)
 
     @classmethod
     def from_changes(cls, changes: Iterable[str]) -> Recipe:
         """The defaults, then `changes`."""
         table: dict[str, Any] = {}
-        for change in changes:
-            apply_change(table, change)
+        apply_changes(table, changes)
         return cls.from_table(table)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Recipe:
         """A recipe from nested dictionaries, as `tomllib` gives them."""
+        if not isinstance(table, Mapping):
+            raise RecipeError(f"a recipe is made of a dictionary with a dictionary for each section; got {table!r}")
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
         made: dict[str, Any] = {}
@@ -326,27 +370,6 @@ def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     return kind(**checked)
 
 
-def conform(value: Any, kind: Any, where: str) -> Any:
-    """The value as its declared type, or a RecipeError that names the type in words."""
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return conform(value, next(k for k in get_args(kind) if k is not type(None)), where)
-    if origin is Literal:
-        if value not in get_args(kind):
-            raise RecipeError(f"{where}={value!r} is not one of the choices{suggest(str(value), get_args(kind))}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}")
-        return tuple(conform(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
-        raise RecipeError(f"{where} must be {words.get(kind, kind)}; got {value!r}")
-    return value
-
-
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
@@ -357,6 +380,16 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise RecipeError(f"{path} is a directory; expected a recipe, which is a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not TOML: {error}") from None
+
+
+def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:
+    """Changes into the tables, one after the other."""
+    if isinstance(changes, str):
+        raise RecipeError(f"changes come as a list, such as ['model.dropout=0.3']; got the text {changes!r}")
+    for change in changes:
+        if not isinstance(change, str):
+            raise RecipeError(f"a change is a text such as 'model.dropout=0.3'; got {change!r}")
+        apply_change(table, change)
 
 
 def apply_change(table: dict[str, Any], change: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config import PRESETS, ModelRecipe, Recipe, conform
+from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe, conform
 from dragoman.errors import RecipeError
 
 
@@ -121,3 +121,25 @@ def test_every_choice_of_the_model_can_be_built() -> None:
                 Transformer(recipe, 9 if recipe.tie == "all" else (9, 9))
                 built += 1
     assert built >= len([f for f in fields(ModelRecipe) if "Literal" in str(f.type)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Recipe.load(None), "the name of a preset or a TOML file; got None"),
+        (lambda: Recipe.load("base", "model.dropout=0.3"), "changes come as a list"),
+        (lambda: Recipe.load("base", [3]), "a change is a text .* got 3"),
+        (lambda: Recipe.from_table([]), "a dictionary for each section"),
+        (lambda: ModelRecipe(d_model="512"), "model.d_model must be a whole number; got '512'"),
+        (lambda: ModelRecipe(positions="rotary"), "positions='rotary' is not one of the choices"),
+        (lambda: Recipe(model={"d_model": 8}), "model must be a ModelRecipe"),
+    ],
+)
+def test_what_python_hands_over_is_checked_too(make, message) -> None:
+    with pytest.raises(RecipeError, match=message):
+        make()
+
+
+def test_whole_numbers_become_numbers_and_lists_become_tuples() -> None:
+    assert repr(ModelRecipe(dropout=0).dropout) == "0.0"
+    assert DataRecipe(weights=[1, 2]).weights == (1.0, 2.0)

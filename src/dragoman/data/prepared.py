@@ -36,8 +36,9 @@ class Prepared:
     manifest: dict[str, Any]
 
     @classmethod
-    def open(cls, directory: Path, verify: bool = False) -> Prepared:
+    def open(cls, directory: str | Path, verify: bool = False) -> Prepared:
         """Open and check that every file is there in its size, or with `verify` in every byte."""
+        directory = Path(directory)
         manifest = read_manifest(directory)
         for name, expected in manifest["files"].items():
             path = directory / name

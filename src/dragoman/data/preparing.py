@@ -44,7 +44,7 @@ SETTINGS = (
 def prepare(
     corpora: Sequence[Corpus],
     recipe: Recipe,
-    out: Path,
+    out: str | Path,
     *,
     valid: Corpus | None = None,
     tokenisers: Path | None = None,
@@ -58,6 +58,11 @@ def prepare(
     `tokenisers` is a directory with tokenisers to use instead of learning new ones. What `out` holds of other
     inputs is replaced only with `anew`.
     """
+    out = Path(out)
+    if isinstance(corpora, Corpus) or not all(isinstance(corpus, Corpus) for corpus in corpora):
+        raise DataError(f"corpora come as a list, such as [Corpus('train.en', 'train.de')]; got {corpora!r}")
+    if not isinstance(recipe, Recipe):
+        raise DataError(f"a Recipe says how to prepare, such as Recipe.load('base'); got {recipe!r}")
     if not corpora:
         raise DataError("there is no corpus to prepare; give at least one")
     everything = [*corpora, *([] if valid is None else [valid])]

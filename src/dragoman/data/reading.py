@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from dragoman.data.unpacking import Tick, blocks
 from dragoman.errors import DataError
 
 T = TypeVar("T")
+Form = Literal["plain", "tsv", "jsonl"]
 
 LONGEST_LINE = 1 << 26
 
@@ -32,13 +33,20 @@ class Corpus:
 
     source: Path
     target: Path | None = None
-    form: Literal["plain", "tsv", "jsonl"] = "plain"
+    form: Form = "plain"
     source_key: str = ""
     target_key: str = ""
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot name a set of pairs."""
+        """Refuse what cannot name a set of pairs; names of files may be texts."""
+        for side in ("source", "target"):
+            if isinstance(getattr(self, side), str):
+                object.__setattr__(self, side, Path(getattr(self, side)))
+        if self.form not in get_args(Form):
+            raise DataError(f"{self.source}: form={self.form!r} is none; there are: {', '.join(get_args(Form))}")
+        if not isinstance(self.weight, int | float):
+            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight!r}")
         if (self.target is None) == (self.form == "plain"):
             raise DataError(
                 f"{self.source}: plain files come in twos, source and target, while TSV and JSON lines hold both sides "

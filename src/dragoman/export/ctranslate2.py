@@ -38,7 +38,7 @@ def why_not(recipe: ModelRecipe) -> str | None:
 
 
 def to_ctranslate2(
-    directory: Path, out: Path, quantisation: str | None = None, tokens: Sequence[str] | None = None
+    directory: str | Path, out: str | Path, quantisation: str | None = None, tokens: Sequence[str] | None = None
 ) -> None:
     """Write the model of a verified `directory` to the new directory `out`; `quantisation` is "int8", "float16"...
 
@@ -48,6 +48,7 @@ def to_ctranslate2(
         from ctranslate2.specs import TransformerSpec, common_spec, model_spec
     except ImportError:
         raise DragomanError("CTranslate2 is not installed; run: pip install 'dragoman[ctranslate2]'") from None
+    directory, out = Path(directory), Path(out)
     if quantisation is not None and quantisation not in model_spec.ACCEPTED_MODEL_TYPES:
         raise DragomanError(
             f"CTranslate2 has no quantisation {quantisation!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.decode.alignment import align
 from dragoman.decode.translator import Translator
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import pyplot, save
 
 Links = list[tuple[int, int]]
@@ -18,6 +18,8 @@ def align_pairs(translator: Translator, sources: Sequence[str], targets: Sequenc
     """For each pair of sentences the links (source word, target word), counted from 0."""
     from dragoman.decode.pointing import pointed
 
+    if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
+        raise SearchError("pairs come as two lists of as many sentences each, such as ['one'] and ['eins']")
     ids = [translator.source.encode_many(list(sources)), translator.target.encode_many(list(targets))]
     pairs = list(zip(*ids, strict=True))
     maps = pointed(translator.engines.torch, pairs, translator.pointer)
@@ -32,7 +34,7 @@ def pharaoh(links: Links) -> str:
     return " ".join(f"{source}-{target}" for source, target in links)
 
 
-def draw_alignment(source: Sequence[str], target: Sequence[str], links: Links, path: Path) -> str:
+def draw_alignment(source: Sequence[str], target: Sequence[str], links: Links, path: str | Path) -> str:
     """Both sentences, one above the other, with a line for each link."""
     if not source or not target:
         raise DragomanError("a side of this pair is empty, so that there are no links to draw; choose another pair")

@@ -18,7 +18,9 @@ READABLE = 0.11  # inches of a row under which names would be a smear
 LINED = 80  # cells a side, up to which lines are drawn between them
 
 
-def draw_attention(weights_TS: Any, source: Sequence[str], written: Sequence[str], path: Path, title: str = "") -> str:
+def draw_attention(
+    weights_TS: Any, source: Sequence[str], written: Sequence[str], path: str | Path, title: str = ""
+) -> str:
     """Draw one map of weights, a row for each written piece and a column for each source piece."""
     cell = min(0.42, WIDEST / len(source), WIDEST / len(written))
     size = (1.5 + cell * len(source), 1.2 + 0.86 * cell * len(written))
@@ -31,7 +33,7 @@ def draw_attention(weights_TS: Any, source: Sequence[str], written: Sequence[str
 
 def draw_heads(
     looked: Looked,
-    path: Path,
+    path: str | Path,
     kind: Kind = "cross",
     layer: int | None = None,
     head: int | None = None,
@@ -67,7 +69,7 @@ def labels(side: Side, words: bool) -> list[str]:
 
 
 def panels(
-    chosen: Sequence[tuple[str, Weights]], names: Sequence[list[str]], path: Path, title: str, across: int
+    chosen: Sequence[tuple[str, Weights]], names: Sequence[list[str]], path: str | Path, title: str, across: int
 ) -> str:
     """Small maps side by side; words stand at the left and at the top alone."""
     down = -(-len(chosen) // across)

@@ -91,13 +91,17 @@ class Looked:
 
     def check(self, kind: Kind, layer: int | None = None, head: int | None = None) -> None:
         """Refuse a layer or head that the model does not have; both are counted from 1."""
+        if kind not in self.maps:
+            raise SearchError(f"there is no {kind!r} attention; there is: {', '.join(self.maps)}")
         layers, heads = self.maps[kind].shape[:2]
         for name, asked, there in (("layer", layer, layers), ("head", head, heads)):
-            if asked is not None and not 1 <= asked <= there:
-                raise SearchError(f"there is no {name} {asked} in the {kind} attention; they are 1 to {there}")
+            if asked is not None and (not isinstance(asked, int) or not 1 <= asked <= there):
+                raise SearchError(f"there is no {name} {asked!r} in the {kind} attention; they are 1 to {there}")
 
     def only(self, kind: Kind | None = None, layer: int | None = None, head: int | None = None) -> Looked:
         """What was asked for of it; without a kind, every kind that has such a layer."""
+        if kind is not None:
+            self.check(kind)
         kinds = [kind] if kind is not None else list(self.maps)
         having = [k for k in kinds if layer is None or 1 <= layer <= len(self.maps[k])]
         for k in having or sorted(kinds, key=lambda k: -len(self.maps[k]))[:1]:
@@ -119,6 +123,11 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
 
     from dragoman.models import AttentionMaps, Transformer
 
+    if not isinstance(translator, Translator):
+        raise SearchError(f"look takes a Translator, such as Translator.load('my-model'); got {translator!r}")
+    for text in (source, "" if target is None else target):
+        if not isinstance(text, str):
+            raise SearchError(f"a sentence to look at is a text; got {text!r}")
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
         raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")

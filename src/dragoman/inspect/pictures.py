@@ -39,8 +39,9 @@ def pyplot() -> Any:
     return plot
 
 
-def save(figure: Any, path: Path) -> str:
+def save(figure: Any, path: str | Path) -> str:
     """Write the picture in the form its name asks for; in words, what could not be drawn, or nothing."""
+    path = Path(path)
     if path.suffix.lower() not in FORMS:
         raise DragomanError(f"{path} is no name for a picture; let it end in {', '.join(FORMS)}")
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())

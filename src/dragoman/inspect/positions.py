@@ -52,7 +52,7 @@ def by_distance(codes: Codes) -> tuple[Codes, Codes, Codes]:
     return mean, least, most
 
 
-def draw_positions(codes: dict[str, Codes], path: Path, title: str = "") -> str:
+def draw_positions(codes: dict[str, Codes], path: str | Path, title: str = "") -> str:
     """For each side: the code as a heat map, the similarity of every two places, and its fall with distance."""
     figure, axes = pyplot().subplots(
         len(codes), 3, figsize=(13, 3.9 * len(codes) + 0.3), layout="constrained", squeeze=False

@@ -465,3 +465,20 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"cannot write .*: Not a directory"):
         prepare([corpus], RECIPE, corpus.source / "below" / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en"]
+
+
+def test_what_python_hands_over_is_taken_or_refused_in_words(tmp_path):
+    corpus = put(tmp_path, "a", some_pairs(30))
+    for corpora, recipe, message in (
+        (corpus, RECIPE, "corpora come as a list"),
+        ([(corpus.source, corpus.target)], RECIPE, "corpora come as a list"),
+        ([corpus], "base", "such as Recipe.load"),
+    ):
+        with pytest.raises(DataError, match=message):
+            prepare(corpora, recipe, tmp_path / "out")
+    for wrong in ({"form": "csv"}, {"weight": "2"}):
+        with pytest.raises(DataError, match=r"got '2'|there are: plain, tsv, jsonl"):
+            Corpus(corpus.source, corpus.target, **wrong)
+    named = Corpus(str(corpus.source), str(corpus.target))  # texts are as good as paths
+    assert named == corpus
+    assert len(Prepared.open(str(prepare([named], RECIPE, str(tmp_path / "out")).directory)).split()) == 29

@@ -8,6 +8,7 @@ import torch
 
 from dragoman.decode.translator import Translator
 from dragoman.errors import SearchError
+from dragoman.inspect.alignment import align_pairs
 from dragoman.inspect.looking import END, KINDS, START, Looked, by_words, look
 from dragoman.models import AttentionMaps, Transformer
 from dragoman.text.special import BOS, EOS
@@ -67,7 +68,17 @@ def test_what_is_not_there_is_refused(translator: Translator, looked: Looked) ->
         looked.check("cross", 1, 0)
     with pytest.raises(SearchError, match="no layer 4 in the cross attention; they are 1 to 3"):
         looked.only(layer=4)
+    with pytest.raises(SearchError, match="no 'selfish' attention; there is: cross, encoder, decoder"):
+        looked.only("selfish")  # type: ignore[arg-type]
+    with pytest.raises(SearchError, match="no layer '1'"):
+        looked.check("cross", "1")  # type: ignore[arg-type]
     with pytest.raises(SearchError, match="empty"):
         look(translator, "  ")
+    for given in (("my-model", "one"), (translator, ["one"]), (translator, "one", 1)):
+        with pytest.raises(SearchError, match=r"look takes a Translator|is a text; got"):
+            look(*given)  # type: ignore[arg-type]
+    for pairs in (("one", "eins"), (["one", "two"], ["eins"])):
+        with pytest.raises(SearchError, match="two lists of as many sentences each"):
+            align_pairs(translator, *pairs)
     with pytest.raises(SearchError, match=r"20,001 and 3 pieces.* 2,400,\d\d\d,\d\d\d weights.*give shorter texts"):
         look(translator, "one " * 20_000, "one two")
