@@ -115,10 +115,15 @@ class NativeEngine:
             except BaseException as error:
                 failed.append(error)
 
-        others = [threading.Thread(target=work, daemon=True) for _ in range(min(self.threads, len(batches)) - 1)]
+        others: list[threading.Thread] = []
         try:
-            for thread in others:
-                thread.start()
+            while len(others) < min(self.threads, len(batches)) - 1:
+                thread = threading.Thread(target=work, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # the system gives no more threads: those that there are do it all
+                    break
+                others.append(thread)
             work()
             for thread in others:
                 thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import mmap
@@ -42,6 +43,8 @@ def map_weights(directory: Path) -> Weights | None:
             whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return _views(path, whole)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            raise MemoryError(f"there is no memory for the weights of {path}") from None
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
 
 

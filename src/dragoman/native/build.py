@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ ON_X86: Final = (("-march=native",), ("-march=native", "-mno-amx-tile", "-mno-am
 # The first set of flags whose library answers is kept. On ARM not every compiler knows -march=native, and what is built
 # with plain flags asks the processor itself (neon.h).
 TARGETS: Final = (PLAIN,) if platform.machine() in ("aarch64", "arm64") else ON_X86
+PATIENCE: Final = 24 * 3600  # seconds until what failed is tried again: there may have been no memory, or no disk
 TRIAL: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).self_test())"
 
 _reasons: dict[str, str] = {}
@@ -82,7 +84,7 @@ def _made(name: str, flags: tuple[str, ...]) -> Path | str:
             return f"{file} could be written by others, and holds code; set DRAGOMAN_CACHE to a directory of your own"
     if path.exists() and path.stat().st_size:
         return path
-    if failed.exists():
+    if failed.exists() and time.time() - failed.stat().st_mtime < PATIENCE:
         return f"{failed.read_text(encoding='utf-8')} (remembered; remove {failed} to have it tried again)"
     made = _build(source, [found, *compiler[1:]], flags, path)
     if isinstance(made, str):
@@ -99,8 +101,9 @@ def _ours(path: Path) -> bool:
 def _loaded(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
-    except OSError:
-        path.unlink(missing_ok=True)  # damaged: the next process builds it again
+    except OSError as error:
+        if not re.search(r"map segment|allocate memory", str(error)):  # there was no memory for it
+            path.unlink(missing_ok=True)  # damaged: the next process builds it again
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import threading
@@ -168,6 +169,33 @@ def test_the_others_stop_when_one_fails(whole: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(KeyboardInterrupt):
         engine.search(sentences(400, VOCABULARY, 5), Search(max_length=2))
     assert len(done) < 20 and engine.busy == 0  # of a hundred batches
+
+
+def test_no_more_threads(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, search = sentences(90, VOCABULARY, 5), Search(max_length=2)
+    expected = load(whole).search(sources, search)
+    start, started = threading.Thread.start, []
+
+    def refused(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    engine = load(whole, threads=4)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert engine.search(sources, search) == expected and len(started) == 1
+
+
+def test_no_memory_for_the_weights(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(whole)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr("dragoman.export.stored_weights.mmap.mmap", refused)
+    with pytest.raises(MemoryError, match="no memory for the weights"):
+        NativeEngine.load(whole)
 
 
 def test_no_memory_for_a_worker(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:

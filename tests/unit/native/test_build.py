@@ -61,7 +61,7 @@ def test_what_fails_or_dies_in_its_own_test_is_not_loaded(sources: Path, body: s
 
 
 @needs_compiler
-def test_what_failed_is_not_tried_again(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_failed_is_not_tried_again_that_day(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
     (sources / "bad.c").write_text("int self_test(void) { return 1; }\n")
     build.library("bad")
     caplog.clear()
@@ -69,6 +69,11 @@ def test_what_failed_is_not_tried_again(sources: Path, caplog: pytest.LogCapture
     build._reasons.clear()
     assert build.library("bad") is None
     assert caplog.text == "" and "failed its own test" in str(build.why_not("bad"))
+    (failed,) = (sources / "cache").iterdir()
+    two_days_ago = failed.stat().st_mtime - 2 * 24 * 3600
+    os.utime(failed, (two_days_ago, two_days_ago))
+    build.library.cache_clear()
+    assert build.library("bad") is None and "building bad.c" in caplog.text
 
 
 @needs_compiler
@@ -81,6 +86,21 @@ def test_code_that_others_could_have_written_is_not_loaded(sources: Path, which:
     build.library.cache_clear()
     assert build.library("good") is None
     assert "written by others" in str(build.why_not("good"))
+
+
+@needs_compiler
+def test_a_library_for_which_there_is_no_memory_is_kept(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: str) -> None:
+        raise OSError("good.so: failed to map segment from shared object")
+
+    (sources / "good.c").write_text(GOOD)
+    assert build.library("good") is not None
+    build.library.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(build.ctypes, "CDLL", refused)
+        assert build.library("good") is None and "map segment" in str(build.why_not("good"))
+    (kept,) = (sources / "cache").iterdir()
+    assert kept.suffix == ".so"
 
 
 @needs_compiler
@@ -151,11 +171,12 @@ def test_the_reason_is_that_of_the_best_flags(sources: Path, monkeypatch: pytest
 
 @needs_compiler
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="this flag is for x86-64")
-def test_a_processor_without_the_matrix_unit_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_without_bfloat16_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(build, "_reasons", {})
-    assert build.library("gemm", "-fopenmp", "-mno-amx-bf16") is None
-    assert "no matrix unit for bfloat16" in str(build.why_not("gemm"))
+    assert build.library("gemm", "-fopenmp", "-mno-avx512bf16") is None
+    (line,) = str(build.why_not("gemm")).splitlines()
+    assert "this processor has n" in line and "bfloat16" in line
 
 
 def test_a_system_without_cpuinfo_names_its_processor(monkeypatch: pytest.MonkeyPatch) -> None:
