@@ -48,4 +48,6 @@ def numbers(given: tuple[str, ...]) -> list[int]:
     for word in found:
         if not word.isdecimal():
             raise TrainingError(f"--checkpoints takes the numbers of steps, such as 1000,2000; got {word!r}")
+    if given and not found:
+        raise TrainingError("--checkpoints takes the numbers of steps, such as 1000,2000; got none")
     return [int(word) for word in found]

@@ -126,15 +126,18 @@ def alignment(
 @command.command()
 @click.argument("model")
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS[:3])}.")
-@click.option("--length", type=click.IntRange(2, 4000), default=100, show_default=True, help="How many positions.")
-def positions(model: str, out: Path, length: int) -> None:
+@click.option("--length", type=click.IntRange(2, 4000), help="How many positions; 100, or all that were learnt.")
+def positions(model: str, out: Path, length: int | None) -> None:
     """The position code: its values, and how alike two positions are by their distance."""
     known_form(out, FORMS[:3])
     translator = load(model)
     from dragoman.inspect.positions import draw_positions, position_codes
 
-    codes = position_codes(translator.engines.torch.model, length)
     recipe = translator.recipe.model
+    there = recipe.max_positions if recipe.positions == "learned" else 4000
+    if length is not None and length > there:
+        raise DragomanError(f"--length {length} was asked for, but {model} has learnt {there} positions")
+    codes = position_codes(translator.engines.torch.model, length or min(100, there))
     tell(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
 
 

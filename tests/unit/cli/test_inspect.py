@@ -98,6 +98,10 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     code, _, err = leave(capsys, "positions", model, "--out", str(tmp_path / "p.png"), "--length", "9")
     assert code == 0, err
     assert (tmp_path / "p.png").stat().st_size > 1000
+    learned = str(model_at(tmp_path / "learned", positions="learned", max_positions=13))
+    assert leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"))[0] == 0
+    code, _, err = leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"), "--length", "14")
+    assert (code, "learned has learnt 13 positions" in err) == (2, True), err
 
 
 def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
