@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "config": {"errors"},
     "files": {"errors"},
     "native": set(),  # C and how it is built
-    "text": BASE,
+    "text": BASE | {"native"},
     "data": BASE | {"text"},
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
     "models": BASE | {"native", "nn"},

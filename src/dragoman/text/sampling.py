@@ -2,7 +2,8 @@
 
 BPE-dropout (Provilkov et al., 2020) and subword regularisation (Kudo, 2018) for one word at a time. They are written
 here, and not taken from sentencepiece, because its generator cannot be seeded again within a thread, and a training run
-that is continued must draw what the run that was not stopped would have drawn.
+that is continued must draw what the run that was not stopped would have drawn. `native/sampling.c` does the same for
+whole batches, number for number; without a C compiler this is what is used.
 """
 
 from __future__ import annotations
@@ -12,24 +13,57 @@ from bisect import bisect
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from random import Random
+from typing import Final
 
 Lattice = list[tuple[list[int], list[float]]]
 """For each end: where pieces that end there start, and the running sum of their probabilities."""
 
-UNKNOWN_SCORE = -100.0  # any number: a character without a piece can be spelt in one way only
+MASK: Final = 2**64 - 1
+NEVER: Final = 2.0**62
+UNKNOWN_SCORE: Final = -100.0  # any number: a character without a piece can be spelt in one way only
 
 
-def kept_before_a_drop(alpha: float, random: Random) -> int:
-    """How many candidates in a row stay: one draw for all of them, since most words come through untouched."""
-    return int(math.log(1 - random.random()) / math.log1p(-alpha)) if alpha < 1 else 0
+class Draws:
+    """Random numbers of which the k-th is a function of (seed, k): splitmix64 (Steele, Lea and Flood, 2014).
+
+    Whether a candidate is left out, with probability `alpha`, is drawn for many at once: `kept` of them stay before the
+    next is left out, and most words come through untouched.
+    """
+
+    def __init__(self, seed: int, alpha: float) -> None:
+        self.state = seed & MASK
+        self.scale = run_scale(alpha)
+        self.kept = self.run()
+
+    def uniform(self) -> float:
+        """From 0 to 1, which is not reached."""
+        self.state = state = self.state + 0x9E3779B97F4A7C15 & MASK
+        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & MASK
+        state = (state ^ state >> 27) * 0x94D049BB133111EB & MASK
+        return ((state ^ state >> 31) >> 11) * 2.0**-53
+
+    def run(self) -> int:
+        """How many candidates in a row stay."""
+        return int(min(math.log(1 - self.uniform()) * self.scale, NEVER))
+
+    def left_out(self) -> bool:
+        """Whether the next candidate is left out."""
+        if self.kept:
+            self.kept -= 1
+            return False
+        self.kept = self.run()
+        return True
 
 
-def bpe_dropout(word: str, ranks: Mapping[str, int], alpha: float, random: Random, kept: int = -1) -> list[str]:
-    """Merge as BPE does, but at each step leave out each candidate with probability `alpha`; 0 is plain BPE.
+def run_scale(alpha: float) -> float:
+    """By which the logarithm of a uniform number becomes the length of a run without a drop."""
+    return max(1 / math.log1p(-alpha), -1e18) if alpha < 1 else 0.0
 
-    Candidates are drawn from best to worst until one stays: those behind it would not have been chosen anyway. The
-    first `kept` of them stay and the next does not, where that has been drawn before.
+
+def bpe_dropout(word: str, ranks: Mapping[str, int], draws: Draws | None = None) -> list[str]:
+    """Merge as BPE does, but at each step leave out some candidates; none without `draws`.
+
+    Candidates are drawn from best to worst until one stays: those behind it would not have been chosen anyway.
     """
     symbols = list(word)
     before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
@@ -42,11 +76,9 @@ def bpe_dropout(word: str, ranks: Mapping[str, int], alpha: float, random: Rando
         right = after[left]
         if right >= len(symbols) or not symbols[left] or symbols[left] + symbols[right] != merged:
             continue  # one of the two has been merged with another since
-        if kept == 0 or (kept < 0 and random.random() < alpha):
-            kept = -1
+        if draws is not None and draws.left_out():
             left_out.append(candidate)
             continue
-        kept -= kept > 0
         for waiting in left_out:
             heappush(queue, waiting)
         left_out.clear()
@@ -76,13 +108,13 @@ def unigram_lattice(word: str, scores: Mapping[str, float], longest: int, alpha:
     return lattice
 
 
-def draw(word: str, lattice: Lattice, random: Random) -> list[str]:
+def draw(word: str, lattice: Lattice, draws: Draws) -> list[str]:
     """One segmentation from the lattice, from its end to its start."""
     pieces = []
     end = len(word)
     while end:
         starts, sums = lattice[end]
-        start = starts[min(bisect(sums, random.random() * sums[-1]), len(starts) - 1)]
+        start = starts[min(bisect(sums, draws.uniform() * sums[-1]), len(starts) - 1)]
         pieces.append(word[start:end])
         end = start
     return pieces[::-1]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from random import Random
 from typing import Any
 
 from dragoman.errors import TextError
 from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, PieceTable, byte_ids
-from dragoman.text.sampling import Lattice, bpe_dropout, draw, kept_before_a_drop, unigram_lattice
+from dragoman.text.sampling import Draws, Lattice, bpe_dropout, draw, unigram_lattice
 from dragoman.text.tokeniser import BLOCK, PieceTokeniser, collector_paused
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 
@@ -21,11 +20,12 @@ class SentencePieceTokeniser(PieceTokeniser):
     def __init__(self, kind: str, model: bytes) -> None:
         self.processor = open_model(model)
         names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
-        super().__init__(kind, model, PieceTable(names))
+        scores = self.processor.get_score(list(range(FIRST_LEARNT, len(names))))
+        super().__init__(kind, model, PieceTable(names), scores)
         learnt = [name.replace(MARK, " ") for name in names[FIRST_LEARNT:]]
         self.ids = {piece: FIRST_LEARNT + i for i, piece in enumerate(learnt)}
         self.longest = max(map(len, learnt), default=1)
-        self.scores = {piece: self.processor.get_score(number) for piece, number in self.ids.items()}
+        self.score_of = dict(zip(learnt, scores, strict=True))
         self.merges: dict[str, tuple[int, list[int]]] = {}
         self.lattices: dict[tuple[str, float], Lattice] = {}
 
@@ -60,13 +60,15 @@ class SentencePieceTokeniser(PieceTokeniser):
                 rows[number] = self.encode_marked(text)
         return rows
 
-    def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:
+    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
         """BPE-dropout, or a draw from the lattice of all segmentations."""
         if self.kind == "unigram":
-            return self.spell(draw(word, self.lattice(word, alpha), random))
+            return self.spell(draw(word, self.lattice(word, alpha), draws))
         merges, plain = self.plain_merges(word)
-        kept = kept_before_a_drop(alpha, random)
-        return plain if kept >= merges else self.spell(bpe_dropout(word, self.ids, alpha, random, kept))
+        if draws.kept < merges:
+            return self.spell(bpe_dropout(word, self.ids, draws))
+        draws.kept -= merges
+        return plain
 
     def spell(self, pieces: list[str]) -> list[int]:
         """The ids of pieces, in bytes where a character has none."""
@@ -80,7 +82,7 @@ class SentencePieceTokeniser(PieceTokeniser):
         """How many merges BPE needs for a word, and its ids, remembered."""
         known = self.merges.get(word)
         if known is None:
-            pieces = bpe_dropout(word, self.ids, 0.0, Random())
+            pieces = bpe_dropout(word, self.ids)
             known = len(word) - len(pieces), self.spell(pieces)
             if len(self.merges) < CACHED_WORDS:
                 self.merges[word] = known
@@ -90,7 +92,7 @@ class SentencePieceTokeniser(PieceTokeniser):
         """The word's segmentations, remembered, because drawing is cheap and weighing them is not."""
         lattice = self.lattices.get((word, alpha))
         if lattice is None:
-            lattice = unigram_lattice(word, self.scores, self.longest, alpha)
+            lattice = unigram_lattice(word, self.score_of, self.longest, alpha)
             if len(self.lattices) < CACHED_WORDS // 4:
                 self.lattices[word, alpha] = lattice
         return lattice

@@ -8,14 +8,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from random import Random
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dragoman.errors import TextError
 from dragoman.text.normalise import VERSION, normalise
 from dragoman.text.pieces import PieceTable
+from dragoman.text.sampling import Draws
 from dragoman.text.words import SPACELESS, WordCache, mark
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dragoman.text.native_sampling import NativeSampler
+
+    Ints = NDArray[Any]
 
 MOST_THREADS: Final = 1024
 BLOCK: Final = 1024
@@ -46,6 +55,13 @@ class Tokeniser(Protocol):
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
         """Another segmentation of the same text, a function of (text, alpha, seed); alpha 0 is `encode`."""
 
+    def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+        """`sample` for encoded sentences that lie end to end in `ids`, with a seed for each; so are the new ones."""
+
+    @property
+    def resamples_in_threads(self) -> bool:
+        """Whether threads can resample at the same time; where not, it takes processes."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text that the ids write; PAD, BOS and EOS write nothing."""
 
@@ -62,10 +78,11 @@ class Tokeniser(Protocol):
 class PieceTokeniser(ABC):
     """The shared part: normalising, words, decoding; the ways to find and to sample pieces are the subclasses'."""
 
-    def __init__(self, kind: str, model: bytes, table: PieceTable) -> None:
+    def __init__(self, kind: str, model: bytes, table: PieceTable, scores: Sequence[float] = ()) -> None:
         self.kind = kind
         self.model = model
         self.table = table
+        self.scores = scores  # of the learnt pieces, where there are any
         self.words = WordCache()
 
     def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes]]:
@@ -87,7 +104,7 @@ class PieceTokeniser(ABC):
         """The ids of normalised text that has the space of its first word."""
 
     @abstractmethod
-    def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:
+    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
         """One random segmentation of a word with its space; `alpha` is above 0."""
 
     def encode(self, text: str) -> list[int]:
@@ -123,10 +140,38 @@ class PieceTokeniser(ABC):
         self.check_alpha(alpha)
         if alpha == 0:
             return self.encode(text)
-        random = Random(seed)
+        draws = Draws(seed, alpha)
         first, *rest = mark(normalise(text)).split(" ")
         words = [first] if first else []
-        return [i for word in words + [" " + r for r in rest] for i in self.sample_word(word, alpha, random)]
+        return [i for word in words + [" " + r for r in rest] for i in self.sample_word(word, alpha, draws)]
+
+    def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+        """`sample` for encoded sentences, in C where there is a compiler; `ids` must be as `encode` makes them."""
+        import numpy as np
+
+        self.check_alpha(alpha)
+        if ids.min(initial=0) < 0 or ids.max(initial=0) >= len(self.table):
+            self.table.checked(ids)  # says which
+        if alpha == 0:
+            return ids, lengths
+        if self.native_sampler is not None:
+            return self.native_sampler.resample(ids, lengths, alpha, seeds)
+        ends = np.cumsum(lengths)
+        texts = [self.table.decode(ids[end - n : end]) for end, n in zip(ends, lengths, strict=True)]
+        rows = [self.sample(text, alpha, int(seed)) for text, seed in zip(texts, seeds, strict=True)]
+        return np.array([*chain.from_iterable(rows)], np.int32), np.array([*map(len, rows)], np.int64)
+
+    @property
+    def resamples_in_threads(self) -> bool:
+        """C lets other threads run, Python does not."""
+        return self.native_sampler is not None
+
+    @cached_property
+    def native_sampler(self) -> NativeSampler | None:
+        """What resamples in C; None where it cannot be built."""
+        from dragoman.text.native_sampling import NativeSampler
+
+        return NativeSampler.build(self.kind, self.table, self.scores)
 
     def check_alpha(self, alpha: float) -> None:
         """Dropout needs a probability."""

@@ -9,11 +9,11 @@ knows no bytes to fall back on.
 from __future__ import annotations
 
 import json
-from random import Random
 from typing import Any
 
 from dragoman.errors import TextError
 from dragoman.text.pieces import FIRST_LEARNT, PieceTable, byte_ids
+from dragoman.text.sampling import Draws
 from dragoman.text.tokeniser import PieceTokeniser
 from dragoman.text.words import MARK
 
@@ -36,13 +36,13 @@ class WordPieceTokeniser(PieceTokeniser):
 
     def encode_marked(self, marked: str) -> list[int]:
         """Longest match first; the tree holds no ▁ but spaces, so a ▁ of the text itself is spelt in bytes."""
-        return self.match(marked, 0.0, None)
+        return self.match(marked)
 
-    def sample_word(self, word: str, alpha: float, random: Random) -> list[int]:
+    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
         """MaxMatch-dropout (Hiraoka, 2022): each piece longer than a character is overlooked with probability alpha."""
-        return self.match(word, alpha, random)
+        return self.match(word, draws)
 
-    def match(self, text: str, alpha: float, random: Random | None) -> list[int]:
+    def match(self, text: str, draws: Draws | None = None) -> list[int]:
         """The ids of a text, each the longest piece that is not overlooked."""
         ids: list[int] = []
         start = 0
@@ -53,7 +53,7 @@ class WordPieceTokeniser(PieceTokeniser):
                 if node is None:
                     break
                 number = node.get("")
-                if number is None or (random is not None and position > start and random.random() < alpha):
+                if number is None or (draws is not None and position > start and draws.left_out()):
                     continue
                 found, end = number, position + 1
             if found is None:

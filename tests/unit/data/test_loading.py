@@ -279,6 +279,14 @@ class Letters:
             for i in ([ord(c) - 93 for c in self.decode([piece])] if rng.random() < alpha else [piece])
         ]
 
+    resamples_in_threads = True
+
+    def resample(self, ids, lengths, alpha, seeds):
+        ends = np.cumsum(lengths)
+        texts = [self.decode(ids[end - n : end].tolist()) for end, n in zip(ends, lengths, strict=True)]
+        rows = [self.sample(text, alpha, seed) for text, seed in zip(texts, seeds, strict=True)]
+        return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int64)
+
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_sampled_pieces_spell_the_same_text_and_fit(layout, monkeypatch):

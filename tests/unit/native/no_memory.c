@@ -1,4 +1,5 @@
-/* The engine on a machine that gives memory `granted` more times and then no more; `held` counts what was not returned. */
+/* A source of ours (the engine, if none is named) on a machine that gives memory `granted` more times and then no more;
+   `held` counts what was not returned. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -29,4 +30,7 @@ static int aligned(void **p, size_t alignment, size_t size) {
 #define realloc(p, size) (refused() ? NULL : (p) ? realloc(p, size) : counted(realloc(NULL, size)))
 #define mmap(...) (refused() ? MAP_FAILED : mmap(__VA_ARGS__))
 #define free(p) returned(p)
-#include "translate.c"
+#ifndef SOURCE
+#define SOURCE "translate.c"
+#endif
+#include SOURCE

@@ -12,7 +12,8 @@ from bpe_from_definition import encode
 
 from dragoman.text import Tokeniser
 from dragoman.text.pieces import FIRST_LEARNT
-from dragoman.text.sampling import bpe_dropout, draw, kept_before_a_drop, unigram_lattice
+from dragoman.text.sampling import Draws, bpe_dropout, draw, unigram_lattice
+from dragoman.text.sentence_piece import SentencePieceTokeniser
 
 
 def splits(word: str) -> list[list[str]]:
@@ -20,6 +21,20 @@ def splits(word: str) -> list[list[str]]:
     inner = range(1, len(word))
     cuts = [c for n in range(len(word)) for c in combinations(inner, n)]
     return [[word[a:b] for a, b in zip((0, *c), (*c, len(word)), strict=True)] for c in cuts]
+
+
+def test_the_generator_is_splitmix64() -> None:
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    draws = Draws(1234567, 0.1)
+    draws.state = 1234567
+    assert [draws.uniform() * 2**53 for _ in published] == [number >> 11 for number in published]
+
+
+@pytest.mark.parametrize("alpha", [1e-320, 1e-17, 0.3, 1.0])
+def test_runs_without_a_drop_are_as_long_as_the_probability_says(alpha: float) -> None:
+    n, draws = 20_000, Draws(3, alpha)
+    share = sum(draws.left_out() for _ in range(n)) / n
+    assert abs(share - alpha) <= 5 * math.sqrt(alpha * (1 - alpha) / n) + 1e-300
 
 
 def test_unigram_draws_each_segmentation_as_often_as_its_probability_says() -> None:
@@ -30,8 +45,8 @@ def test_unigram_draws_each_segmentation_as_often_as_its_probability_says() -> N
         for cut in splits(word)
         if all(piece in scores for piece in cut)
     }
-    lattice, random = unigram_lattice(word, scores, 3, alpha), Random(5)
-    drawn = Counter(tuple(draw(word, lattice, random)) for _ in range(n))
+    lattice, draws = unigram_lattice(word, scores, 3, alpha), Draws(5, alpha)
+    drawn = Counter(tuple(draw(word, lattice, draws)) for _ in range(n))
     assert set(drawn) == set(weights)
     for cut, weight in weights.items():
         p = weight / sum(weights.values())
@@ -56,17 +71,11 @@ def dropout_by_the_paper(word: str, ranks: dict[str, int], alpha: float, random:
 @pytest.mark.parametrize(
     ("word", "alpha"), [("abcabc", 0.35), ("abcabc", 0.05), ("caabcab", 0.6), ("ab", 0.5), ("ab", 1.0)]
 )
-@pytest.mark.parametrize("ahead", [False, True], ids=["each candidate", "the first drop drawn ahead"])
-def test_bpe_dropout_has_the_distribution_of_its_algorithm(word: str, alpha: float, ahead: bool) -> None:
+@pytest.mark.parametrize("on", [False, True], ids=["a seed each", "word after word"])
+def test_bpe_dropout_has_the_distribution_of_its_algorithm(word: str, alpha: float, on: bool) -> None:
     ranks = {piece: i for i, piece in enumerate(["ab", "bc", "abc", "ca", "abca"])}
-    n, ours, theirs = 8_000, Random(1), Random(2)
-    plain = bpe_dropout(word, ranks, 0.0, ours)
-
-    def once() -> tuple[str, ...]:
-        kept = kept_before_a_drop(alpha, ours) if ahead else -1
-        return tuple(plain if kept >= len(word) - len(plain) else bpe_dropout(word, ranks, alpha, ours, kept))
-
-    one = Counter(once() for _ in range(n))
+    n, ours, theirs = 8_000, Draws(1, alpha), Random(2)
+    one = Counter(tuple(bpe_dropout(word, ranks, ours if on else Draws(seed, alpha))) for seed in range(n))
     two = Counter(tuple(dropout_by_the_paper(word, ranks, alpha, theirs)) for _ in range(n))
     for cut in one | two:
         p = (one[cut] + two[cut]) / (2 * n)
@@ -79,8 +88,19 @@ def test_without_dropout_it_is_bpe(tokenisers: dict[str, Tokeniser], corpus: lis
     ranks = {piece: i for i, piece in enumerate(pieces)}
     for word in {f"▁{word}" for line in corpus for word in line.split() if word.isascii()}:
         expected = encode(word, pieces)
-        assert bpe_dropout(word, ranks, 0.0, Random(0)) == expected
+        assert bpe_dropout(word, ranks) == expected
         assert tokeniser.pieces(tokeniser.encode(word[1:])) == expected
+
+
+def test_a_word_that_is_known_to_stay_plain_takes_the_same_draws(tokenisers: dict[str, Tokeniser]) -> None:
+    tokeniser = tokenisers["bpe"]
+    assert isinstance(tokeniser, SentencePieceTokeniser)
+    for seed in range(60):
+        one, two = Draws(seed, 0.1), Draws(seed, 0.1)
+        for word in (" lighthouse", " keeper", " counted", " ÿ", " the"):
+            found = tokeniser.spell(bpe_dropout(word, tokeniser.ids, two))
+            assert tokeniser.sample_word(word, 0.1, one) == found
+        assert (one.state, one.kept) == (two.state, two.kept)
 
 
 def test_a_high_power_finds_the_best_segmentation(tokenisers: dict[str, Tokeniser], corpus: list[str]) -> None:

@@ -1,0 +1,298 @@
+/* Other pieces for the sentences of a batch: what text/sampling.py does, number for number, at the speed of training.
+
+   A sentence comes as ids, is written out as UTF-8, and is cut again word by word. What is drawn is a function of the
+   sentence and its seed alone. Built with -ffp-contract=off: a fused product would be another number than Python's. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "piece_tree.h"
+
+typedef struct {
+    uint64_t state;
+    double scale; /* 1 / log(1 - alpha) */
+    int64_t kept; /* how many candidates stay before the next is left out */
+} Draws;
+
+typedef struct {
+    int32_t piece, before, after, merged, start; /* merged: what this and the next become, under 0 if nothing */
+} Symbol;
+
+typedef struct {
+    double sum; /* of the weights of all pieces that end at the same place and do not start later */
+    int32_t start, piece;
+} Edge;
+
+typedef struct {
+    uint8_t *text;
+    Symbol *symbols;
+    uint64_t *queue, *left_out;
+    Edge *edges;
+    double *forward;
+    int32_t *starts, *n_edges;
+} Room;
+
+static const double NEVER = 4611686018427387904.0; /* 2^62 */
+static const double UNKNOWN_SCORE = -100.0;
+
+/* Splitmix64 (Steele, Lea and Flood, 2014): number k of a seed depends on seed and k alone. */
+static double uniform(Draws *d) {
+    uint64_t z = d->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static void draw_run(Draws *d) {
+    double run = log(1.0 - uniform(d)) * d->scale;
+    d->kept = (int64_t)(run < NEVER ? run : NEVER);
+}
+
+static int is_left_out(Draws *d) {
+    if (d->kept-- > 0) return 0;
+    draw_run(d);
+    return 1;
+}
+
+static int32_t *spell(const Pieces *p, int32_t piece, const uint8_t *from, const uint8_t *to, int32_t *out) {
+    if (piece >= 0 && piece < p->vocabulary) {
+        *out++ = piece;
+        return out;
+    }
+    while (from < to) *out++ = p->first - 256 + *from++;
+    return out;
+}
+
+static void push(uint64_t *queue, int32_t *n, uint64_t key) {
+    int32_t i = (*n)++;
+    for (; i && queue[(i - 1) / 2] > key; i = (i - 1) / 2) queue[i] = queue[(i - 1) / 2];
+    queue[i] = key;
+}
+
+static uint64_t pop(uint64_t *queue, int32_t *n) {
+    uint64_t least = queue[0], last = queue[--*n];
+    int32_t i = 0;
+    for (int32_t child; (child = 2 * i + 1) < *n; i = child) {
+        child += child + 1 < *n && queue[child + 1] < queue[child];
+        if (queue[child] >= last) break;
+        queue[i] = queue[child];
+    }
+    queue[i] = last;
+    return least;
+}
+
+/* Make symbol `i` of `n` and the next one a candidate, if they merge to a piece. */
+static void offer(const Pieces *p, Room *r, int32_t i, int32_t n, int32_t *waiting) {
+    Symbol *s = &r->symbols[i];
+    int32_t next = s->after < n ? r->symbols[s->after].piece : -1;
+    s->merged = s->piece >= 0 && next >= 0 ? place(&p->pairs, of_two(s->piece, next))->value : -1;
+    if (s->merged >= 0) push(r->queue, waiting, of_two(s->merged, i));
+}
+
+/* BPE-dropout (Provilkov et al., 2020). */
+static int32_t *cut_bpe(const Pieces *p, Room *r, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
+    Symbol *s = r->symbols;
+    int32_t n = 0, waiting = 0, aside = 0;
+    for (const uint8_t *at = word; at < end; n++) {
+        const uint8_t *next = at + width(at, end);
+        s[n] = (Symbol){find(p, at, next), n - 1, n + 1, -1, (int32_t)(at - word)};
+        at = next;
+    }
+    s[n].start = (int32_t)(end - word);
+    for (int32_t i = 0; i < n; i++) offer(p, r, i, n, &waiting);
+    while (waiting) {
+        uint64_t candidate = pop(r->queue, &waiting);
+        int32_t left = (int32_t)(uint32_t)candidate, merged = (int32_t)(candidate >> 32);
+        if (s[left].merged != merged) continue; /* one of the two has been merged with another since */
+        if (is_left_out(d)) {
+            r->left_out[aside++] = candidate;
+            continue;
+        }
+        while (aside) push(r->queue, &waiting, r->left_out[--aside]);
+        int32_t right = s[left].after, after = s[right].after;
+        s[left].piece = merged, s[left].after = after, s[right].merged = -1;
+        if (after < n) s[after].before = left;
+        offer(p, r, left, n, &waiting);
+        if (s[left].before >= 0) offer(p, r, s[left].before, n, &waiting);
+    }
+    for (int32_t i = 0; i < n; i = s[i].after)
+        out = spell(p, s[i].piece, word + s[i].start, word + s[s[i].after].start, out);
+    return out;
+}
+
+/* Subword regularisation (Kudo, 2018): by the probability of each segmentation to the power of `alpha`. */
+static int32_t *cut_unigram(const Pieces *p, Room *r, Draws *d, double alpha, const uint8_t *word, const uint8_t *end,
+                            int32_t *out) {
+    const size_t stride = (size_t)p->longest;
+    int32_t n = 0, *starts = r->starts;
+    for (const uint8_t *at = word; at < end; at += width(at, end)) {
+        starts[n++] = (int32_t)(at - word);
+        r->n_edges[n] = 0;
+    }
+    starts[n] = (int32_t)(end - word);
+    r->forward[0] = 0.0;
+    for (int32_t start = 0;; start++) {
+        Edge *here = r->edges + (size_t)start * stride;
+        if (start) { /* the sums held logarithms until all of them were there */
+            double highest = here[0].sum, sum = 0.0;
+            for (int32_t i = 1; i < r->n_edges[start]; i++) highest = here[i].sum > highest ? here[i].sum : highest;
+            for (int32_t i = 0; i < r->n_edges[start]; i++) here[i].sum = sum += exp(here[i].sum - highest);
+            r->forward[start] = highest + log(sum);
+        }
+        if (start == n) break;
+        int32_t node = 0;
+        for (int32_t to = start + 1; to <= n; to++) {
+            node = walk(p, node, word + starts[to - 1], word + starts[to]);
+            int32_t piece = node < 0 ? -1 : p->piece_at[node];
+            if (piece >= 0 || to == start + 1) {
+                double score = piece < 0 ? UNKNOWN_SCORE : p->scores[piece - p->first];
+                Edge edge = {r->forward[start] + alpha * score, start, piece};
+                r->edges[(size_t)to * stride + (size_t)r->n_edges[to]++] = edge;
+            }
+            if (node < 0) break;
+        }
+    }
+    int32_t chosen = 0; /* drawn from the end, written from the beginning */
+    for (int32_t at = n; at; chosen++) {
+        const Edge *edges = r->edges + (size_t)at * stride;
+        int32_t last = r->n_edges[at] - 1, i = 0;
+        double drawn = uniform(d) * edges[last].sum;
+        while (i < last && edges[i].sum <= drawn) i++;
+        r->symbols[chosen] = (Symbol){.piece = edges[i].piece, .start = starts[edges[i].start], .after = starts[at]};
+        at = edges[i].start;
+    }
+    while (chosen--) {
+        const Symbol *s = &r->symbols[chosen];
+        out = spell(p, s->piece, word + s->start, word + s->after, out);
+    }
+    return out;
+}
+
+/* MaxMatch-dropout (Hiraoka, 2022). */
+static int32_t *cut_wordpiece(const Pieces *p, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
+    while (word < end) {
+        const uint8_t *first = word + width(word, end), *to = first;
+        int32_t found = -1, node = 0;
+        for (const uint8_t *at = word; at < end;) {
+            const uint8_t *next = at + width(at, end);
+            node = walk(p, node, at, next);
+            if (node < 0) break;
+            at = next;
+            if (p->piece_at[node] < 0 || (at > first && is_left_out(d))) continue;
+            found = p->piece_at[node], to = at;
+        }
+        out = spell(p, found, word, to, out);
+        word = to;
+    }
+    return out;
+}
+
+static void room_close(Room *r) {
+    void *all[] = {r->text, r->symbols, r->queue, r->left_out, r->edges, r->forward, r->starts, r->n_edges};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* Room for a sentence of `bytes`, which has no more characters than that. */
+static int room_open(Room *r, const Pieces *p, size_t bytes) {
+    size_t n = bytes + 1;
+    *r = (Room){.text = malloc(n), .symbols = malloc(n * sizeof *r->symbols)};
+    int failed = !r->text || !r->symbols;
+    if (p->kind == BPE) { /* one candidate for each two neighbours, and two more for each merge */
+        r->queue = malloc(3 * n * sizeof *r->queue);
+        r->left_out = malloc(3 * n * sizeof *r->left_out);
+        failed |= !r->queue || !r->left_out;
+    } else if (p->kind == UNIGRAM) {
+        r->edges = malloc(n * (size_t)p->longest * sizeof *r->edges);
+        r->forward = malloc(n * sizeof *r->forward);
+        r->starts = malloc(n * sizeof *r->starts);
+        r->n_edges = malloc(n * sizeof *r->n_edges);
+        failed |= !r->edges || !r->forward || !r->starts || !r->n_edges;
+    }
+    if (failed) room_close(r);
+    return failed ? -1 : 0;
+}
+
+static size_t written(const Pieces *p, int32_t id) { return (size_t)(p->offsets[id + 1] - p->offsets[id]); }
+
+/* `n` encoded sentences, end to end in `ids`, in other pieces, end to end in `out`, which has room for an id for each
+   byte that `ids` write. Words begin at spaces. -1 where there is no memory. */
+int resample(const Pieces *p, int64_t n, const int32_t *ids, const int64_t *lengths, double alpha, double scale,
+             const uint64_t *seeds, int32_t *out, int64_t *out_lengths) {
+    size_t longest = 0;
+    const int32_t *id = ids;
+    for (int64_t i = 0; i < n; i++) {
+        size_t bytes = 0;
+        for (const int32_t *last = id + lengths[i]; id < last; id++) bytes += written(p, *id);
+        if (bytes > longest) longest = bytes;
+    }
+    Room room;
+    if (longest > INT32_MAX / 4 || room_open(&room, p, longest)) return -1;
+    id = ids;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t *plain = id; /* the ids from here on write the text from `word` on */
+        uint8_t *end = room.text;
+        for (const int32_t *last = id + lengths[i]; id < last; id++) {
+            memcpy(end, p->bytes + p->offsets[*id], written(p, *id));
+            end += written(p, *id);
+        }
+        Draws d = {seeds[i], scale, 0};
+        draw_run(&d);
+        int32_t *begun = out;
+        const uint8_t *at = room.text;
+        for (const uint8_t *word = room.text, *next; word < end; word = next) {
+            next = memchr(word + 1, ' ', (size_t)(end - word - 1));
+            if (!next) next = end;
+            if (p->kind == UNIGRAM) {
+                out = cut_unigram(p, &room, &d, alpha, word, next, out);
+            } else if (p->kind == WORDPIECE) {
+                out = cut_wordpiece(p, &d, word, next, out);
+            } else {
+                int whole = at == word;
+                int64_t merges = 0;
+                const int32_t *from = plain;
+                for (; at < next; at += written(p, *plain++)) {
+                    merges += p->merges[*plain];
+                    whole &= *plain >= p->first - 256; /* a mark is no part of a word */
+                }
+                if (whole && at == next && merges <= d.kept) { /* nothing is left out: the pieces are the plain ones */
+                    d.kept -= merges;
+                    while (from < plain) *out++ = *from++;
+                } else {
+                    out = cut_bpe(p, &room, &d, word, next, out);
+                }
+            }
+        }
+        out_lengths[i] = out - begun;
+    }
+    room_close(&room);
+    return 0;
+}
+
+/* " abab!", of which "!" has no piece. One candidate stays, the next is left out: BPE then has "ab" once, WordPiece
+   does not see "abab". The best by far, which unigram draws, is "abab". */
+int self_test(void) {
+    enum { FIRST = 260, COUNT = 265, MARK = FIRST - 256 + '!' };
+    const char *learnt[] = {"ab", "abab", "a", "b", " "};
+    const double scores[] = {-2, -3, -5, -5, -1};
+    uint8_t bytes[256 + 16];
+    int64_t offsets[COUNT + 1] = {0};
+    for (int i = 0; i < 256; i++) bytes[i] = (uint8_t)i, offsets[FIRST - 256 + i + 1] = i + 1;
+    for (int i = 0; i < COUNT - FIRST; i++) {
+        size_t length = strlen(learnt[i]);
+        memcpy(bytes + offsets[FIRST + i], learnt[i], length);
+        offsets[FIRST + i + 1] = offsets[FIRST + i] + (int64_t)length;
+    }
+    const int32_t ids[] = {264, 261, MARK};
+    const int32_t expected[3][5] = {{264, 260, 262, 263, MARK}, {264, 261, MARK}, {264, 260, 260, MARK}};
+    const int64_t length = 3, lengths[] = {5, 3, 4};
+    const uint64_t seed = 12; /* its runs without a drop are 1 and 4 long */
+    for (int32_t kind = BPE; kind <= WORDPIECE; kind++) {
+        int32_t out[8] = {0};
+        int64_t made = 0;
+        Pieces *p = pieces_new(kind, COUNT, COUNT, FIRST, bytes, offsets, scores);
+        int failed = !p || resample(p, 1, ids, &length, 100.0, 1.0 / log(0.5), &seed, out, &made);
+        pieces_free(p);
+        if (failed || made != lengths[kind] || memcmp(out, expected[kind], (size_t)made * sizeof *out)) return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,65 @@
+"""Memory that is refused, at every place where sampling asks for some, is an error, and nothing is lost to it."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.native import build
+from dragoman.text.native_sampling import KINDS, NativeSampler, declared
+from dragoman.text.pieces import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable
+
+LEARNT = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm" for c in "_nopqrstuvwxyz"]
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    made = tmp_path_factory.mktemp("code") / "no_memory.so"
+    source = Path(__file__).with_name("no_memory.c")
+    words = [
+        "cc",
+        *build.COMMON,
+        "-O1",
+        '-DSOURCE="sampling.c"',
+        f"-I{build.HERE}",
+        str(source),
+        "-o",
+        str(made),
+        "-lm",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    return declared(ctypes.CDLL(str(made)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, kind: str) -> None:
+    table = PieceTable([*SPECIAL_PIECES, *BYTE_PIECES, *LEARNT])
+    granted, held = ctypes.c_int.in_dll(code, "granted"), ctypes.c_int.in_dll(code, "held")
+    sampler, refusals = None, 0
+    while sampler is None:
+        granted.value = refusals
+        try:
+            sampler = NativeSampler(code, kind, table, [-1.0] * len(LEARNT))
+        except MemoryError as error:
+            refusals += 1
+            assert "no memory for the table of pieces" in str(error) and held.value == 0
+    assert refusals >= 5  # the pieces, their two arrays and maps, and one that grows
+    kept, drawn, refusals = held.value, None, 0
+    ids, lengths = np.arange(FIRST_LEARNT, FIRST_LEARNT + 90), np.array([40, 0, 50])
+    while drawn is None:
+        granted.value = refusals
+        try:
+            drawn, _ = sampler.resample(ids, lengths, 0.5, np.arange(3, dtype=np.uint64))
+        except MemoryError as error:
+            refusals += 1
+            assert "no memory to sample 3 sentences" in str(error) and held.value == kept
+    assert refusals >= 2 and held.value == kept and table.decode(drawn) == table.decode(ids)
+    del sampler
+    assert held.value == 0
