@@ -40,7 +40,7 @@ class Dropout(nn.Module):
 
 def keep_mask(x: Tensor, p: float) -> Tensor:
     """0 with probability `p` and 1 / (1 - p) otherwise, in the shape and type of `x`."""
-    dropped = round(p * LEVELS)
+    dropped = min(round(p * LEVELS), LEVELS - 1)  # a p next to 1 leaves one level
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     levels = words.view(torch.int16)[: x.numel()].view(x.shape)
     return (levels >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))

@@ -46,6 +46,11 @@ def test_nothing_falls_in_evaluation_or_at_zero() -> None:
     assert Dropout(0.0)(x) is x
 
 
+def test_next_to_one_all_falls_and_nothing_breaks() -> None:
+    y = Dropout(0.9999999)(torch.ones(1000))
+    assert y.isfinite().all() and (y == 0).sum() > 990
+
+
 def test_odd_sizes_and_views() -> None:
     for shape in ((1,), (3,), (5, 7), (0, 4)):
         assert Dropout(0.3)(torch.randn(shape)).shape == shape
