@@ -1,11 +1,12 @@
-// Products of float32 matrices, rounded to bfloat16 and summed in float32, by the matrix unit of Intel's processors (AMX).
+// Products of float32 matrices, rounded to bfloat16 and summed in float32: by the matrix unit of Intel's processors (AMX),
+// or by the dot products of long vectors (AVX-512 BF16), which AMD's have too.
 //
 // PyTorch has them too, but where a virtual machine hides the leaves of CPUID that describe AMX, its kernels die of an
-// illegal instruction although the unit is there. Both operands are packed into tiles of 1 KB and multiplied tile by
-// tile. Each element of the result is one sum in a fixed order, whichever thread makes it, so that the bits do not
-// depend on how many there are.
+// illegal instruction although the unit is there; and here the operands stay float32 in memory, so that nothing else has
+// to change its type. Both are packed into tiles of 1 KB and multiplied tile by tile. Each element of the result is one
+// sum in a fixed order, whichever thread makes it, so that the bits do not depend on how many there are.
 
-#if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
+#if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__linux__)
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ enum { SIDE = 16, DEEP = 32, TILE = SIDE * DEEP };  // a tile: 16 rows or column
 
 typedef uint16_t bf16;
 
+#ifdef __AMX_BF16__
 // Linux gives the tile registers only to who asks for them (ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA); 0 where it does.
 int ask_for_tiles(void) { return (int)syscall(SYS_arch_prctl, 0x1023, 18); }
 
@@ -31,6 +33,8 @@ static void tiles_on(void) {
     for (int i = 0; i < 8; i++) shape.bytes[i] = 64, shape.rows[i] = SIDE;
     _tile_loadconfig(&shape);
 }
+
+static void tiles_off(void) { _tile_release(); }
 
 // made[32][32] = a b over `deep` tiles: two tiles of rows by two of columns, so that each that is loaded is used twice.
 static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long deep, float made[32][32]) {
@@ -53,6 +57,36 @@ static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 
     _tile_stored(2, made[SIDE], 128);
     _tile_stored(3, made[SIDE] + SIDE, 128);
 }
+#else
+int ask_for_tiles(void) { return 0; }
+static void tiles_on(void) {}
+static void tiles_off(void) {}
+
+// made[32][32] = a b over `deep` tiles: eight rows by two vectors of columns at a time, whose sums half fill the registers.
+static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long deep, float made[32][32]) {
+    for (int top = 0; top < 32; top += 8) {
+        const bf16 *a = (top < SIDE ? a0 : a1) + top % SIDE * DEEP;
+        __m512 sum[8][2];
+        for (int y = 0; y < 8; y++) sum[y][0] = sum[y][1] = _mm512_setzero_ps();
+        for (long k = 0; k < deep * TILE; k += TILE)
+            for (int pair = 0; pair < SIDE; pair++) {
+                const __m512bh left = (__m512bh)_mm512_load_si512(b0 + k + pair * DEEP);
+                const __m512bh right = (__m512bh)_mm512_load_si512(b1 + k + pair * DEEP);
+                for (int y = 0; y < 8; y++) {
+                    int32_t two;
+                    memcpy(&two, a + k + y * DEEP + 2 * pair, 4);
+                    const __m512bh both = (__m512bh)_mm512_set1_epi32(two);
+                    sum[y][0] = _mm512_dpbf16_ps(sum[y][0], both, left);
+                    sum[y][1] = _mm512_dpbf16_ps(sum[y][1], both, right);
+                }
+            }
+        for (int y = 0; y < 8; y++) {
+            _mm512_store_ps(made[top + y], sum[y][0]);
+            _mm512_store_ps(made[top + y] + SIDE, sum[y][1]);
+        }
+    }
+}
+#endif
 
 // 16 x 16 pairs of bfloat16, rows for columns.
 static inline void transpose(__m512i r[16]) {
@@ -181,7 +215,7 @@ int product(long m, long n, long k, const float *left, long left_stride, int lef
             }
         }
         _mm_sfence();
-        _tile_release();
+        tiles_off();
     }
     return 0;
 }
@@ -204,6 +238,6 @@ int self_test(void) {
 
 #else
 
-#error this processor has no matrix unit for bfloat16 (AMX), or the compiler does not know it
+#error this processor has neither a matrix unit (AMX) nor dot products (AVX-512 BF16) for bfloat16, or the compiler does not know them
 
 #endif

@@ -1,8 +1,8 @@
 """The linear map of every projection, and the precision in which its products are made.
 
 Inside `bfloat16_products`, products of float32 matrices on a CPU are made by our own kernel for the processor's matrix
-unit (`native/gemm.c`): operands rounded to bfloat16, sums, inputs and results in float32. All else stays as it is, so
-that norms, softmax, residuals and weights keep their precision.
+unit or dot products (`native/gemm.c`): operands rounded to bfloat16, sums, inputs and results in float32. All else
+stays as it is, so that norms, softmax, residuals and weights keep their precision.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bfloat16_products() -> Iterator[None]:
 
 @cache
 def has_bfloat16_products() -> bool:
-    """Whether this machine has the unit and a compiler; the first call builds the kernel and tries it in a child."""
+    """Whether this machine can; the first call builds the kernel and tries it in a child."""
     return _kernel() is not None
 
 

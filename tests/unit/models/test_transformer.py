@@ -51,7 +51,8 @@ def padded(rows: list[Tensor], device: torch.device | str = "cpu") -> Tensor:
 
 
 def close(a: Tensor, b: Tensor) -> None:
-    torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    """Up to the rounding of the largest: small logits are differences of large numbers, in an order the CPU chooses."""
+    torch.testing.assert_close(a, b, atol=1e-5 * max(1.0, float(b.detach().abs().max())), rtol=1e-5)
 
 
 @every_variant

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.nn.linear import Linear, bfloat16_products, has_bfloat16_products, linear, multiply, product
 
-needs_unit = pytest.mark.skipif(not has_bfloat16_products(), reason="no matrix unit for bfloat16, or no C compiler")
+needs_unit = pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
 SIZES = st.integers(1, 100)
 
 

@@ -66,7 +66,7 @@ def test_projection_and_loss_in_one_equal_the_two_after_each_other(
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="no matrix unit for bfloat16, or no C compiler")
+@pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
 def test_in_bfloat16_the_loss_in_one_is_as_near_as_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.train.loss.ROWS", 3)
     hidden, weight = torch.randn(N, 40, requires_grad=True), torch.randn(V, 40, requires_grad=True)

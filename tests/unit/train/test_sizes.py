@@ -44,10 +44,12 @@ def test_little_data_never_gets_the_base_model() -> None:
 
 def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> None:
     small, tiny = (Recipe.from_changes([f"model.preset={name}"]).model for name in ("small", "tiny"))
-    (choice,) = precision_choices(small, matrix_unit=lambda: True)
+    (choice,) = precision_choices(small, multiplies_it=lambda: True)
     assert Recipe.from_changes([choice.change]).train.precision == "bfloat16"
     assert (
-        precision_choices(small, matrix_unit=lambda: False) == precision_choices(tiny, matrix_unit=lambda: True) == []
+        precision_choices(small, multiplies_it=lambda: False)
+        == precision_choices(tiny, multiplies_it=lambda: True)
+        == []
     )
 
 

@@ -74,7 +74,7 @@ def test_a_crash_after_every_single_step(data: Path, reference: dict[str, Any], 
     assert difference(reference, outcome(tmp_path / "m")) == ""
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="no matrix unit for bfloat16, or no C compiler")
+@pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
 def test_in_bfloat16_to_the_bit_as_well(data: Path, reference: dict[str, Any], tmp_path: Path) -> None:
     changes = ("train.precision=bfloat16",)
     tiny_run(data, tmp_path / "whole", *changes)
