@@ -38,10 +38,15 @@ ALWAYS size_t four_at(int g, int c) { return (size_t)(g / 16) * 4096 + (size_t)(
 
 ALWAYS int padded(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
 
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(NARROW) /* NARROW: to try the shorter vectors there */
 #define VNNI_ROWS 4 /* up to so many rows go without tiles */
 #else
 #define VNNI_ROWS 0
+#endif
+#if !VNNI_ROWS && (defined(__AVXVNNI__) || defined(NARROW))
+#define NARROW_DOTS 1
+#else
+#define NARROW_DOTS 0
 #endif
 #if defined(__AMX_INT8__) && defined(__linux__)
 #include <sys/syscall.h>
@@ -72,7 +77,7 @@ static void tiles_end(void) {}
 #endif
 
 /* Whether so many rows are multiplied by a kernel whose activations have no sign. */
-ALWAYS int flips(int rows) { return VNNI_ROWS > 0 && (!TILES || rows <= VNNI_ROWS); }
+ALWAYS int flips(int rows) { return NARROW_DOTS || (VNNI_ROWS > 0 && (!TILES || rows <= VNNI_ROWS)); }
 
 /* x to eight bits: row r is scale[r] * q[r]. */
 static void quantise(const float *x, int rows, int width, Rows *to) {
@@ -176,29 +181,15 @@ static void vnni_block(const int8_t *q, int rows, int k, const int8_t *w, const 
 
 #if NEON
 #include "neon.h"
+#elif defined(__AVX2__) && !TILES && !VNNI_ROWS
+#include "avx2.h"
 #elif !TILES
 static void plain_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
     for (int r = 0; r < rows; r++, q += pitch(k), out += BLOCK) {
-#if defined(__AVX2__)
-        __m256i sum[8] = {}, ones = _mm256_set1_epi16(1);
-        for (int i = 0; i < k; i += 4) {
-            int32_t four;
-            memcpy(&four, q + i, 4);
-            __m256i a = _mm256_set1_epi32(four), size = _mm256_abs_epi8(a); /* at most 127, so that pairs fit */
-            for (int c = 0; c < 8; c++) {
-                __m256i b = _mm256_load_si256((const __m256i *)(w + four_at(i / 4, 8 * c)));
-                __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(b, a));
-                sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(pairs, ones));
-            }
-        }
-        for (int c = 0; c < 8; c++) _mm256_storeu_si256((__m256i *)(out + 8 * c), sum[c]);
-#else
         memset(out, 0, BLOCK * sizeof *out);
-        for (int i = 0; i < k; i += 4) {
+        for (int i = 0; i < k; i += 4)
             for (int c = 0; c < BLOCK; c++)
                 for (int j = 0; j < 4; j++) out[c] += (int32_t)q[i + j] * w[four_at(i / 4, c) + (size_t)j];
-        }
-#endif
     }
 }
 #endif
@@ -259,6 +250,8 @@ static void product_block(const Linear *l, const Rows *in, int first, int rows, 
         tiles_block(q, rows, l->k, w, whole, first == 0);
 #elif NEON
         neon_block(q, rows, l->k, w, whole);
+#elif defined(__AVX2__) && !VNNI_ROWS
+        narrow_block(q, rows, l->k, w, l->start + block * BLOCK, whole);
 #else
         plain_block(q, rows, l->k, w, whole);
 #endif

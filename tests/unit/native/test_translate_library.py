@@ -18,7 +18,12 @@ from dragoman.native import library, why_not
 sys.path.append(str(Path(__file__).parents[1] / "decode"))
 from random_models import PAPER, sentences, write_random
 
-OLDER = {"AVX2": "-march=x86-64-v3", "SSE2": "-march=x86-64", "AVX-512 without tiles": "-mno-amx-int8"}
+OLDER = {
+    "AVX2": "-march=x86-64-v3",
+    "SSE2": "-march=x86-64",
+    "AVX-512 without tiles": "-mno-amx-int8",
+    "dot products of shorter vectors": "-DNARROW",  # those of laptops; where longer ones are, they are there too
+}
 
 
 def engine_of(code: ctypes.CDLL, directory: Path, quantise: bool) -> NativeEngine:
@@ -49,5 +54,5 @@ def test_other_processors_translate_alike(flag: str, tmp_path: Path) -> None:
         for engine in (engine_of(best, directory, True), lesser[True])
     )
     assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a) < 0.3
-    if "amx" in flag:
+    if "amx" in flag or "NARROW" in flag:
         assert a == b  # sums of whole numbers are exact
