@@ -1,42 +1,79 @@
 /* Products of eight-bit numbers by vectors of 256 bits, as most laptops have them: by dot products where the processor
 has these (AVX-VNNI), else by pairs. A part of linear.h. */
 #pragma once
-#define NARROW_ROWS (NARROW_DOTS ? 3 : 2) /* that go together: with their sums they fill the registers */
-#if NARROW_DOTS && defined(__AVXVNNI__)
+
+ALWAYS __m256i everywhere(const int8_t *four) {
+    int32_t bits;
+    memcpy(&bits, four, 4);
+    return _mm256_set1_epi32(bits);
+}
+
+#if NARROW_DOTS
+#ifdef __AVXVNNI__
 #define DOT _mm256_dpbusd_avx_epi32
-#elif NARROW_DOTS /* the same of a processor that has longer vectors too: to try this way there */
+#else /* the same of a processor that has longer vectors too: to try this way there */
 #define DOT _mm256_dpbusd_epi32
 #endif
+#define AT_ONCE 3 /* rows whose sums fill the registers */
+typedef __m256i Four; /* inputs of a row: bytes without a sign, for which `start` makes up */
 
-/* One to three rows of q times one block; `start` is what bytes without a sign add to the sums. */
+ALWAYS Four four_of(const int8_t *q) { return everywhere(q); }
+ALWAYS __m256i add_four(__m256i sum, Four a, __m256i w) { return DOT(sum, a, w); }
+ALWAYS int32_t made_up(const int8_t *q, int k) { return (void)q, (void)k, 0; }
+ALWAYS __m256i beginning(const int32_t *start, int32_t more) { return (void)more, _mm256_load_si256((const __m256i *)start); }
+
+#else
+#define AT_ONCE 2
+typedef struct {
+    __m256i size, turn;
+} Four;
+
+/* Pairs of |a| w are summed, where all bits of w are turned if a is under zero, which makes it -w - 1: one instruction less
+than -w, in a place where they are dear. Two products of at most 127 and 128 fit 16 bits. */
+ALWAYS Four four_of(const int8_t *q) {
+    __m256i a = everywhere(q);
+    return (Four){_mm256_abs_epi8(a), _mm256_cmpgt_epi8(_mm256_setzero_si256(), a)};
+}
+
+ALWAYS __m256i add_four(__m256i sum, Four a, __m256i w) {
+    __m256i pairs = _mm256_maddubs_epi16(a.size, _mm256_xor_si256(w, a.turn));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+/* What those ones take from a row's sums: the sizes of its numbers under zero. */
+ALWAYS int32_t made_up(const int8_t *q, int k) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i sum = zero;
+    for (int i = 0; i < k; i += 32) {
+        __m256i less = _mm256_sub_epi8(zero, _mm256_loadu_si256((const __m256i *)(q + i)));
+        sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_max_epi8(less, zero), zero));
+    }
+    int64_t parts[4];
+    _mm256_storeu_si256((__m256i *)parts, sum);
+    return (int32_t)(parts[0] + parts[1] + parts[2] + parts[3]);
+}
+
+ALWAYS __m256i beginning(const int32_t *start, int32_t more) { return (void)start, _mm256_set1_epi32(more); }
+#endif
+
+/* One to three rows of q times one block. */
 ALWAYS void narrow_rows(const int rows, const int8_t *q, int k, const int8_t *w, const int32_t *start, int32_t *out) {
     const int wide = rows == 1 ? 8 : 4;
+    int32_t more[3];
+    for (int r = 0; r < rows; r++) more[r] = made_up(q + r * pitch(k), k);
     for (int from = 0; from < 8; from += wide) {
         __m256i sum[3][8];
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < wide; c++)
-                sum[r][c] = NARROW_DOTS ? _mm256_load_si256((const __m256i *)(start + 8 * (from + c))) : _mm256_setzero_si256();
+            for (int c = 0; c < wide; c++) sum[r][c] = beginning(start + 8 * (from + c), more[r]);
         for (int i = 0; i < k; i += 4) {
             const int8_t *at = w + four_at(i / 4, 8 * from);
-            __m256i a[3];
-            for (int r = 0; r < rows; r++) {
-                int32_t four;
-                memcpy(&four, q + r * pitch(k) + i, 4);
-                a[r] = _mm256_set1_epi32(four);
-            }
+            Four a[3];
+            for (int r = 0; r < rows; r++) a[r] = four_of(q + r * pitch(k) + i);
             for (int c = 0; c < wide; c++) {
                 const int8_t *line = at + 1024 * (c / 2);
                 if (c % 2 == 0) _mm_prefetch((const char *)line + AHEAD, _MM_HINT_T0);
-                __m256i b = _mm256_load_si256((const __m256i *)(line + 32 * (c % 2)));
-                for (int r = 0; r < rows; r++) {
-#if NARROW_DOTS
-                    sum[r][c] = DOT(sum[r][c], a[r], b);
-#else
-                    /* Both are within 127, so that two products fit 16 bits. */
-                    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(a[r]), _mm256_sign_epi8(b, a[r]));
-                    sum[r][c] = _mm256_add_epi32(sum[r][c], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-#endif
-                }
+                __m256i weights = _mm256_load_si256((const __m256i *)(line + 32 * (c % 2)));
+                for (int r = 0; r < rows; r++) sum[r][c] = add_four(sum[r][c], a[r], weights);
             }
         }
         for (int r = 0; r < rows; r++)
@@ -45,8 +82,8 @@ ALWAYS void narrow_rows(const int rows, const int8_t *q, int k, const int8_t *w,
 }
 
 static void narrow_block(const int8_t *q, int rows, int k, const int8_t *w, const int32_t *start, int32_t *out) {
-    for (; rows > 0; rows -= NARROW_ROWS, q += NARROW_ROWS * pitch(k), out += NARROW_ROWS * BLOCK)
-        switch (rows < NARROW_ROWS ? rows : NARROW_ROWS) {
+    for (; rows > 0; rows -= AT_ONCE, q += AT_ONCE * pitch(k), out += AT_ONCE * BLOCK)
+        switch (rows < AT_ONCE ? rows : AT_ONCE) {
             case 1: narrow_rows(1, q, k, w, start, out); break;
             case 2: narrow_rows(2, q, k, w, start, out); break;
             default: narrow_rows(3, q, k, w, start, out);
