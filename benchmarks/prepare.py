@@ -175,10 +175,12 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--batch-tokens", type=int, default=25_000)
     parser.add_argument("--processes", type=int)
+    parser.add_argument("--sampling", type=float, default=0.0, help="draw other pieces for every sentence of a batch")
+    parser.add_argument("--workers", type=int, default=1, help="threads that make batches")
     options = parser.parse_args()
     recipe = Recipe(
         text=TextRecipe(kind=options.kind, vocabulary_size=options.vocabulary),
-        data=DataRecipe(batch_tokens=options.batch_tokens),
+        data=DataRecipe(batch_tokens=options.batch_tokens, sampling=options.sampling, workers=options.workers),
     )
     load = os.getloadavg()[0]
     print(

@@ -1,9 +1,10 @@
-"""Encoding and learning speed of our tokenisers beside sentencepiece and `tokenizers`, on the same text in one run.
+"""Encoding, sampling and learning speed of our tokenisers beside sentencepiece and `tokenizers`, on the same text.
 
     python benchmarks/tokenise.py train.en.xz train.de.xz --megabytes 50 --vocabulary 8000 --threads 2
 
 Each peer is used as its documentation shows: its own normaliser, its own batch call with the same number of threads.
 Every repetition starts with a freshly loaded tokeniser, so our cache of words is empty each time. The fastest counts.
+With --sampling pieces are drawn too, as each does it while training: ours from ids, the others from text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +56,37 @@ def ours(kind: str) -> Callable[[Texts, argparse.Namespace], Callable[[], Encode
 
         def load() -> Encode:
             tokeniser = load_tokeniser(where, "shared")
+            if options.sampling:
+                return resampling(tokeniser, options)
             return lambda texts: tokeniser.encode_many(texts, threads=options.threads)
 
         return load
 
     return make
+
+
+def resampling(tokeniser: Any, options: argparse.Namespace) -> Encode:
+    """From ids, which are made before the clock starts, in threads, as the loader does it."""
+    import numpy as np
+
+    if not tokeniser.resamples_in_threads:
+        raise SystemExit("there is no C compiler here, so there is nothing to compare")
+    blocks = []
+    for start in range(0, len(options.lines), 1024):
+        rows = tokeniser.encode_many(options.lines[start : start + 1024], threads=options.threads)
+        lengths = np.array([*map(len, rows)])
+        seeds = np.arange(start, start + len(rows)).astype(np.uint64)
+        blocks.append((np.array([i for row in rows for i in row], np.uint16), lengths, options.sampling, seeds))
+
+    def drawn(block: Any) -> list[list[int]]:
+        ids, lengths = tokeniser.resample(*block)
+        return np.split(ids, np.cumsum(lengths)[:-1])
+
+    def all_drawn(_: Texts) -> Any:
+        with ThreadPoolExecutor(options.threads) as pool:
+            return [row for rows in pool.map(drawn, blocks) for row in rows]
+
+    return all_drawn
 
 
 def sentencepiece(kind: str) -> Callable[[Texts, argparse.Namespace], Callable[[], Encode]]:
@@ -73,7 +101,8 @@ def sentencepiece(kind: str) -> Callable[[Texts, argparse.Namespace], Callable[[
 
         def load() -> Encode:
             processor = library.SentencePieceProcessor(model_proto=model.getvalue())
-            return lambda texts: processor.encode(texts, num_threads=options.threads)
+            drawn = {"enable_sampling": True, "alpha": options.sampling, "nbest_size": -1} if options.sampling else {}
+            return lambda texts: processor.encode(texts, num_threads=options.threads, **drawn)
 
         return load
 
@@ -102,6 +131,8 @@ def tokenizers(kind: str) -> Callable[[Texts, argparse.Namespace], Callable[[], 
 
         def load() -> Encode:
             tokenizer = Tokenizer.from_str(saved)
+            if options.sampling:
+                tokenizer.model.dropout = options.sampling
             batch = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
             return lambda texts: [encoding.ids for encoding in batch(texts, add_special_tokens=False)]
 
@@ -120,6 +151,7 @@ CONTENDERS = {
     ("wordpiece", "dragoman"): ours("wordpiece"),
     ("wordpiece", "tokenizers"): tokenizers("wordpiece"),
 }
+CAN_SAMPLE = [(kind, by) for kind, by in CONTENDERS if by != "tokenizers" or kind == "bpe"]
 
 
 def main() -> None:
@@ -130,19 +162,21 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--sampling", type=float, default=0.0, help="draw pieces with this alpha instead of encoding")
     options = parser.parse_args()
     os.environ |= {"RAYON_NUM_THREADS": str(options.threads), "TOKENIZERS_PARALLELISM": "true"}
 
-    lines = read(options.files, options.megabytes)
+    lines = options.lines = read(options.files, options.megabytes)
     learnt_from = read(options.files, options.learn_megabytes) if options.learn_megabytes else lines
     megabytes = size(lines)
     learning: dict[tuple[str, str], float] = {}
     encoding: dict[tuple[str, str], float] = {}
     pieces: dict[tuple[str, str], float] = {}
     loaders = {}
-    for name, make in CONTENDERS.items():
+    contenders = CAN_SAMPLE if options.sampling else list(CONTENDERS)
+    for name in contenders:
         started = time.perf_counter()
-        loaders[name] = make(learnt_from, options)
+        loaders[name] = CONTENDERS[name](learnt_from, options)
         learning[name] = time.perf_counter() - started
     for _ in range(options.repeat):  # in turn, so that a busy moment does not fall on one of them alone
         for name, load in loaders.items():
@@ -159,9 +193,10 @@ def main() -> None:
         f"{megabytes:.1f} MB encoded, learnt from {size(learnt_from):.1f} MB, vocabulary {options.vocabulary}, ", end=""
     )
     print(f"{options.threads} threads, best of {options.repeat}\n")
-    print("| kind | by | learn, s | encode, MB/s | pieces/line | ours against it |")
+    what = f"sample {options.sampling}" if options.sampling else "encode"
+    print(f"| kind | by | learn, s | {what}, MB/s | pieces/line | ours against it |")
     print("|---|---|---|---|---|---|")
-    for kind, by in CONTENDERS:
+    for kind, by in contenders:
         ratio = encoding[kind, by] / encoding[kind, "dragoman"]
         print(
             f"| {kind} | {by} | {learning[kind, by]:.1f} | {megabytes / encoding[kind, by]:.1f} "
