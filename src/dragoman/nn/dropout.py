@@ -58,4 +58,4 @@ def hashed_mask(x: Tensor, p: float, drawn: Tensor) -> Tensor:
         bits = (bits ^ shifted) * (factor - (factor >> 31 << 32))
         if not round_:
             bits = bits + (second << 7)
-    return bits >= round(p * (1 << 32)) - (1 << 31)
+    return bits >= min(round(p * (1 << 32)), (1 << 32) - 1) - (1 << 31)  # a p next to 1 leaves one level here too

@@ -49,6 +49,7 @@ def test_nothing_falls_in_evaluation_or_at_zero() -> None:
 def test_next_to_one_all_falls_and_nothing_breaks() -> None:
     y = Dropout(0.9999999)(torch.ones(1000))
     assert y.isfinite().all() and (y == 0).sum() > 990
+    assert not hashed_mask(y, 1 - 2**-40, torch.rand(2)).any()
 
 
 def test_odd_sizes_and_views() -> None:
