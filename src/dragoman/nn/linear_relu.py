@@ -23,7 +23,7 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @linear_relu.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return x.new_empty(len(x), len(weight))
+    return x.new_empty(x.shape[0], weight.shape[0])  # not len(x): a number would bind the compiled code to it
 
 
 def by_kernel(grad: Tensor) -> bool:
@@ -52,7 +52,7 @@ def relu_backward(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 def _(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     if not by_kernel(grad):
         return torch.empty_like(grad), grad.new_empty(1, grad.shape[1])
-    return torch.empty_like(grad), grad.new_empty(-(-len(grad) // ROWS), grad.shape[1], dtype=torch.float32)
+    return torch.empty_like(grad), grad.new_empty(-(-grad.shape[0] // ROWS), grad.shape[1], dtype=torch.float32)
 
 
 def _keep(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
