@@ -43,12 +43,7 @@ ALWAYS int padded(int n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
 #else
 #define VNNI_ROWS 0
 #endif
-#if !VNNI_ROWS && (defined(__AVXVNNI__) || defined(NARROW))
-#define NARROW_DOTS 1
-#else
-#define NARROW_DOTS 0
-#endif
-#if defined(__AMX_INT8__) && defined(__linux__)
+#if defined(__AMX_INT8__) && defined(__linux__) && !defined(NARROW)
 #include <sys/syscall.h>
 #include <unistd.h>
 #define TILES 1
@@ -74,6 +69,11 @@ static void tiles_end(void) { _tile_release(); }
 static int tiles_asked(void) { return 0; }
 static void tiles_begin(void) {}
 static void tiles_end(void) {}
+#endif
+#if !TILES && !VNNI_ROWS && (defined(__AVXVNNI__) || defined(NARROW))
+#define NARROW_DOTS 1
+#else
+#define NARROW_DOTS 0
 #endif
 
 /* Whether so many rows are multiplied by a kernel whose activations have no sign. */

@@ -197,5 +197,11 @@ int self_test(void) {
         region_close(&r);
     }
     tiles_end();
+    uint16_t halves[LANES];
+    const Floats *some = (const Floats *)(x + K); /* whole numbers, which halves hold */
+    store_half(halves, *some);
+    Floats again = load_half(halves);
+    for (int i = 0; i < LANES && HALF; i++)
+        if (again[i] != (*some)[i]) return 4;
     return 0;
 }

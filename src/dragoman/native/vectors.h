@@ -35,6 +35,13 @@ typedef int8_t Bytes __attribute__((vector_size(16)));
 #define SHUFFLED(x, ...) __builtin_shuffle(x, (Ints){__VA_ARGS__})
 #endif
 
+/* One product added to a sum as the compiler adds those of vectors: rounded once where the processor can. */
+#if defined(__FMA__) || LANES == 16 || NEON
+#define ADDED_TO(sum, a, b) fmaf(a, b, sum)
+#else
+#define ADDED_TO(sum, a, b) ((sum) + (a) * (b))
+#endif
+
 ALWAYS Floats splat(float x) { return x - (Floats){}; }
 
 ALWAYS Floats larger(Floats a, Floats b) {

@@ -122,7 +122,7 @@ static float logit_of(const Scan *s, int row, int32_t id) {
     int column = id % BLOCK;
     if (l->wf) {
         float sum = 0.0f;
-        for (int i = 0; i < l->k; i++) sum = fmaf(s->in->x[(size_t)row * l->k + i], l->wf[block + (size_t)i * BLOCK + column], sum);
+        for (int i = 0; i < l->k; i++) sum = ADDED_TO(sum, s->in->x[(size_t)row * l->k + i], l->wf[block + (size_t)i * BLOCK + column]);
         return sum + l->bias[id];
     }
     int32_t sum = 0;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from dragoman.config import Recipe
 from dragoman.decode.native_engine import NativeEngine
 from dragoman.decode.settings import Search
 from dragoman.export.stored_weights import map_weights
-from dragoman.native import library, why_not
+from dragoman.native import build, library, why_not
 
 sys.path.append(str(Path(__file__).parents[1] / "decode"))
 from random_models import PAPER, sentences, write_random
@@ -46,6 +48,9 @@ def test_other_processors_translate_alike(flag: str, tmp_path: Path) -> None:
     other = lesser[False].search(sources, search)
     for engine in lesser.values():  # the same bits in any company
         assert [engine.search([source], search)[0] for source in sources] == engine.search(sources, search)
+        free = [of[0] for of in engine.search(sources, search)]  # and a path has the probability it was found with
+        given = engine.search(sources, Search(beam=1, extra_length=6), [h.pieces for h in free])
+        assert [of[0].log_probability for of in given] == [h.log_probability for h in free]
     assert [[h.pieces for h in of] for of in exact] == [[h.pieces for h in of] for of in other]
     # In eight bits the probabilities of given paths: how keys are kept may differ, and a rounding with it.
     paths, ends_there = [[*of[0].pieces, 5] for of in exact], Search(beam=1, max_length=1)
@@ -56,3 +61,14 @@ def test_other_processors_translate_alike(flag: str, tmp_path: Path) -> None:
     assert sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a) < 0.3
     if "amx" in flag or "NARROW" in flag:
         assert a == b  # sums of whole numbers are exact
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("cc"), reason="flags for a compiler for x86-64")
+@pytest.mark.parametrize("flags", [("-mavx2", "-mavxvnni", "-mamx-int8"), ("-march=sapphirerapids", "-DNARROW")])
+def test_tiles_have_signs_and_short_dot_products_have_none(flags: tuple[str, ...]) -> None:
+    """Activations are made for one of them, and no machine here has both."""
+    words = ["cc", *flags, "-dM", "-E", str(build.HERE / "linear.h")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(done.stderr)
+    assert "#define TILES 0" in done.stdout or "#define NARROW_DOTS 0" in done.stdout
