@@ -281,6 +281,8 @@ def wait_for_turn() -> None:
         torch.cuda.empty_cache()
         Path(place + ".ready").touch()
         while not Path(place + ".go").exists():
+            if os.getppid() != int(os.environ["PARENT"]):  # nobody is left to give the sign
+                sys.exit("the run that this belongs to is over")
             time.sleep(0.02)
 
 
@@ -294,7 +296,8 @@ def start(size: str, name: str, steps: int, folder: Path) -> tuple[Path, subproc
     """A contender in a process of its own, with what is compiled kept among those of this run alone."""
     place = folder / f"{size}-{name}"
     words = [sys.executable, __file__, "--child", name, size, str(steps)]
-    environment = {**os.environ, "TURN": str(place), "TORCHINDUCTOR_COMPILE_THREADS": "3", "OMP_NUM_THREADS": "2"}
+    environment = {**os.environ, "TURN": str(place), "PARENT": str(os.getpid())}
+    environment |= {"TORCHINDUCTOR_COMPILE_THREADS": "3", "OMP_NUM_THREADS": "2"}
     if name.startswith("ours"):
         environment["DRAGOMAN_CACHE"] = str(folder / "cache")
     with place.with_suffix(".log").open("w") as log:

@@ -130,11 +130,11 @@ def measure_lengths(name: str, work: Path, longest: int) -> None:
         print(json.dumps({"name": name, "length": length, "seconds": took, "mib": held}), flush=True)
 
 
-def lengths(work: Path, picture: Path) -> str:
+def lengths(work: Path, picture: Path, avx2: bool) -> str:
     """Cost against length, a table and a picture."""
     found = []
     for name in (*OURS, *PEERS):
-        child = [sys.executable, "-W", "ignore", __file__, "--child", name, "--work", str(work)]
+        child = [sys.executable, "-W", "ignore", __file__, "--child", name, "--work", str(work), *["--avx2"] * avx2]
         out = subprocess.run(child, capture_output=True, text=True, check=True).stdout
         found += [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         print(name, [round(f["seconds"], 3) for f in found if f["name"] == name], flush=True)
@@ -211,7 +211,7 @@ def main() -> None:
     if options.check_only:
         return
     if options.lengths:
-        print("\n" + lengths(work, options.picture))
+        print("\n" + lengths(work, options.picture, options.avx2))
         return
     cells = [cell for cell in CELLS if cell[0] in options.sentences]
     tables = {preset: compare(work, preset, cells) for preset in options.models}
