@@ -43,9 +43,11 @@ def has_bfloat16_products() -> bool:
 
 @cache
 def _kernel() -> Any:
-    """The C function, in a process that may use the tile registers."""
+    """The C function; with dot products where the system refuses this process the tile registers."""
     made = library("gemm", "-fopenmp")
-    if made is None or made.ask_for_tiles() != 0:
+    if made is not None and made.ask_for_tiles() != 0:
+        made = library("gemm", "-fopenmp", "-mno-amx-bf16")
+    if made is None:
         return None
     long, pointer, flag = ctypes.c_long, ctypes.c_void_p, ctypes.c_int
     sizes, left, right = (long,) * 3, (pointer, long, flag), (pointer, long, flag)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from dragoman.nn import linear as module
 from dragoman.nn.linear import Linear, bfloat16_products, has_bfloat16_products, linear, multiply, product
 
 needs_unit = pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
@@ -130,3 +132,11 @@ def test_compiled_code_keeps_the_kernel() -> None:
 def test_float32_outside_of_the_block() -> None:
     layer, x = Linear(33, 19), torch.randn(4, 33)
     assert layer(x).equal(nn.functional.linear(x, layer.weight, layer.bias))
+
+
+def test_where_tiles_are_refused_dot_products_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(name: str, *flags: str) -> SimpleNamespace:
+        return SimpleNamespace(product=SimpleNamespace(flags=flags), ask_for_tiles=lambda: -int(len(flags) == 1))
+
+    monkeypatch.setattr(module, "library", made)
+    assert "-mno-amx-bf16" in module._kernel.__wrapped__().flags
