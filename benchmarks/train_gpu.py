@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from train_peers import PAD, Batch, Made, Sizes, marian, torch_transformer
 
 SIZES = {  # d_model, heads, d_ff, layers, vocabulary, tokens a step on each side
@@ -204,7 +205,13 @@ def peer(name: str, size: str, maker: Callable[[Sizes], Made], compiled: bool, s
     batches = padded_batches(size, 12)
     model, forward = maker(SIZES[size][:5])
     model.cuda().train()
-    call = torch.compile(forward, dynamic=True) if compiled else forward
+
+    def loss_of(batch: Batch) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            logits = forward(batch)
+        return F.cross_entropy(logits.float().flatten(0, 1), batch[2].flatten(), ignore_index=PAD, label_smoothing=0.1)
+
+    call = torch.compile(loss_of, dynamic=True) if compiled else loss_of
     optimiser = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
     done = 0
 
@@ -212,10 +219,7 @@ def peer(name: str, size: str, maker: Callable[[Sizes], Made], compiled: bool, s
         nonlocal done
         batch = batches[done % len(batches)]
         done += 1
-        with torch.autocast("cuda", torch.bfloat16):
-            logits = call(batch)
-        labels = batch[2].flatten()
-        F.cross_entropy(logits.float().flatten(0, 1), labels, ignore_index=PAD, label_smoothing=0.1).backward()
+        call(batch).backward()
         optimiser.step()
         optimiser.zero_grad()
 

@@ -24,7 +24,12 @@ from typing import Final
 HERE: Final = Path(__file__).parent
 COMMON: Final = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-pthread")
 PLAIN: Final[tuple[str, ...]] = ()
-ON_X86: Final = (("-march=native",), ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"), PLAIN)
+ON_X86: Final = (
+    ("-march=native",),
+    ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"),
+    ("-march=x86-64-v3",),  # with AVX2, for a virtual machine that announces more than it has
+    PLAIN,
+)
 # The first set of flags whose library answers is kept. On ARM not every compiler knows -march=native, and what is built
 # with plain flags asks the processor itself (neon.h).
 TARGETS: Final = (PLAIN,) if platform.machine() in ("aarch64", "arm64") else ON_X86
