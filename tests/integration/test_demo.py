@@ -29,7 +29,8 @@ def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
 
 
 def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "train.en").write_text("years of work")
+    (tmp_path / "valid.de").write_text("years of work")
+    (tmp_path / "model").mkdir()  # beside one's own files there may be a model of one's own
     code, _, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000")
-    assert (code, "train.en is there already, and not of a demo" in err) == (2, True), err
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["years of work"]
+    assert (code, "valid.de is there already, and not of a demo with --pairs 1000" in err) == (2, True), err
+    assert [path.read_text() for path in tmp_path.iterdir() if path.is_file()] == ["years of work"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dragoman.errors import DragomanError
+from dragoman.files import write_safely
 
 if TYPE_CHECKING:
     from dragoman.decode import Translator
@@ -37,17 +38,22 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     from dragoman.cli.train import command as train
     from dragoman.data.embedded import pairs
 
-    out.mkdir(parents=True, exist_ok=True)
     files: list[str] = []
+    contents: dict[Path, bytes] = {}
     for split, count in (("train", size), ("valid", 500)):
         lines = list(zip(*pairs(count, split=split), strict=True))  # type: ignore[arg-type]
         for side, language, texts in zip(("source", "target"), ("en", "de"), lines, strict=True):
             path = out / f"{split}.{language}"
-            text = ("\n".join(texts) + "\n").encode()
-            if path.exists() and not (out / "model").exists() and path.read_bytes() != text:
-                raise DragomanError(f"{path} is there already, and not of a demo; choose another --out")
-            path.write_bytes(text)
+            contents[path] = ("\n".join(texts) + "\n").encode()
+            if path.exists() and path.read_bytes() != contents[path]:
+                raise DragomanError(
+                    f"{path} is there already, and not of a demo with --pairs {size}; choose another --out"
+                )
             files += [f"--{'valid-' if split == 'valid' else ''}{side}", str(path)]
+    out.mkdir(parents=True, exist_ok=True)
+    for path, content in contents.items():
+        if not path.exists():
+            write_safely(path, content)
     options = [x for change in (*SETTINGS, *changes) for x in ("--set", change)]
     begun = time.perf_counter()
     train.main([*files, "--out", str(out / "model"), *options], standalone_mode=False)
