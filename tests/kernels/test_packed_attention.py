@@ -32,7 +32,7 @@ def layouts(source: list[int], target: list[int], sizes: tuple[int, int], tiled:
 
 def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
     assert torch.isfinite(ours).all()
-    assert float((ours - theirs).norm() / theirs.norm().clamp(min=1e-9)) < 1e-5
+    assert float((ours - theirs).detach().norm() / theirs.detach().norm().clamp(min=1e-9)) < 1e-5
 
 
 @pytest.mark.parametrize("rule", [causal, everything])
