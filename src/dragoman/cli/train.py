@@ -18,6 +18,7 @@ from dragoman.data.inputs import OtherInputsError
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
+from dragoman.data.report import in_a_line
 from dragoman.errors import TrainingError
 
 OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are chosen, they fit every number of steps
@@ -174,6 +175,8 @@ def settled(
             f"{out} was begun with other data or settings:\n  {error.changed}\nGive the same as before to go on, or "
             "another --out to begin anew"
         ) from None
+    if bars.begun:
+        watch.note(in_a_line(prepared))
     if source_recipe is None:
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)

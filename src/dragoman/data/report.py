@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dragoman.data.prepared import SIDES, Prepared
+from dragoman.data.prepared import MANIFEST, SIDES, Prepared
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 SHOWN = 48  # characters of an example
@@ -28,6 +28,20 @@ def print_report(prepared: Prepared, console: Console) -> None:
     console.print(Text("\nLengths of the training sentences, in pieces", style="bold"))
     for line in histogram(split.source.lengths, split.target.lengths):
         console.print(Text(line), soft_wrap=True)
+
+
+def in_a_line(prepared: Prepared) -> str:
+    """How many pairs were read, and where they went; rules that dropped nothing are not named."""
+    told = prepared.report
+    train, valid = (prepared.manifest["splits"].get(name, {"pairs": 0})["pairs"] for name in ("train", "valid"))
+    counts = [(rule, entry["dropped"]) for rule, entry in told["rules"].items()]
+    counts += [(f"{rule} (validation)", entry["dropped"]) for rule, entry in told.get("valid_rules", {}).items()]
+    dropped = [f"{count:,} {rule}" for rule, count in counts if count]
+    rest = (
+        f"dropped: {', '.join(dropped)}; examples are in {prepared.directory / MANIFEST}" if dropped else "none dropped"
+    )
+    read = told["read"] + told.get("valid_read", 0)
+    return f"{read:,} pairs read: {train:,} to train on, {valid:,} to validate with, {rest}"
 
 
 def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,6 +63,26 @@ def test_steps_alone_are_enough_and_only_what_is_chosen_is_told(
     code, _, err = leave(capsys, *words(tmp_path, asked), "--out", str(tmp_path / "out"))
     assert (code, "train.warmup_steps=5: for so few steps" in err) == (0, True), err
     assert "train.clip" not in err and "train.schedule" not in err
+
+
+def test_what_was_dropped_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dragoman.train.run, "train", lambda *_, **__: None)
+    for side, text in (("en", "one\ntwo\n"), ("de", "eins\n\n")):
+        (tmp_path / f"v.{side}").write_text(text)
+    valid = ["--valid-source", str(tmp_path / "v.en"), "--valid-target", str(tmp_path / "v.de")]
+    command = [*words(tmp_path), *valid, "--out", str(tmp_path / "out")]
+    for side, text in (("en", "Berlin\ntwo\n"), ("de", "Berlin\n\n")):
+        with (tmp_path / f"numbers.{side}").open("a") as corpus:
+            corpus.write(text)
+    code, _, err = leave(capsys, *command)
+    told = next(line for line in err.splitlines() if "pairs read" in line)
+    counts = [int(count) for count in re.findall(r"\b\d+\b", told.partition("; examples")[0])]
+    assert (code, counts[0], sum(counts[1:])) == (0, 304, 304), told  # all that was read is accounted for
+    for part in ("1 to validate with", " 1 empty,", " 1 copy,", " 1 empty (validation); examples are in"):
+        assert part in told
+    assert "pairs read" not in leave(capsys, *command)[2]  # prepared before
 
 
 def test_without_a_validation_set_nothing_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
