@@ -63,6 +63,7 @@ def test_a_recipe_is_printed_whole_and_reads_back(capsys: pytest.CaptureFixture[
         (["recipe", "bgi"], "bgi is neither a file nor the name of a preset; did you mean 'big'?"),
         (["recipe", "--set", "model.n_head=4"], "there is no key model.n_head in a recipe; did you mean 'n_heads'?"),
         (["recipe", "--vocabulary", "many"], "'many' is not a valid integer"),
+        (["recipe", "--vocabulary", "-3"], "-3 is not in the range x>=1"),
         (["recipe", "--sett", "a.b=c"], "No such option"),
     ],
 )

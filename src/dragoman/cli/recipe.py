@@ -10,7 +10,13 @@ from dragoman.config import PRESETS, Recipe
 @click.command()
 @click.argument("source", default="base")
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one value; may be repeated.")
-@click.option("--vocabulary", default=37000, show_default=True, help="Vocabulary size for the parameter count.")
+@click.option(
+    "--vocabulary",
+    type=click.IntRange(1),
+    default=37000,
+    show_default=True,
+    help="Vocabulary size for the parameter count.",
+)
 def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
     """Show a recipe in full.
 
