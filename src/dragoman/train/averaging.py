@@ -61,6 +61,12 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         raise TrainingError(
             f"{last} checkpoints were asked for, but {run} has {len(there)}: {', '.join(map(str, there))}"
         )
+    if len(chosen) < 2:
+        raise TrainingError(
+            f"an average needs two checkpoints or more, but step {chosen[0]} alone was chosen"
+            f"{'' if steps else f' (train.average={recipe.train.average})'}; {run} has: {', '.join(map(str, there))}; "
+            "choose with --last or --checkpoints"
+        )
     card = (run / CARD).read_text(encoding="utf-8") if (run / CARD).is_file() else ""
     return [Part(f"{run.name}, step {step}", recipe, tokenisers, found.weights(step), card) for step in chosen]
 

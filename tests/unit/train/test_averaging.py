@@ -114,7 +114,7 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, "--checkpoints", "999"], f"no checkpoint of step 999; there are: {there[0]}"),
         ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
         ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
-        ([run, "--checkpoints", str(there[0])], "two sets of weights or more; got 1"),
+        ([run, "--checkpoints", str(there[0])], f"step {there[0]} alone was chosen; {run} has: {there[0]}"),
         ([run, "--last", "99"], f"99 checkpoints were asked for, but {run} has {len(there)}"),
         ([run, "--last", "2", "--checkpoints", "4"], "both given"),
         ([run, one, "--last", "2"], "2 directories came"),
