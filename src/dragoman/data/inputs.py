@@ -79,9 +79,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
             found.append(f"{kind}: {len(before)} files before, {len(now)} now")
             continue
         for was, is_now in zip(before, now, strict=True):
+            name = (
+                is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} in the place of {was['name']}"
+            )
             for what in is_now:
                 if was[what] != is_now[what] and what != "name":  # a file may be renamed
-                    found.append(f"{is_now['name']}: {what} was {short(was[what])}, is {short(is_now[what])}")
+                    found.append(f"{name}: {what} was {short(was[what])}, is {short(is_now[what])}")
     for key in sorted({*old["settings"], *new["settings"]}):
         was, is_now = old["settings"].get(key), new["settings"].get(key)
         if was != is_now:

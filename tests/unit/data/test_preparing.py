@@ -155,6 +155,8 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
         prepare([corpus], changed(max_tokens=50), tmp_path / "out")
     with pytest.raises(DataError, match=r"text\.vocabulary_size was 320, is 330"):
         prepare([corpus], replace(RECIPE, text=TextRecipe(vocabulary_size=330)), tmp_path / "out")
+    with pytest.raises(DataError, match=r"a\.de in the place of a\.en: bytes was \d+, is \d+"):
+        prepare([Corpus(corpus.target, corpus.source)], RECIPE, tmp_path / "out")
     with pytest.raises(DataError, match="corpora: 2 files before, 4 now"):
         prepare([corpus, put(tmp_path, "b", some_pairs(50, 1))], RECIPE, tmp_path / "out")
     assert files(tmp_path / "out") == files(first.directory)
