@@ -13,6 +13,7 @@ from typing import IO, TextIO
 
 from dragoman.cli import tell
 from dragoman.cli.incoming import is_pipe
+from dragoman.data.unpacking import PACKINGS
 from dragoman.errors import DataError
 
 
@@ -37,6 +38,11 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
             raise DataError(f"{output} is a link that leads back to itself; choose another --output") from None
     if output.is_dir():
         raise DataError(f"{output} is a directory; give the name of a file to --output")
+    if output.suffix in PACKINGS.values() and not is_pipe(output):
+        raise DataError(
+            f"{output} is named {output.suffix}, but text is written unpacked; leave {output.suffix} away, or write "
+            "to a pipe that packs it"
+        )
     check_apart(output, str(output), files)
     check_apart(part_of(output), f"{part_of(output)}, which holds the output until it is whole,", files)
     if output.exists() and not os.access(output, os.W_OK):

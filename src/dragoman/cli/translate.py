@@ -80,6 +80,9 @@ def command(
     Each line of the input gives one line of the output; empty lines stay empty. Lines end at \\n alone. With --nbest
     each line gives several, with the number of the line as a first column. Columns are separated by tabs.
     """
+    from dragoman.decode.opening import find_model
+
+    directory = find_model(model)  # before the files: where the two are swapped, it is the model that is missed
     sources = [named(file) for file in files or ("-",)]
     check_incoming(sources)
     place = place_of(named(output), sources)
@@ -106,7 +109,7 @@ def command(
     from dragoman.decode.translator import Translator
 
     translator = Translator.load(
-        model, device=device, engine=engine, threads=threads, precision=precision, language=language
+        directory, device=device, engine=engine, threads=threads, precision=precision, language=language
     )
     running = translator.running_for(search=search, prefix=prefix)  # loaded now: the first line is answered the sooner
     show = Columns(scores, alignments, nbest > 1, as_json)

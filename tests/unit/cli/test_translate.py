@@ -181,6 +181,8 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}/nowhere"], b"", "there is no directory"),
         (["{}/.."], b"", "did you mean"),
         (["{}/recipe.toml"], b"", "is a file; a model is a directory"),
+        (["{}/recipe.toml", "{}"], b"", "recipe.toml is a file; a model is a directory"),
+        (["{}", "-o", "{}/new.xz"], b"a", "new.xz is named .xz, but text is written unpacked"),
         (["{}", "--beam", "0"], b"a", "beam must be at least 1"),
         (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 cannot come from --beam 2; use --beam 3"),
         (["{}", "--top-p", "2"], b"a", "top_p must be over 0"),
