@@ -179,7 +179,7 @@ class Report:
         """One line more."""
         self.done += 1
         for flag in translation.flags:
-            if flag in ("truncated", "repetitive", "split"):
+            if flag != "empty" or translation.source_tokens:  # an empty line is meant to stay one
                 self.careful.setdefault(flag, []).append(self.done)
         now = time.monotonic()
         if self.live and now - self.told > (0.2 if self.terminal else 10):
@@ -188,7 +188,7 @@ class Report:
 
     def _say(self) -> None:
         rate = self.done / max(1e-9, time.monotonic() - self.begun)
-        text = f"{self.done:,} lines, {rate:,.1f} a second"
+        text = f"{self.done:,} line{'' if self.done == 1 else 's'}, {rate:,.1f} a second"
         tell(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
 
     def __enter__(self) -> Report:

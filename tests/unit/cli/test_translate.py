@@ -13,6 +13,8 @@ import pytest
 
 from dragoman import Translator
 from dragoman.cli import main
+from dragoman.cli.translate import Report
+from dragoman.decode.translation import Translation
 from tiny_model import write_tiny_model
 
 QUICK = ["--beam", "1", "--max-length", "5"]
@@ -240,6 +242,15 @@ def test_stderr_tells_what_needs_a_second_look(model: Path) -> None:
     assert errors.startswith("dragoman: torch engine, float32, on cpu, ")
     assert "truncated (line 1" in errors
     assert run(model, "--max-length", 60, "--no-repeat", 3, given=b"\n").stderr == b""
+
+
+def test_text_that_is_left_without_a_translation_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with Report(live=True) as report:
+        report.count(Translation("", 0.0, 0.0))
+        report.count(Translation("", -1.0, -1.0, source_tokens=("x",)))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("1 line, ")
+    assert lines[-1] == "dragoman: of 2 lines 1 empty (line 2)"
 
 
 def test_a_terminal_is_answered_line_by_line(model: Path) -> None:
