@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -54,6 +55,15 @@ def test_a_recipe_is_printed_whole_and_reads_back(capsys: pytest.CaptureFixture[
     saved = tmp_path / "saved.toml"
     saved.write_text(out, encoding="utf-8")
     assert Recipe.load(saved) == Recipe.load("big", ["model.dropout=0.2"])
+
+
+def test_the_parts_of_a_model_add_up_to_its_weights(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["model.norm_order=pre", "model.positions=learned", "model.tie=target"]
+    _, out, _ = leave(capsys, "recipe", "tiny", *(word for change in changes for word in ("--set", change)))
+    said = out.splitlines()[-1]
+    parts = dict(re.findall(r"(\w+) ([\d,]+)(?=[,)])", said.partition("(")[2]))
+    assert set(parts) == {"embeddings", "positions", "encoder", "decoder"}
+    assert f"# {sum(int(count.replace(',', '')) for count in parts.values()):,} parameters" in said
 
 
 @pytest.mark.parametrize(

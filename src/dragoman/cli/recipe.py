@@ -39,10 +39,10 @@ def parameter_line(recipe: Recipe, vocabulary: int) -> str:
     sizes = vocabulary if recipe.model.tie == "all" else (vocabulary, vocabulary)
     with torch.device("meta"):
         model = Transformer(recipe.model, sizes)
-    counts = {
-        "embeddings": model.embeddings,
-        "encoder": model.encoder,
-        "decoder": model.decoder,
-    }
-    inside = ", ".join(f"{name} {sum(p.numel() for p in part.parameters()):,}" for name, part in counts.items())
+    counts: dict[str, int] = {}
+    for name, weights in model.named_parameters():
+        part = name.partition(".")[0].removesuffix("_norm")  # the last norm belongs to its stack
+        part = "positions" if part.endswith("_positions") else part
+        counts[part] = counts.get(part, 0) + weights.numel()
+    inside = ", ".join(f"{part} {count:,}" for part, count in counts.items())
     return f"{model.parameter_count():,} parameters with a vocabulary of {vocabulary:,} ({inside})"
