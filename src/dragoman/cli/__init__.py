@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -44,6 +44,14 @@ class Verbs(click.Group):
         command: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; where the reader went away (as `| head` does), leave as other programs do then."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # here, because click's main would make it exit code 1
+            discard(sys.stdout)  # nothing more to say, and nothing to flush at exit either
+            sys.exit(141)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in `--help`, from VERBS alone, so that help imports nothing."""
         with formatter.section("Commands"):
@@ -70,10 +78,6 @@ def main(args: list[str] | None = None) -> None:
         refuse(str(error))
     except (KeyboardInterrupt, click.Abort):
         refuse("stopped", 130)
-    except BrokenPipeError:
-        # The reader went away (as `| head` does): nothing more to say, and nothing to flush at exit either.
-        discard(sys.stdout)
-        sys.exit(141)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         refuse(f"{where}{error.strerror or error}")
