@@ -93,9 +93,11 @@ def ours(size: str, precision: str) -> Step:
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.data.batch import Batch as OurBatch
     from dragoman.train.loss import TranslationLoss
+    from dragoman.train.memory import keep_freed_memory
     from dragoman.train.optimiser import Optimiser
     from dragoman.train.step import precision as context
 
+    keep_freed_memory()
     d, h, ff, layers, vocabulary = SIZES[size]
     recipe = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
     model = Transformer(recipe, vocabulary)

@@ -27,6 +27,7 @@ from dragoman.train.begun import LOCK, RUN, TRAINING, Begun, agree_with_before, 
 from dragoman.train.card import write_card
 from dragoman.train.checkpoint import Checkpoints, average
 from dragoman.train.curve import draw_curve
+from dragoman.train.memory import keep_freed_memory
 from dragoman.train.parallel import Ranks
 from dragoman.train.progress import Progress, Watch
 from dragoman.train.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
@@ -60,6 +61,8 @@ def train(
     with ExitStack() as held:
         ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
         check_lengths(prepared, recipe)
+        if ranks.device.type == "cpu":
+            keep_freed_memory()
         torch.manual_seed(recipe.train.seed)
         model = build(recipe.model, vocabulary_of(prepared), PAD)
         if start_from is not None:
