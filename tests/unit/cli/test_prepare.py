@@ -106,7 +106,7 @@ def test_a_validation_set_is_read_as_training_files_are(tmp_path):
     ("args", "message"),
     [
         ([], "there are no sentence pairs"),
-        (["--source", "x.en"], "1 files came with --source but 0 with --target"),
+        (["--source", "x.en"], "--source names 1 and --target 0 of the files"),
         (["--source", "x.en", "--target", "x.de"], "there is no file x.en"),
         (["--tsv", "x.tsv", "--weight", "1", "--weight", "2"], "2 weights came for 1 corpora"),
         (["--jsonl", "x.jsonl"], "need --source-key and --target-key"),

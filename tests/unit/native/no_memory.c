@@ -1,4 +1,4 @@
-/* A source of ours (the engine, if none is named) on a machine that gives memory `granted` more times and then no more;
+/* A source of ours, SOURCE, on a machine that gives memory `granted` more times and then no more;
    `held` counts what was not returned. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
@@ -30,7 +30,4 @@ static int aligned(void **p, size_t alignment, size_t size) {
 #define realloc(p, size) (refused() ? NULL : (p) ? realloc(p, size) : counted(realloc(NULL, size)))
 #define mmap(...) (refused() ? MAP_FAILED : mmap(__VA_ARGS__))
 #define free(p) returned(p)
-#ifndef SOURCE
-#define SOURCE "translate.c"
-#endif
 #include SOURCE

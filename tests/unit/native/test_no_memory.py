@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from no_memory import refusing
 from test_translate_library import engine_of
 
 from dragoman.decode.settings import Search
-from dragoman.native import build
 
 sys.path.append(str(Path(__file__).parents[1] / "decode"))
 from random_models import PAPER, sentences, write_random
@@ -23,13 +21,7 @@ ALL = 10**9
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler")
-    made = tmp_path_factory.mktemp("code") / "no_memory.so"
-    source = Path(__file__).with_name("no_memory.c")
-    words = ["cc", *build.COMMON, "-O1", f"-I{build.HERE}", str(source), "-o", str(made), "-lm"]
-    subprocess.run(words, check=True, capture_output=True)
-    return ctypes.CDLL(str(made))
+    return refusing("translate.c", tmp_path_factory.mktemp("code"))
 
 
 def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, tmp_path: Path) -> None:

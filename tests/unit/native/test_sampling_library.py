@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
+from no_memory import refusing
 
-from dragoman.native import build
 from dragoman.text.native_sampling import KINDS, NativeSampler, declared
 from dragoman.text.pieces import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable
 
@@ -19,23 +16,7 @@ LEARNT = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm"
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if shutil.which("cc") is None:
-        pytest.skip("no C compiler")
-    made = tmp_path_factory.mktemp("code") / "no_memory.so"
-    source = Path(__file__).with_name("no_memory.c")
-    words = [
-        "cc",
-        *build.COMMON,
-        "-O1",
-        '-DSOURCE="sampling.c"',
-        f"-I{build.HERE}",
-        str(source),
-        "-o",
-        str(made),
-        "-lm",
-    ]
-    subprocess.run(words, check=True, capture_output=True)
-    return declared(ctypes.CDLL(str(made)))
+    return declared(refusing("sampling.c", tmp_path_factory.mktemp("code")))
 
 
 @pytest.mark.parametrize("kind", KINDS)
