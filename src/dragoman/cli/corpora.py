@@ -73,7 +73,7 @@ def gather(
     """The corpora in order, with their weights."""
     if len(sources) != len(targets):
         raise DataError(
-            f"--source names {len(sources)} and --target {len(targets)} of the files; plain files come in twos, one of each"
+            f"--source names {len(sources)} and --target {len(targets)} of the files; plain files come in twos"
         )
 
     def both_sides(path: Path, form: Literal["tsv", "jsonl"]) -> Corpus:
