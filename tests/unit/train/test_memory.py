@@ -34,4 +34,4 @@ def test_pages_are_asked_for_once() -> None:
         kind: int(subprocess.run([sys.executable, "-c", CHILD, kind], capture_output=True, check=True).stdout)
         for kind in ("plain", "keep")
     }
-    assert faults["keep"] < 500 < faults["plain"]
+    assert faults["keep"] < faults["plain"] / 4  # a fault may be for one page or for many: the system decides
