@@ -9,77 +9,17 @@ that cannot be says what would be possible.
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
-import types
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from dragoman.errors import RecipeError
+from dragoman.values import at_least, check_kinds, conform, divisors, fraction, seed, suggest
 
 S = TypeVar("S")
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
-    names = [str(name) for name in known]
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
-
-
-def at_least(least: float, where: str, value: float) -> None:
-    """Refuse numbers under `least`."""
-    if not value >= least:
-        raise RecipeError(f"{where} must be at least {least}; got {value}")
-
-
-def fraction(where: str, value: float) -> None:
-    """Refuse what is not a probability that leaves something over."""
-    if not 0 <= value < 1:
-        raise RecipeError(f"{where} must be at least 0 and under 1; got {value}")
-
-
-def seed(where: str, value: int) -> None:
-    """Refuse what is no seed of every generator that is used."""
-    if not 0 <= value < 1 << 63:
-        raise RecipeError(f"{where} must be at least 0 and under 2**63; got {value}")
-
-
-def divisors(number: int) -> list[int]:
-    """Every whole number that divides `number`."""
-    return [d for d in range(1, number + 1) if number % d == 0]
-
-
-def check_kinds(recipe: object, section: str) -> None:
-    """Have each value of a section be of its declared kind, or refuse it: Python itself checks nothing."""
-    for key, kind in get_type_hints(type(recipe)).items():
-        value = getattr(recipe, key)
-        if value is not None or type(None) not in get_args(kind):
-            object.__setattr__(recipe, key, conform(value, kind, f"{section}.{key}"))  # frozen, but not yet made
-
-
-def conform(value: Any, kind: Any, where: str) -> Any:
-    """The value as its declared type, or a RecipeError that names the type in words."""
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return conform(value, next(k for k in get_args(kind) if k is not type(None)), where)
-    if origin is Literal:
-        if value not in get_args(kind):
-            raise RecipeError(f"{where}={value!r} is not one of the choices{suggest(str(value), get_args(kind))}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}")
-        return tuple(conform(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
-        raise RecipeError(f"{where} must be {words.get(kind, kind)}; got {value!r}")
-    return value
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe, conform
+from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe
 from dragoman.errors import RecipeError
+from dragoman.values import conform
 
 
 def write(tmp_path: Path, text: str) -> Path:

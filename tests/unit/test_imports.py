@@ -9,10 +9,11 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 
-BASE = {"errors", "config", "files"}
+BASE = {"errors", "values", "config", "files"}
 MAY_IMPORT = {
     "errors": set(),
-    "config": {"errors"},
+    "values": {"errors"},
+    "config": {"errors", "values"},
     "files": {"errors"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},

@@ -12,8 +12,8 @@ from typing import Any, TextIO
 import click
 
 from dragoman import __version__
-from dragoman.config import suggest
 from dragoman.errors import DragomanError
+from dragoman.values import suggest
 
 # verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
 VERBS = {

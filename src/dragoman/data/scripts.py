@@ -10,8 +10,8 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dragoman.config import suggest
 from dragoman.errors import DataError
+from dragoman.values import suggest
 
 # Languages written in more than one script, and names that people use for one; the rest are Unicode's own.
 KNOWN_AS = {

@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
-from dragoman.config import suggest
 from dragoman.decode.devices import devices, gpu, known
 from dragoman.decode.settings import Engine, Search, whole
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
+from dragoman.values import suggest
 
 if TYPE_CHECKING:
     from dragoman.decode.torch_engine import TorchEngine

@@ -7,13 +7,13 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.config import suggest
 from dragoman.decode.settings import shown
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, NEEDED, RECIPE, promised, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokeniser, load_tokeniser
 from dragoman.text.store import KINDS
+from dragoman.values import suggest
 
 
 def places() -> list[Path]:

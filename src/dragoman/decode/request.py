@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
 
-from dragoman.config import suggest
 from dragoman.decode.settings import Search, shown, whole
 from dragoman.errors import SearchError
+from dragoman.values import suggest
 
 Split = Literal["long", "sentences", "never"]
 REQUEST: Final = ("search", "split", "batch", "reproducible", "alignment", "attention")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dragoman.config import suggest
 from dragoman.errors import DataError
+from dragoman.values import suggest
 
 METRICS: Final = ("BLEU", "chrF", "TER")
 LOWER_IS_BETTER: Final = frozenset({"TER"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from dragoman.config import PRESETS, ModelRecipe, suggest
+from dragoman.config import PRESETS, ModelRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models.parts import Parts, parts
 from dragoman.models.seq2seq import Memory
@@ -33,6 +33,7 @@ from dragoman.nn import (
     everything,
     look,
 )
+from dragoman.values import suggest
 
 
 @dataclass(frozen=True)
