@@ -8,7 +8,7 @@ from itertools import islice, product
 import numpy as np
 import pytest
 import torch
-from test_preparing import RECIPE, put, some_pairs
+from small_corpora import RECIPE, put, some_pairs
 
 from dragoman.data.encoding import tokeniser_at
 from dragoman.data.preparing import prepare

@@ -1,64 +1,19 @@
-import fcntl
-import json
-import random
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from small_corpora import RECIPE, changed, files, put, some_pairs, texts
 
-from dragoman.config import DataRecipe, Recipe, RecipeError, TextRecipe
+from dragoman.config import Recipe, RecipeError, TextRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import held_out, prepare
 from dragoman.data.reading import Corpus
-from dragoman.errors import DataError, DragomanError
+from dragoman.errors import DataError
 from dragoman.files import write_manifest
 from dragoman.text import normalise
-
-RECIPE = Recipe(
-    text=TextRecipe(vocabulary_size=320), data=DataRecipe(valid_pairs=7, max_tokens=60, batch_tokens=200, max_ratio=9.0)
-)
-WORDS = {
-    **{"red": "rot", "green": "grün", "blue": "blau", "seven": "sieben", "eight": "acht", "house": "Haus"},
-    **{"river": "Fluss", "stone": "Stein", "bread": "Brot", "water": "Wasser", "small": "klein", "large": "groß"},
-    **{"goes": "geht", "comes": "kommt", "sees": "sieht"},
-}
-ENGLISH, GERMAN = list(WORDS), list(WORDS.values())
-
-
-def some_pairs(n, seed=0):
-    rng = random.Random(seed)
-    pairs = []
-    for i in range(n):
-        words = [rng.randrange(len(ENGLISH)) for _ in range(rng.randint(2, 9))]
-        pairs.append((" ".join(ENGLISH[w] for w in words) + f" {i}.", " ".join(GERMAN[w] for w in words) + f" {i}!"))
-    return pairs
-
-
-def put(folder, name, pairs, weight=1.0):
-    for side, text in (("en", [s for s, _ in pairs]), ("de", [t for _, t in pairs])):
-        (folder / f"{name}.{side}").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
-    return Corpus(folder / f"{name}.en", folder / f"{name}.de", weight=weight)
-
-
-def texts(prepared, name="train"):
-    split, (source, target) = prepared.split(name), prepared.tokenisers
-    return [(source.decode(split.source[i]), target.decode(split.target[i])) for i in range(len(split))]
-
-
-def files(directory):
-    return {p.relative_to(directory).as_posix(): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
-
-
-def changed(**settings):
-    return replace(RECIPE, data=replace(RECIPE.data, **settings))
 
 
 @pytest.fixture(scope="module")
@@ -237,102 +192,6 @@ def test_separate_vocabularies_and_tokenisers_taken_from_elsewhere(tmp_path):
         prepare([other], RECIPE, tmp_path / "three", tokenisers=tmp_path / "nowhere")
 
 
-def stopped_at(stage, after):
-    class Stop:
-        def __init__(self):
-            self.stages, self.steps = 0, 0
-
-        def stage(self, title, total, unit):
-            self.stages, self.steps = self.stages + 1, 0
-            self.advance(0)
-
-        def advance(self, done):
-            self.steps += 1
-            if (self.stages, self.steps) == (stage, after):
-                raise KeyboardInterrupt
-
-    return Stop()
-
-
-@pytest.mark.parametrize(("stage", "after"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)])
-@pytest.mark.parametrize("old", [False, True])
-def test_an_interrupted_preparation_leaves_nothing_half_written(tmp_path, stage, after, old):
-    corpus, out = put(tmp_path, "a", some_pairs(60)), tmp_path / "out"
-    before = {}
-    if old:
-        prepare([corpus], RECIPE, out)
-        before = files(out)
-    with pytest.raises(KeyboardInterrupt):
-        prepare([corpus], changed(max_tokens=50), out, anew=True, watch=stopped_at(stage, after))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", *(["out"] if old else [])]
-    assert not old or files(out) == before
-    assert len(prepare([corpus], changed(max_tokens=50), out, anew=True).split()) == 57
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, {here!r})
-from test_preparing import RECIPE
-from dragoman.data.preparing import prepare
-from dragoman.data.reading import Corpus
-
-class Die:
-    def stage(self, title, total, unit):
-        if title == "encode":
-            os.kill(os.getpid(), signal.SIGKILL)
-    def advance(self, done):
-        pass
-
-prepare([Corpus(Path({folder!r}) / "a.en", Path({folder!r}) / "a.de")], RECIPE, Path({folder!r}) / "out", watch=Die())
-"""
-
-
-def test_what_a_killed_process_left_is_cleared_away(tmp_path):
-    corpus = put(tmp_path, "a", some_pairs(60))
-    script = KILLED.format(here=str(Path(__file__).parent), folder=str(tmp_path))
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
-    assert (tmp_path / ".out.staging").exists() and not (tmp_path / "out").exists()
-    prepare([corpus], RECIPE, tmp_path / "out")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "out"]
-
-
-def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
-    corpus, out = put(tmp_path, "a", some_pairs(60)), tmp_path / "out"
-    prepare([corpus], RECIPE, out)
-    before = files(out)
-    out.rename(tmp_path / ".out.old")
-    with pytest.raises(KeyboardInterrupt):
-        prepare([corpus], RECIPE, out, watch=stopped_at(1, 1))
-    assert files(out) == before and not (tmp_path / ".out.old").exists()
-
-
-def test_two_preparations_of_one_place_do_not_mix(tmp_path):
-    corpus = put(tmp_path, "a", some_pairs(60))
-    with (tmp_path / ".out.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(DragomanError, match="another process is writing"):
-            prepare([corpus], RECIPE, tmp_path / "out")
-    prepare([corpus], RECIPE, tmp_path / "out")
-
-
-def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
-    corpus = put(tmp_path, "a", some_pairs(60))
-
-    class Meddle:
-        def stage(self, title, total, unit):
-            if title == "encode":
-                time.sleep(0.01)
-                corpus.source.write_text(corpus.source.read_text().upper())
-
-        def advance(self, done):
-            pass
-
-    with pytest.raises(DataError, match=r"a\.en changed while it was being read"):
-        prepare([corpus], RECIPE, tmp_path / "out", watch=Meddle())
-    assert not (tmp_path / "out").exists()
-
-
 def test_files_given_twice_are_refused(tmp_path):
     one, two = put(tmp_path, "a", some_pairs(30)), put(tmp_path, "b", some_pairs(30, 1))
     (tmp_path / "link.de").symlink_to(one.target)
@@ -409,35 +268,6 @@ def test_scripts_are_told_or_found(tmp_path):
         prepare([corpus], changed(source_script="greeek"), tmp_path / "out")
 
 
-def test_damage_is_noticed(tmp_path):
-    out = prepare([put(tmp_path, "a", some_pairs(60))], RECIPE, tmp_path / "out").directory
-    ids = out / "train.target.ids"
-    content = ids.read_bytes()
-    ids.write_bytes(content[:-2])
-    with pytest.raises(DataError, match=rf"train\.target\.ids has {len(content) - 2:,} bytes, but the manifest says"):
-        Prepared.open(out)
-    ids.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    Prepared.open(out)
-    with pytest.raises(DataError, match=r"train\.target\.ids has SHA-256 .* but the manifest says"):
-        Prepared.open(out, verify=True)
-    ids.unlink()
-    with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
-        Prepared.open(out)
-    corpus = Corpus(tmp_path / "a.en", tmp_path / "a.de")
-    with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
-        prepare([corpus], RECIPE, out)
-    assert len(prepare([corpus], RECIPE, out, anew=True).split()) == 57
-    manifest = json.loads((out / "manifest.json").read_text())
-    (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
-    with pytest.raises(DataError, match="has format 99; this version reads format 1"):
-        Prepared.open(out)
-    (out / "manifest.json").write_text("{")
-    with pytest.raises(DataError, match=r"cannot read .*manifest\.json"):
-        Prepared.open(out)
-    with pytest.raises(DataError, match="is no prepared data"):
-        Prepared.open(tmp_path)
-
-
 def test_settings_that_cannot_be_are_refused():
     for bad, message in {
         "data.max_tokens=0": "at least 1",
@@ -453,20 +283,6 @@ def test_settings_that_cannot_be_are_refused():
     }.items():
         with pytest.raises(RecipeError, match=message):
             Recipe.load("base", [bad])
-
-
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
-    corpus = put(tmp_path, "a", some_pairs(60))
-
-    def full(self, flat, lengths):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("dragoman.data.shards.Writer.append", full)
-    with pytest.raises(DataError, match=r"cannot write .*out: No space left on device"):
-        prepare([corpus], RECIPE, tmp_path / "out")
-    with pytest.raises(DataError, match=r"cannot write .*: Not a directory"):
-        prepare([corpus], RECIPE, corpus.source / "below" / "out")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en"]
 
 
 def test_what_python_hands_over_is_taken_or_refused_in_words(tmp_path):
