@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dragoman.errors import RecipeError
@@ -15,6 +17,33 @@ def suggest(word: str, known: Iterable[str]) -> str:
     names = [str(name) for name in known]
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
+
+
+def suggest_directory(path: Path, wanted: Callable[[Path], bool]) -> str:
+    """`; did you mean ...?` where a directory that is wanted has nearly this path, is inside it or stands beside it."""
+    near = [Path(path.anchor)]
+    for part in path.parts[1 if path.anchor else 0 :]:
+        near = [place / name for place in near for name in _near_names(place, part)]
+    parent = path.parent
+    inside, beside = ([place / name for name in _directories(place)] for place in (path, parent))
+    for found in (*near, *inside):
+        if wanted(found):
+            return f"; did you mean {found}?"
+    others = [place.name for place in beside if wanted(place)]
+    where = "here" if parent == Path() else f"in {parent}"
+    return f"; {where} there are: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
+
+
+def _near_names(place: Path, name: str) -> list[str]:
+    """The directory of that name, or else those with nearly that name."""
+    return [name] if (place / name).is_dir() else difflib.get_close_matches(name, _directories(place))
+
+
+def _directories(place: Path) -> list[str]:
+    """The names of the directories in one; none where it cannot be read."""
+    with suppress(OSError):
+        return sorted(entry.name for entry in place.iterdir() if entry.is_dir())
+    return []
 
 
 def at_least(least: float, where: str, value: float) -> None:

@@ -37,6 +37,7 @@ def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, thre
             rows = tokeniser.encode_many(lines, threads=threads)
         return [" ".join(map(str, row) if ids else tokeniser.pieces(row)) for row in rows]
 
+    encode([""], 1)  # what is wrong with an option is so without a line to blame
     convert_lines(encode)
 
 

@@ -13,7 +13,7 @@ from dragoman.files import MANIFEST, NEEDED, RECIPE, promised, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokeniser, load_tokeniser
 from dragoman.text.store import KINDS
-from dragoman.values import suggest
+from dragoman.values import suggest, suggest_directory
 
 
 def places() -> list[Path]:
@@ -36,24 +36,31 @@ def find_model(model: str | Path) -> Path:
             raise DamagedError(f"{path} is a file; a model is a directory: the --out of a finished training")
         found = [place / path for place in places() if (place / path).is_dir()]
         if not found:
+            near = suggest_directory(path, is_model)
+            if near and len(path.parts) > 1:  # a path, and no name
+                raise DamagedError(f"there is no directory {path}{near}")
             here = sorted({entry.parent.name for place in places() for entry in place.glob(f"*/{MANIFEST}")})
             there = suggest(path.name, here).removeprefix("; ") if here else "there are none"
             where = " or ".join(map(str, places())) or "$DRAGOMAN_MODELS"
             raise DamagedError(
-                f"there is no directory {path}, and no model of that name in {where} ({there}); give the --out of a "
-                "finished training"
+                f"there is no directory {path}, and no model of that name in {where} ({there})"
+                f"{near or '; give the --out of a finished training'}"
             )
         path = found[0]
-    if (path / MANIFEST).is_file() and (path / RECIPE).is_file():
+    if is_model(path):
         return path
     if (path / "training").is_dir():
         raise DamagedError(
             f"{path} holds a training that has not ended: its model is written when it does; if nobody is training it "
             "any more, run the same `dragoman train` again to go on"
         )
-    inside = sorted(p.parent for p in path.glob(f"*/{MANIFEST}") if (p.parent / RECIPE).is_file())
-    hint = f"did you mean {inside[0]}?" if inside else "give the --out of a finished training"
-    raise DamagedError(f"{path} is not a model: it has no {RECIPE} with a {MANIFEST} beside it; {hint}")
+    hint = suggest_directory(path, is_model) or "; give the --out of a finished training"
+    raise DamagedError(f"{path} is not a model: it has no {RECIPE} with a {MANIFEST} beside it{hint}")
+
+
+def is_model(directory: Path) -> bool:
+    """Whether a finished model is there, by the names of its files."""
+    return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
 
 
 def verify_once(directory: Path) -> None:

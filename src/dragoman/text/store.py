@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.files import ABOUT, MANIFEST, write_safely
+from dragoman.files import write_safely
 from dragoman.text.normalise import VERSION
 from dragoman.text.sentence_piece import SentencePieceTokeniser
 from dragoman.text.tokeniser import PieceTokeniser, Tokeniser
 from dragoman.text.word_piece import WordPieceTokeniser
+from dragoman.values import suggest, suggest_directory
 
 FORMAT: Final = 1
 NAME: Final = r"[\w-][\w.-]*"
@@ -58,6 +59,8 @@ def load_tokeniser(directory: Path, name: str) -> Tokeniser:
     if not re.fullmatch(NAME, name):
         raise TextError(f"{name!r} is no name of a tokeniser; the usual ones are 'shared', or 'source' and 'target'")
     description = Path(directory) / f"{name}.json"
+    if not description.exists():
+        raise TextError(why_none(Path(directory), name))
     about = read_description(description)
     kind = about["kind"]
     path = description.with_name(name + KINDS[kind][0])
@@ -98,14 +101,37 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file, or a TextError that says what there is instead."""
+    """The bytes of a file, or a TextError that says what is wrong with it."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        others = (MANIFEST, ABOUT)  # of a model directory
-        found = (p for p in path.parent.glob("*.json") if p.name not in others and not p.stem.endswith(".tokenizer"))
-        there = sorted(p.stem for p in found)
-        hint = f"there are: {', '.join(there)}" if there else "there is no tokeniser in that directory"
-        raise TextError(f"{path} does not exist; {hint}") from None
+        raise TextError(f"{path} does not exist; copy the tokeniser again, or learn it again") from None
     except OSError as error:
         raise TextError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def why_none(directory: Path, name: str) -> str:
+    """What there is in the place of a tokeniser, and what was perhaps meant."""
+    if there := names_in(directory):
+        return f"{directory} has no tokeniser of the name (--name) {name!r}{suggest(name, there)}"
+    lacking = f"there is no directory {directory}"
+    if directory.is_dir():
+        lacking = f"{directory} has no tokeniser"
+    elif directory.exists():
+        lacking = f"{directory} is a file, and no directory with a tokeniser"
+    meant = suggest_directory(directory, lambda place: bool(names_in(place)))
+    endings = " or ".join(sorted({name + ending for ending, _ in KINDS.values()}))
+    return (
+        f"{lacking}; a tokeniser is {name}.json and {endings} beside it, in a model or where `dragoman prepare` puts "
+        f"them{meant or '; give such a directory'}"
+    )
+
+
+def names_in(directory: Path) -> list[str]:
+    """The names of the tokenisers in a directory."""
+    endings = {ending for ending, _ in KINDS.values()}
+    return sorted(
+        path.stem
+        for path in directory.glob("*.json")
+        if any(path.with_name(path.stem + ending).is_file() for ending in endings)
+    )

@@ -60,13 +60,21 @@ def test_samples_follow_the_seed(directory: Path) -> None:
     [
         (["tokenize", "{}"], b"fine\nb\xffd\n", "standard input, line 2, byte 2: not UTF-8"),
         (["tokenize", "{}"], b"caf\xe9", "standard input, line 1, byte 4: not UTF-8"),
-        (["tokenize", "{}", "--name", "source"], b"", "source.json does not exist; there are: shared, target"),
-        (["tokenize", "{}/nowhere"], b"", "shared.json does not exist; there is no tokeniser"),
-        (["tokenize", "{}", "--sample", "7"], b"a\n", "standard input, line 1: alpha=7.0"),
+        (
+            ["tokenize", "{}", "--name", "source"],
+            b"",
+            "no tokeniser of the name (--name) 'source'; there are: shared, target",
+        ),
+        (["tokenize", "{}/nowhere"], b"", "nowhere; a tokeniser is shared.json and shared.spm or"),
+        (["tokenize", "{}", "--sample", "7"], b"a\n", "dragoman: alpha=7.0 cannot be sampled with"),
         (["tokenize", "{}", "--seed", "3"], b"a\n", "--seed would do nothing here: nothing is drawn; add --sample"),
         (["tokenize", "{}", "--sample", "0.1", "--threads", "2"], b"a\n", "--threads would do nothing here"),
-        (["tokenize", "{}", "--threads", "0"], b"a\n", "encoding needs from 1 to 1,024 threads"),
-        (["tokenize", "{}", "--threads", "100000000"], b"a\n", "encoding needs from 1 to 1,024 threads"),
+        (["tokenize", "{}", "--threads", "0"], b"a\n", "dragoman: threads=0: encoding needs from 1 to 1,024 threads"),
+        (
+            ["tokenize", "{}", "--threads", "100000000"],
+            b"",
+            "dragoman: threads=100000000: encoding needs from 1 to 1,024 threads",
+        ),
         (["tokenize", "{}", "--name", "../x/shared"], b"", "'../x/shared' is no name of a tokeniser"),
         (["detokenize", "{}", "--ids"], b"--5", "standard input, line 1: '--5' is no id"),
         (["detokenize", "{}", "--ids"], b"1_0", "standard input, line 1: '1_0' is no id"),
@@ -80,7 +88,7 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         (["detokenize", "{}", "--ids"], b"-1", "standard input, line 1: id -1 is outside"),
     ],
 )
-def test_refusals_name_the_line_and_leave_with_2(
+def test_refusals_name_the_line_or_the_option_and_leave_with_2(
     directory: Path, arguments: list[str], given: bytes, message: str
 ) -> None:
     done = run([argument.format(directory) for argument in arguments], given)

@@ -37,6 +37,34 @@ def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         find_model("tiny")
 
 
+def test_a_path_that_is_not_there_gets_the_model_that_was_meant(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("model", "second"):
+        (runs / "demo" / name).mkdir(parents=True)
+        for file in ("manifest.json", "recipe.toml"):
+            (runs / "demo" / name / file).touch()
+    (runs / "demo" / "modles").mkdir()  # nearer, but no model
+    for path in ("demo/modle", "dem/model", "dmo/modle"):
+        with pytest.raises(
+            DamagedError, match=f"there is no directory {runs / path}; did you mean {runs}/demo/model\\?$"
+        ):
+            find_model(runs / path)
+    with pytest.raises(DamagedError, match=f"there is no directory .*; in {runs}/demo there are: model, second$"):
+        find_model(runs / "demo" / "other")
+    with pytest.raises(DamagedError, match="give the --out of a finished training"):
+        find_model(tmp_path / "nothing" / "like" / "it")
+    monkeypatch.chdir(runs / "demo")
+    monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
+    with pytest.raises(
+        DamagedError, match=r"no model of that name in .* \(did you mean 'tiny'\?\); here there are: model,"
+    ):
+        find_model("tin")
+    with pytest.raises(DamagedError, match=r"did you mean model\?$"):
+        find_model("modle")
+
+
 def test_what_is_no_model_is_refused_in_words(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match=r"did you mean .*tiny\?"):
         find_model(directory.parent)

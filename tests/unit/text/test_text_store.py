@@ -60,9 +60,9 @@ def change(**values: object) -> object:
         (0, flip, r"{path} is not the file that shared\.json describes"),
         (0, lambda path: path.write_bytes(path.read_bytes()[:-9]), "{path} is not the file"),
         (0, lambda path: path.write_bytes(b""), "{path} is not the file"),
-        (0, Path.unlink, r"{path} does not exist; there are: shared"),
+        (0, Path.unlink, "{path} does not exist; copy the tokeniser again"),
         (0, lambda path: (path.unlink(), path.mkdir()), "{path} cannot be read"),
-        (1, Path.unlink, "{path} does not exist; there is no tokeniser in that directory"),
+        (1, Path.unlink, r"has no tokeniser; a tokeniser is {path} and shared\.spm or "),
         (1, lambda path: path.write_text("{"), "{path} does not describe a tokeniser"),
         (1, lambda path: path.write_text("[1]"), "{path} does not describe a tokeniser"),
         (1, lambda path: path.write_text("{}"), "{path} does not describe a tokeniser.*'format'"),
@@ -115,3 +115,25 @@ def test_a_failed_save_leaves_the_old_file(
 def test_names_that_are_no_file_names_are_refused(tokeniser: Tokeniser, tmp_path: Path, name: str) -> None:
     with pytest.raises(TextError, match="cannot be saved as"):
         tokeniser.save(tmp_path, name)
+
+
+def test_what_is_no_tokeniser_gets_the_one_that_was_meant(tokeniser: Tokeniser, tmp_path: Path) -> None:
+    path, _ = tokeniser.save(tmp_path / "runs" / "model", "target")
+    runs = tmp_path / "runs"
+    (runs / "empty").mkdir()
+    (runs / "empty" / "target.json").write_text("{}")  # describes nothing that is there
+    for place, message in (
+        ("model", "model has no tokeniser of the name .* 'shared'; there are: target$"),
+        (
+            "modle",
+            f"there is no directory {runs}/modle; a tokeniser is shared.json and .*; did you mean {runs}/model\\?",
+        ),
+        ("other", f"there is no directory {runs}/other; .*; in {runs} there are: model$"),
+        ("empty", f"{runs}/empty has no tokeniser; .*; in {runs} there are: model$"),
+        (".", f"{runs} has no tokeniser; .*; did you mean {runs}/model\\?"),
+        (f"model/{path.name}", f"{path} is a file, and no directory with a tokeniser; .*; give such a directory$"),
+    ):
+        with pytest.raises(TextError, match=message):
+            load_tokeniser(runs / place, "shared")
+    with pytest.raises(TextError, match="'traget'; did you mean 'target'"):
+        load_tokeniser(runs / "model", "traget")
