@@ -13,17 +13,21 @@ from dragoman.nn.attention import (
     Additive,
     Attended,
     AttentionFunction,
+    LowRank,
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     PackedKeyValues,
+    Rule,
     ScaledDotProduct,
     Sees,
     both,
     causal,
     either,
     everything,
+    first,
     look,
     scaled_dot_product,
+    scattered,
     window,
 )
 from dragoman.nn.cache import GrowingCache, KeyValues
@@ -32,7 +36,16 @@ from dragoman.nn.embedding import Embeddings
 from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
 from dragoman.nn.layout import Layout, Packed, Padded
 from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
-from dragoman.nn.position import LearnedPositions, NoPositions, PositionCode, SinusoidalPositions, sinusoid
+from dragoman.nn.position import (
+    LearnedPositions,
+    LinearBias,
+    NoPositions,
+    PositionCode,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+    sinusoid,
+)
 from dragoman.nn.residual import PostNorm, PreNorm, Residual
 
 __all__ = [
@@ -49,6 +62,8 @@ __all__ = [
     "LayerNorm",
     "Layout",
     "LearnedPositions",
+    "LinearBias",
+    "LowRank",
     "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
     "NoPositions",
@@ -59,7 +74,10 @@ __all__ = [
     "PositionCode",
     "PostNorm",
     "PreNorm",
+    "RelativePositions",
     "Residual",
+    "RotaryPositions",
+    "Rule",
     "ScaledDotProduct",
     "Sees",
     "SinusoidalPositions",
@@ -67,8 +85,10 @@ __all__ = [
     "causal",
     "either",
     "everything",
+    "first",
     "look",
     "scaled_dot_product",
+    "scattered",
     "sinusoid",
     "window",
 ]

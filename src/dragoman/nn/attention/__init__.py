@@ -2,6 +2,7 @@
 
 from dragoman.nn.attention.additive import Additive
 from dragoman.nn.attention.function import Attended, AttentionFunction, weigh
+from dragoman.nn.attention.low_rank import LowRank
 from dragoman.nn.attention.multi_head import (
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
@@ -9,12 +10,24 @@ from dragoman.nn.attention.multi_head import (
     start_projection,
 )
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct, fused_scaled_dot_product, scaled_dot_product
-from dragoman.nn.attention.sees import Rule, Sees, both, causal, either, everything, look, window
+from dragoman.nn.attention.sees import (
+    Rule,
+    Sees,
+    both,
+    causal,
+    either,
+    everything,
+    first,
+    look,
+    scattered,
+    window,
+)
 
 __all__ = [
     "Additive",
     "Attended",
     "AttentionFunction",
+    "LowRank",
     "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
     "PackedKeyValues",
@@ -25,9 +38,11 @@ __all__ = [
     "causal",
     "either",
     "everything",
+    "first",
     "fused_scaled_dot_product",
     "look",
     "scaled_dot_product",
+    "scattered",
     "start_projection",
     "weigh",
     "window",

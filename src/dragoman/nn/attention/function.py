@@ -29,17 +29,19 @@ class AttentionFunction(Protocol):
         """Attend from `q [B, H, T, K]` to `k [B, H, S, K]` and `v [B, H, S, V]`; `weights` asks for the weights too."""
 
 
+def softmax_of_shown(scores: Tensor, shown: Tensor | None) -> Tensor:
+    """Weights in float32 that sum to one over what is shown, and to nothing where nothing is."""
+    scores = scores.float()
+    if shown is None:
+        return scores.softmax(-1)
+    scores = scores.masked_fill(~shown, torch.finfo(scores.dtype).min)  # finite: -inf alone in a row gives NaN
+    return scores.softmax(-1).masked_fill(~shown, 0.0)
+
+
 def weigh(scores: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Attended:
     """Softmax over what is seen, then the weighted sum of the values: what every kind of attention shares.
 
     A query that sees nothing gives zeros, and its gradients are zeros too.
     """
-    shown = sees.dense(scores.device)
-    scores = scores.float()
-    if shown is not None:
-        scores = scores.masked_fill(~shown, torch.finfo(scores.dtype).min)  # finite: -inf alone in a row gives NaN
-    weights = scores.softmax(-1)
-    if shown is not None:
-        weights = weights.masked_fill(~shown, 0.0)
-    weights = weights.to(v.dtype)
+    weights = softmax_of_shown(scores, sees.dense(scores.device)).to(v.dtype)
     return Attended(F.dropout(weights, dropout) @ v if dropout else weights @ v, weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dragoman.nn.attention.banded import banded_scaled_dot_product
 from dragoman.nn.attention.function import Attended, weigh
 from dragoman.nn.attention.sees import Sees
 
@@ -16,7 +17,12 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: flo
 
 
 def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Tensor:
-    """The same by PyTorch's kernels, which never hold the weights in memory and so cannot return them."""
+    """The same by PyTorch's kernels, which never hold the weights in memory and so cannot return them.
+
+    Where all that is seen lies in a band, only that is computed.
+    """
+    if sees.band is not None:
+        return banded_scaled_dot_product(q, k, v, sees, sees.band, dropout)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=sees.mask, dropout_p=dropout, is_causal=sees.triangle)
 
 

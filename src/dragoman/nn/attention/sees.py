@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ from torch import Tensor
 from dragoman.nn.layout import Layout, Packed
 
 Rule = Callable[[Tensor, Tensor], Tensor]
+
+WORTH: Final = 4  # a band is computed as one where a sentence may be so many times as long as it reaches
 
 
 def everything(query: Tensor, key: Tensor) -> Tensor:
@@ -29,23 +32,67 @@ def causal(query: Tensor, key: Tensor) -> Tensor:
     return key <= query
 
 
-def window(radius: int) -> Rule:
-    """At most `radius` positions away, to either side."""
+@dataclass(frozen=True)
+class window:  # noqa: N801  # it reads like the other rules: both(causal, window(64))
+    """At most `radius` positions away, to either side: the restricted attention of section 4."""
 
-    def near(query: Tensor, key: Tensor) -> Tensor:
-        return (query - key).abs() <= radius
+    radius: int
 
-    return near
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether the two are near."""
+        return (query - key).abs() <= self.radius
 
 
-def both(*rules: Rule) -> Rule:
+def first(count: int) -> Rule:
+    """The first `count` positions see all and are seen by all: the global tokens of Longformer and BigBird."""
+    return lambda query, key: (query < count) | (key < count)
+
+
+def scattered(count: int, seed: int = 0) -> Rule:
+    """Random pairs, the same each time (Zaheer et al., 2020): on average `count` of what stands before a query.
+
+    Whether a pair is shown is a hash of its two positions and has the probability count / (the later one + 1), so that
+    the pattern does not depend on how long a sentence is, and a decoder that steps sees what one that reads sees.
+    """
+
+    def chosen(query: Tensor, key: Tensor) -> Tensor:
+        low, high = torch.minimum(query, key), torch.maximum(query, key)
+        bits = (low * 0x2545F491 + high * 0x9E3779B1 + seed * 0x7FEB352D) & 0xFFFFFFFF
+        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):  # C. Wellons' "lowbias32"
+            bits = ((bits ^ (bits >> shift)) * factor) & 0xFFFFFFFF
+        return bits * (high + 1) < count << 32
+
+    return chosen
+
+
+@dataclass(frozen=True)
+class both:  # noqa: N801
     """What all of the rules show."""
-    return lambda query, key: reduce(torch.logical_and, (rule(query, key) for rule in rules))
+
+    rules: tuple[Rule, ...]
+
+    def __init__(self, *rules: Rule) -> None:
+        object.__setattr__(self, "rules", rules)
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether all show the key to the query."""
+        return reduce(torch.logical_and, (rule(query, key) for rule in self.rules))
 
 
 def either(*rules: Rule) -> Rule:
     """What any of the rules shows."""
     return lambda query, key: reduce(torch.logical_or, (rule(query, key) for rule in rules))
+
+
+def reach(rule: Rule) -> int | None:
+    """How far a rule looks at most, where it says so."""
+    match rule:
+        case window(radius):
+            return radius
+        case both(rules):
+            return min((far for far in map(reach, rules) if far is not None), default=None)
+        case _:
+            return None
 
 
 @dataclass(frozen=True)
@@ -71,7 +118,8 @@ class Sees:
 
     `mask` is `[B or 1, 1, T or 1, S]`, or None where nothing is hidden that `triangle` does not hide:
     kernels know that one pattern without being handed a mask. `tiled` is there where both layouts have tiles and the
-    rule is one that the packed kernels know.
+    rule is one that the packed kernels know. `band` is how far the rule looks where that is short beside the sentences:
+    what is needed of the mask is then made a block at a time.
     """
 
     queries: Layout
@@ -80,10 +128,13 @@ class Sees:
     mask: Tensor | None
     triangle: bool
     tiled: Tiled | None = None
+    band: int | None = None
 
     def dense(self, device: torch.device) -> Tensor | None:
-        """The mask with the triangle written out, for code that wants to see it; None where nothing is hidden."""
-        return _mask(self.queries, self.keys, self.rule, device) if self.triangle else self.mask
+        """The mask with triangle or band written out, for code that wants to see it; None where nothing is hidden."""
+        if self.triangle or self.band is not None:
+            return _mask(self.queries, self.keys, self.rule, device)
+        return self.mask
 
 
 def look(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> Sees:
@@ -95,6 +146,9 @@ def look(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> See
         return Sees(queries, keys, rule, mask=None, triangle=True, tiled=_tiled(queries, keys, rule))
     if rule is causal and asking.size == 1 and asking.longest == asked.longest and asked.lengths is None:
         return Sees(queries, keys, everything, mask=None, triangle=False)  # the newest position sees all there is
+    far = reach(rule)
+    if far is not None and queries is keys and square and asking.size > WORTH * far:
+        return Sees(queries, keys, rule, mask=None, triangle=False, band=far)
     return Sees(queries, keys, rule, _mask(queries, keys, rule, device), False, _tiled(queries, keys, rule))
 
 

@@ -1,4 +1,8 @@
-"""Where a token stands in its sentence, section 3.5: codes added to the embeddings, behind one seam."""
+"""Where a token stands in its sentence, section 3.5: codes added to the embeddings, behind one seam.
+
+Codes that are told to attention instead (relative, rotary, linear biases) are attention functions, and stand in that
+seam; nothing is added to the embeddings then.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,9 @@ from torch import Tensor, nn
 
 from dragoman.nn.layout import Layout
 from dragoman.nn.position.learned import LearnedPositions
+from dragoman.nn.position.linear_bias import LinearBias
+from dragoman.nn.position.relative import RelativePositions
+from dragoman.nn.position.rotary import RotaryPositions
 from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
 
 
@@ -26,4 +33,13 @@ class NoPositions(nn.Module):
         return x
 
 
-__all__ = ["LearnedPositions", "NoPositions", "PositionCode", "SinusoidalPositions", "sinusoid"]
+__all__ = [
+    "LearnedPositions",
+    "LinearBias",
+    "NoPositions",
+    "PositionCode",
+    "RelativePositions",
+    "RotaryPositions",
+    "SinusoidalPositions",
+    "sinusoid",
+]

@@ -37,9 +37,11 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` with the code of each token's place in its sentence added."""
+        return x + layout.by_column(self.code(layout, x.device).to(x.dtype))
+
+    def code(self, layout: Layout, device: torch.device) -> Tensor:
+        """The sinusoid of each column of the layout's grid, `[T, D]`."""
         grid = layout.grid
         if grid.longest <= KNOWN:
-            code = self.table[grid.offset : grid.longest]
-        else:
-            code = sinusoid(grid.positions(x.device), self.d_model)
-        return x + layout.by_column(code.to(x.dtype))
+            return self.table[grid.offset : grid.longest]
+        return sinusoid(grid.positions(device), self.d_model)

@@ -1,0 +1,53 @@
+"""Low-rank attention (Linformer; Wang et al., 2020): keys and values mixed down to a few, however long the sequence."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.errors import ShapeError
+from dragoman.nn.attention.function import Attended
+from dragoman.nn.attention.sees import Sees, everything
+
+
+class LowRank(nn.Module):
+    """softmax(q (E k)^T / sqrt(d_k)) (G v), where E and G, learnt by position, mix all positions into `rank` of them.
+
+    Time and memory grow with length times rank. Every mixture holds the whole sequence, so that this is for encoders:
+    it cannot hide the future. Padding mixes in nothing. Linformer has sequences of one length; as ours differ, mixtures
+    are divided by the square root of the length, which keeps their variance. The heads of a layer share E and G.
+    """
+
+    def __init__(self, rank: int, max_positions: int) -> None:
+        super().__init__()
+        self.key_mix = nn.Parameter(torch.randn(rank, max_positions))
+        self.value_mix = nn.Parameter(torch.randn(rank, max_positions))
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        """Attend to the mixtures; where weights are asked for, they are what each value is multiplied by in the end.
+
+        These may be negative, and sum to anything.
+        """
+        if sees.rule is not everything:
+            raise ShapeError("low-rank attention mixes all positions and can hide none; use it where all is seen")
+        grid, size = sees.keys.grid, k.shape[2]
+        if size > self.key_mix.shape[1]:
+            raise ShapeError(
+                f"a sentence of {size} tokens came, but mixtures were learnt for {self.key_mix.shape[1]}; use shorter "
+                f"sentences, or train with a larger model.max_positions or another model.pattern"
+            )
+        mixes = self.key_mix[:, :size], self.value_mix[:, :size]
+        real = grid.real(q.device)
+        if real is None:
+            key_mix, value_mix = (mix[None, None] * size**-0.5 for mix in mixes)
+        else:
+            shown = (real * real.sum(-1, keepdim=True).clamp(min=1) ** -0.5)[:, None, None, :]
+            key_mix, value_mix = (mix * shown for mix in mixes)  # [B, 1, rank, S]
+        key_mix, value_mix = key_mix.to(k.dtype), value_mix.to(v.dtype)
+        scores = q @ (key_mix @ k).mT * q.shape[-1] ** -0.5
+        mixture = scores.float().softmax(-1).to(v.dtype)
+        kept = F.dropout(mixture, dropout) if dropout else mixture
+        return Attended(kept @ (value_mix @ v), mixture @ value_mix if weights else None)

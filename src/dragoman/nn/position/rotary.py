@@ -1,0 +1,39 @@
+"""Rotary positions (Su et al., 2021): queries and keys turned by their place, so that products tell the distance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.errors import ShapeError
+from dragoman.nn.attention.function import Attended, AttentionFunction
+from dragoman.nn.attention.sees import Sees
+from dragoman.nn.position.sinusoidal import SinusoidalPositions
+
+
+def rotate(x: Tensor, code: Tensor) -> Tensor:
+    """`x [..., L, K]` with each pair of features turned by the angle whose sine and cosine `code [L, K]` holds."""
+    sine, cosine = code.view(*code.shape[:-1], -1, 2).unbind(-1)
+    even, odd = x.float().view(*x.shape[:-1], -1, 2).unbind(-1)
+    turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)
+    return turned.flatten(-2).to(x.dtype)
+
+
+class RotaryPositions(nn.Module):
+    """Another attention function, on queries and keys that were turned by where they stand in their sentence.
+
+    The product of two turned vectors depends on their distance alone, whatever both positions are.
+    """
+
+    def __init__(self, d_k: int, inner: AttentionFunction) -> None:
+        super().__init__()
+        if d_k % 2:
+            raise ShapeError(f"rotary positions turn pairs of features, but d_k={d_k} is odd; use an even one")
+        self.angles, self.inner = SinusoidalPositions(d_k), inner
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        """Turn, then attend."""
+        asking, asked = (self.angles.code(layout, q.device) for layout in (sees.queries, sees.keys))
+        return self.inner(rotate(q, asking), rotate(k, asked), v, sees, dropout=dropout, weights=weights)
