@@ -14,6 +14,7 @@ from typing import Any, Final
 from dragoman.config import Recipe
 from dragoman.decode.native_engine import cores
 from dragoman.decode.settings import Hypothesis, Search
+from dragoman.errors import SearchError
 from dragoman.export.ctranslate2 import MARKS, to_ctranslate2, why_not
 from dragoman.files import MANIFEST, RECIPE
 from dragoman.native.build import cache_directory
@@ -74,18 +75,26 @@ class CTranslate2Engine:
         if limit == 0:
             return [[Hypothesis([], 0.0, 0.0, True)] for _ in sources]
         tokens = [[*[MARKS.get(i, str(i)) for i in source], MARKS[EOS]] for source in sources]
-        results = self.translator.translate_batch(
-            tokens,
-            beam_size=search.beam,
-            num_hypotheses=search.beam,
-            length_penalty=search.length_penalty,
-            max_input_length=0,
-            max_decoding_length=limit,
-            min_decoding_length=search.min_length,
-            max_batch_size=MOST_SENTENCES,
-            suppress_sequences=[[MARKS[PAD]], [MARKS[BOS]]],
-            return_scores=True,
-        )
+        try:
+            results = self.translator.translate_batch(
+                tokens,
+                beam_size=search.beam,
+                num_hypotheses=search.beam,
+                length_penalty=search.length_penalty,
+                max_input_length=0,
+                max_decoding_length=limit,
+                min_decoding_length=search.min_length,
+                max_batch_size=MOST_SENTENCES,
+                suppress_sequences=[[MARKS[PAD]], [MARKS[BOS]]],
+                return_scores=True,
+            )
+        except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # what pybind11 makes of C++'s
+            longest = max(map(len, sources))
+            raise SearchError(
+                f"CTranslate2 did not translate {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
+                f"{longest:,} pieces, to at most {limit:,} with beam {search.beam}: {error}; let long lines be split "
+                "(split 'long'), or use the engine 'native' or 'torch'"
+            ) from None
         return [self._ranked(result, search, limit) for result in results]
 
     def _ranked(self, result: Any, search: Search, limit: int) -> list[Hypothesis]:

@@ -11,7 +11,7 @@ from dragoman.config import ModelRecipe
 from dragoman.decode.ctranslate2_engine import CTranslate2Engine
 from dragoman.decode.settings import Sampling, Search
 from dragoman.decode.torch_engine import TorchEngine
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, SearchError
 from dragoman.export.ctranslate2 import to_ctranslate2, why_not
 
 pytest.importorskip("ctranslate2")
@@ -70,3 +70,14 @@ def test_what_it_cannot_do(tmp_path: Path) -> None:
     assert why_not(narrow) and CTranslate2Engine.load(directory) is None
     with pytest.raises(DragomanError, match="heads"):
         to_ctranslate2(directory, tmp_path / "out")
+
+
+def test_what_ctranslate2_itself_refuses_is_told_with_what_came(tmp_path: Path) -> None:
+    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1)
+    assert engine is not None
+    words = (
+        r"2 sentences, the longest of 4,100 pieces, to at most 6 with beam 1: No position .* 4096.*; let long lines be"
+    )
+    with pytest.raises(SearchError, match=words):
+        engine.search([[5, 6], [7] * 4100], Search(beam=1, max_length=6))  # its table of positions ends before
+    assert engine.search([[5, 6]], Search(beam=1, max_length=6))[0]  # and it still works
