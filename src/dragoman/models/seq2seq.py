@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeVar
 
 from torch import Tensor
@@ -18,6 +18,18 @@ class Memory:
 
     states: Tensor
     layout: Layout
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention weights, a tensor `[B, H, T, S]` a layer, for each of the three uses of section 3.2.3.
+
+    Hand an empty one to a call, and the call fills it; what a model does not have stays empty.
+    """
+
+    encoder: list[Tensor] = field(default_factory=list)
+    decoder: list[Tensor] = field(default_factory=list)
+    cross: list[Tensor] = field(default_factory=list)
 
 
 class State(Protocol):

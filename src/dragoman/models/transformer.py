@@ -10,17 +10,17 @@ logits, state = model.step(ids, state)            # [B, V]
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from dragoman.config import PRESETS, ModelRecipe
-from dragoman.errors import RecipeError, ShapeError
+from dragoman.config import ModelRecipe
+from dragoman.errors import ShapeError
+from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import Parts, parts
-from dragoman.models.seq2seq import Memory
+from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import (
     Dropout,
-    Embeddings,
     GrowingCache,
     KeyValues,
     Layout,
@@ -33,19 +33,6 @@ from dragoman.nn import (
     everything,
     look,
 )
-from dragoman.values import suggest
-
-
-@dataclass(frozen=True)
-class AttentionMaps:
-    """Attention weights, a tensor `[B, H, T, S]` a layer, for each of the three uses of section 3.2.3.
-
-    Hand an empty one to a call, and the call fills it.
-    """
-
-    encoder: list[Tensor] = field(default_factory=list)
-    decoder: list[Tensor] = field(default_factory=list)
-    cross: list[Tensor] = field(default_factory=list)
 
 
 class EncoderLayer(nn.Module):
@@ -110,66 +97,20 @@ class TransformerState:
         return TransformerState(self.position, layout, own, tuple(past.select(sentences) for past in self.source))
 
 
-class Transformer(nn.Module):
-    """The encoder-decoder Transformer.
+class Transformer(EncoderDecoder):
+    """The encoder-decoder Transformer; the presets "base" and "big" are the paper's."""
 
-    `recipe` is a preset's name ("base" and "big" are the paper's) or a `ModelRecipe`. `vocabulary` is the size of the
-    shared vocabulary, or (source, target) for two. Ids equal to `pad` at the end of a row are padding.
-    """
+    architecture = "transformer"
 
     def __init__(self, recipe: ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
-        super().__init__()
-        if isinstance(recipe, str):
-            if recipe not in PRESETS:
-                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}")
-            recipe = PRESETS[recipe]
-        if recipe.tie == "all" and not isinstance(vocabulary, int):
-            raise RecipeError(
-                f"model.tie='all' needs one vocabulary for source and target, but two came, of {vocabulary[0]} and "
-                f"{vocabulary[1]} pieces; use model.tie='target', or a shared vocabulary"
-            )
-        sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
+        super().__init__(recipe, vocabulary, pad)
+        recipe = self.recipe
         make = parts(recipe)
-        self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
-        self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie)
         self.source_positions, self.target_positions = make.positions(), make.positions()
         self.dropout = Dropout(recipe.dropout)  # section 5.4: also to the sums of embeddings and positions
         self.encoder = nn.ModuleList(EncoderLayer(make) for _ in range(recipe.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(make) for _ in range(recipe.decoder_layers))
         self.encoder_norm, self.decoder_norm = make.last_norm(), make.last_norm()
-
-    def forward(
-        self,
-        source: Tensor,
-        target: Tensor,
-        source_layout: Layout | None = None,
-        target_layout: Layout | None = None,
-        maps: AttentionMaps | None = None,
-    ) -> Tensor:
-        """Teacher forcing: logits `[..., V]` for what follows each token of `target`.
-
-        Ids are `[B, S]` and `[B, T]`, padded on the right with `pad`; or laid out as the layouts given say.
-        """
-        return self.logits(self.hidden(source, target, source_layout, target_layout, maps))
-
-    def hidden(
-        self,
-        source: Tensor,
-        target: Tensor,
-        source_layout: Layout | None = None,
-        target_layout: Layout | None = None,
-        maps: AttentionMaps | None = None,
-    ) -> Tensor:
-        """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
-        return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
-        return self.embeddings.logits(hidden)
-
-    def projection(self) -> Tensor:
-        """The matrix `[V, D]` by which `logits` multiplies."""
-        return self.embeddings.projection()
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
         """The sources, read: what the decoder looks at."""
@@ -235,17 +176,3 @@ class Transformer(nn.Module):
         for layer, past, cache in zip(self.decoder, source, caches, strict=True):
             x = layer(x, sees, past, sees_source, real, cache, maps)
         return x if self.decoder_norm is None else self.decoder_norm(x, real)
-
-    def _layout(self, ids: Tensor, layout: Layout | None, side: str) -> Layout:
-        if layout is None and ids.dim() != 2:
-            raise ShapeError(
-                f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
-            )
-        layout = layout if layout is not None else Padded.of(ids, self.pad)
-        if ids.shape[-1] != layout.size:
-            raise ShapeError(f"{side} ids have {ids.shape[-1]} columns, but their layout has {layout.size}")
-        return layout
-
-    def parameter_count(self) -> int:
-        """The number of weights, shared ones counted once."""
-        return sum(p.numel() for p in self.parameters())

@@ -1,0 +1,96 @@
+"""What every model here shares: embeddings, teacher forcing as `encode` and `decode`, and the projection."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from dragoman.config import PRESETS, ModelRecipe
+from dragoman.errors import RecipeError, ShapeError
+from dragoman.models.seq2seq import AttentionMaps, Memory
+from dragoman.nn import Embeddings, Layout, Padded
+from dragoman.values import suggest
+
+
+class EncoderDecoder(nn.Module, ABC):
+    """An encoder that reads the source, and a decoder that writes the target while it looks at what was read.
+
+    `recipe` is a preset's name or a `ModelRecipe`. `vocabulary` is the size of the shared vocabulary, or
+    (source, target) for two. Ids equal to `pad` at the end of a row are padding.
+    """
+
+    architecture: ClassVar[str]
+
+    def __init__(self, recipe: ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
+        super().__init__()
+        if isinstance(recipe, str):
+            if recipe not in PRESETS:
+                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}")
+            recipe = PRESETS[recipe]
+        if recipe.tie == "all" and not isinstance(vocabulary, int):
+            raise RecipeError(
+                f"model.tie='all' needs one vocabulary for source and target, but two came, of {vocabulary[0]} and "
+                f"{vocabulary[1]} pieces; use model.tie='target', or a shared vocabulary"
+            )
+        sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
+        self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
+        self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie)
+
+    @abstractmethod
+    def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
+        """The sources, read: what the decoder looks at."""
+
+    @abstractmethod
+    def decode(
+        self, target: Tensor, memory: Memory, layout: Layout | None = None, maps: AttentionMaps | None = None
+    ) -> Tensor:
+        """The decoder's output `[..., D]` for each token of `target`, before the projection to the vocabulary."""
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_layout: Layout | None = None,
+        target_layout: Layout | None = None,
+        maps: AttentionMaps | None = None,
+    ) -> Tensor:
+        """Teacher forcing: logits `[..., V]` for what follows each token of `target`.
+
+        Ids are `[B, S]` and `[B, T]`, padded on the right with `pad`; or laid out as the layouts given say.
+        """
+        return self.logits(self.hidden(source, target, source_layout, target_layout, maps))
+
+    def hidden(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_layout: Layout | None = None,
+        target_layout: Layout | None = None,
+        maps: AttentionMaps | None = None,
+    ) -> Tensor:
+        """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
+        return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
+        return self.embeddings.logits(hidden)
+
+    def projection(self) -> Tensor:
+        """The matrix `[V, D]` by which `logits` multiplies."""
+        return self.embeddings.projection()
+
+    def parameter_count(self) -> int:
+        """The number of weights, shared ones counted once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def _layout(self, ids: Tensor, layout: Layout | None, side: str) -> Layout:
+        if layout is None and ids.dim() != 2:
+            raise ShapeError(
+                f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
+            )
+        layout = layout if layout is not None else Padded.of(ids, self.pad)
+        if ids.shape[-1] != layout.size:
+            raise ShapeError(f"{side} ids have {ids.shape[-1]} columns, but their layout has {layout.size}")
+        return layout
