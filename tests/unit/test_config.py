@@ -132,7 +132,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
         (lambda: Recipe.load("base", [3]), "a change is a text .* got 3"),
         (lambda: Recipe.from_table([]), "a dictionary for each section"),
         (lambda: ModelRecipe(d_model="512"), "model.d_model must be a whole number; got '512'"),
-        (lambda: ModelRecipe(positions="rotary"), "positions='rotary' is not one of the choices"),
+        (lambda: ModelRecipe(positions="rotatory"), "positions='rotatory' is not one of the choices"),
         (lambda: Recipe(model={"d_model": 8}), "model must be a ModelRecipe"),
     ],
 )

@@ -127,8 +127,9 @@ def fits(model: object) -> bool:
     """Whether a model is one that these steps compute: a Transformer of dot products and layer norms."""
     if not isinstance(model, Transformer):
         return False
-    functions = {type(layer.cross.function) for layer in model.decoder if isinstance(layer, DecoderLayer)}
-    return functions == {ScaledDotProduct} and model.recipe.norm == "layer"
+    uses = (layer.attention for layer in (*model.encoder, *model.decoder)), (layer.cross for layer in model.decoder)
+    functions = {type(use.function) for of_layers in uses for use in of_layers}  # type: ignore[union-attr]
+    return functions == {ScaledDotProduct} and model.recipe.norm == "layer" and model.recipe.pattern == "full"
 
 
 def _forward(layer: EncoderLayer | DecoderLayer) -> tuple[nn.Linear, nn.Linear]:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from dragoman.config import Recipe
 from dragoman.decode.assembly import Assembly, Ids
 from dragoman.decode.engines import Engines, Running
+from dragoman.decode.languages import language_of
 from dragoman.decode.opening import find_model, open_tokenisers, verify_once
 from dragoman.decode.request import Request, Split, check_texts, pairs_of, prefixes_of, request
 from dragoman.decode.settings import Engine, Hypothesis, Search, shown
-from dragoman.decode.splitting import language_of, split_text
+from dragoman.decode.splitting import split_text
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
@@ -45,10 +46,11 @@ class Translator:
     def __init__(self, engines: Engines, source: Tokeniser, target: Tokeniser, recipe: Recipe) -> None:
         self.engines, self.source, self.target, self.recipe = engines, source, target, recipe
         self.longest = recipe.data.max_tokens
-        self.longest_output: int | None = None
-        if recipe.model.positions == "learned":
-            self.longest_output = recipe.model.max_positions - 1  # a mark needs a position too
-            self.longest = min(self.longest, self.longest_output)
+        learnt = recipe.model.max_positions - 1  # a mark needs a position too
+        self.longest_output = learnt if recipe.model.positions == "learned" else None
+        self.longest_source = learnt if recipe.model.pattern == "low_rank" else self.longest_output
+        if self.longest_source is not None:
+            self.longest = min(self.longest, self.longest_source)
         self.language = "en"  # for the rules by which long text is split into sentences
 
     @classmethod
@@ -181,15 +183,12 @@ class Translator:
 
     def _too_long(self, parts: list[list[int]], prefix: list[int]) -> str:
         """Why there are no positions for a text or its prefix; nothing where there are, or where they do not end."""
-        if self.longest_output is None:
-            return ""
-        for what, ids, advice in (
-            *(("it", ids, "leave it to be split, as by split 'long'") for ids in parts),
-            ("its prefix", prefix, "use a shorter one"),
+        for what, ids, most, advice in (
+            *(("it", ids, self.longest_source, "leave it to be split, as by split 'long'") for ids in parts),
+            ("its prefix", prefix, self.longest_output, "use a shorter one"),
         ):
-            if len(ids) > self.longest_output:
-                most = f"this model has learnt positions for {self.longest_output}"
-                return f"{what} has {len(ids)} pieces, but {most}; {advice}"
+            if most is not None and len(ids) > most:
+                return f"{what} has {len(ids)} pieces, but this model has learnt positions for {most}; {advice}"
         return ""
 
     def _window(

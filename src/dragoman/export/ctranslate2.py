@@ -27,11 +27,11 @@ def why_not(recipe: ModelRecipe) -> str | None:
     usual = ModelRecipe(
         **{name: getattr(recipe, name) for name in ("d_model", "n_heads", "d_k", "d_v", "d_ff", "max_positions")}
     )
-    for name in ("architecture", "attention", "norm"):
+    for name in ("architecture", "attention", "pattern", "norm"):
         if getattr(recipe, name) != getattr(usual, name):
             return f"model.{name}={getattr(recipe, name)!r}"
-    if recipe.positions == "none":
-        return "model.positions='none'"
+    if recipe.positions not in ("sinusoidal", "learned"):
+        return f"model.positions={recipe.positions!r}"
     if recipe.n_heads * recipe.key_size != recipe.d_model or recipe.n_heads * recipe.value_size != recipe.d_model:
         return "heads that are not d_model / n_heads wide"
     return None

@@ -60,7 +60,10 @@ def least_numbers(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int
     table = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
     of_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
     places = 2 * recipe.max_positions if recipe.positions == "learned" else 0
-    return recipe.d_model * (table + places + (recipe.encoder_layers + recipe.decoder_layers) * of_layer)
+    mixes = 2 * recipe.rank * recipe.max_positions * recipe.encoder_layers if recipe.pattern == "low_rank" else 0
+    layers = recipe.encoder_layers + recipe.decoder_layers
+    told = 2 * recipe.max_distance * (recipe.key_size + recipe.value_size) if recipe.positions == "relative" else 0
+    return recipe.d_model * (table + places + layers * of_layer) + mixes + layers * told
 
 
 def load_weights(directory: Path) -> dict[str, Tensor]:

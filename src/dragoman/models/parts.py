@@ -17,6 +17,8 @@ from dragoman.nn import (
     FeedForward,
     LayerNorm,
     LearnedPositions,
+    LinearBias,
+    LowRank,
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
     NoPositions,
@@ -24,9 +26,19 @@ from dragoman.nn import (
     PositionCode,
     PostNorm,
     PreNorm,
+    RelativePositions,
     Residual,
+    RotaryPositions,
+    Rule,
     ScaledDotProduct,
     SinusoidalPositions,
+    both,
+    causal,
+    either,
+    everything,
+    first,
+    scattered,
+    window,
 )
 
 
@@ -34,23 +46,51 @@ from dragoman.nn import (
 class Parts:
     """Makers of the parts of a model; each call makes a new part with weights of its own."""
 
-    self_attention: Callable[[], MultiHeadSelfAttention]
+    encoder_attention: Callable[[], MultiHeadSelfAttention]
+    decoder_attention: Callable[[], MultiHeadSelfAttention]
     cross_attention: Callable[[], MultiHeadCrossAttention]
     feed_forward: Callable[[], FeedForward]
     residual: Callable[[], Residual]
     last_norm: Callable[[], Norm | None]
     positions: Callable[[], PositionCode]
+    encoder_sees: Rule
+    decoder_sees: Rule
 
 
 def parts(recipe: ModelRecipe) -> Parts:
     """Choose the object for each seam that the recipe names."""
 
-    def attention_function() -> AttentionFunction:
+    def content() -> AttentionFunction:
         match recipe.attention:
             case "scaled_dot_product":
                 return ScaledDotProduct()
             case "additive":
                 return Additive(recipe.key_size, n_heads=recipe.n_heads)
+
+    def within() -> AttentionFunction:
+        """Within one sequence, where attention may be told how far apart two tokens stand."""
+        match recipe.positions:
+            case "relative":
+                return RelativePositions(recipe.key_size, recipe.value_size, recipe.max_distance)
+            case "rotary":
+                return RotaryPositions(recipe.key_size, content())
+            case "alibi":
+                return LinearBias(recipe.n_heads)
+            case "sinusoidal" | "learned" | "none":
+                return content()
+
+    def reading() -> AttentionFunction:
+        """Within the source, all of which is there."""
+        return LowRank(recipe.rank, recipe.max_positions) if recipe.pattern == "low_rank" else within()
+
+    def pattern() -> Rule:
+        match recipe.pattern:
+            case "full" | "low_rank":
+                return everything
+            case "local":
+                return window(recipe.window)
+            case "sparse":
+                return either(window(recipe.window), first(recipe.global_tokens), scattered(recipe.random_tokens))
 
     def norm() -> Norm:
         match recipe.norm:
@@ -72,7 +112,7 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return SinusoidalPositions(recipe.d_model)
             case "learned":
                 return LearnedPositions(recipe.max_positions, recipe.d_model)
-            case "none":
+            case "relative" | "rotary" | "alibi" | "none":
                 return NoPositions()
 
     heads: dict[str, Any] = {
@@ -84,11 +124,15 @@ def parts(recipe: ModelRecipe) -> Parts:
         "dropout": recipe.attention_dropout,
     }
     activation: Callable[[Tensor], Tensor] = ACTIVATIONS[recipe.activation]
+    rule = pattern()
     return Parts(
-        self_attention=lambda: MultiHeadSelfAttention(**heads, function=attention_function()),
-        cross_attention=lambda: MultiHeadCrossAttention(**heads, function=attention_function()),
+        encoder_attention=lambda: MultiHeadSelfAttention(**heads, function=reading()),
+        decoder_attention=lambda: MultiHeadSelfAttention(**heads, function=within()),
+        cross_attention=lambda: MultiHeadCrossAttention(**heads, function=content()),
         feed_forward=lambda: FeedForward(recipe.d_model, recipe.d_ff, activation, recipe.feed_forward_dropout),
         residual=residual,
         last_norm=lambda: norm() if recipe.norm_order == "pre" else None,
         positions=positions,
+        encoder_sees=rule,
+        decoder_sees=causal if rule is everything else both(causal, rule),  # kernels know the plain triangle
     )

@@ -29,7 +29,6 @@ from dragoman.nn import (
     PackedKeyValues,
     Padded,
     Sees,
-    causal,
     everything,
     look,
 )
@@ -40,7 +39,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, make: Parts) -> None:
         super().__init__()
-        self.attention, self.around_attention = make.self_attention(), make.residual()
+        self.attention, self.around_attention = make.encoder_attention(), make.residual()
         self.feed_forward, self.around_feed_forward = make.feed_forward(), make.residual()
 
     def forward(self, x: Tensor, sees: Sees, real: Tensor | None, weights: list[Tensor] | None = None) -> Tensor:
@@ -54,7 +53,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, make: Parts) -> None:
         super().__init__()
-        self.attention, self.around_attention = make.self_attention(), make.residual()
+        self.attention, self.around_attention = make.decoder_attention(), make.residual()
         self.cross, self.around_cross = make.cross_attention(), make.residual()
         self.feed_forward, self.around_feed_forward = make.feed_forward(), make.residual()
 
@@ -111,12 +110,13 @@ class Transformer(EncoderDecoder):
         self.encoder = nn.ModuleList(EncoderLayer(make) for _ in range(recipe.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(make) for _ in range(recipe.decoder_layers))
         self.encoder_norm, self.decoder_norm = make.last_norm(), make.last_norm()
+        self.encoder_sees, self.decoder_sees = make.encoder_sees, make.decoder_sees
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
         """The sources, read: what the decoder looks at."""
         layout = self._layout(source, layout, "source")
         x = self.dropout(self.source_positions(self.embeddings.source(source), layout))
-        sees, real = look(layout, layout, everything, x.device), layout.real(x.device)
+        sees, real = look(layout, layout, self.encoder_sees, x.device), layout.real(x.device)
         for layer in self.encoder:
             x = layer(x, sees, real, None if maps is None else maps.encoder)
         return Memory(x if self.encoder_norm is None else self.encoder_norm(x, real), layout)
@@ -128,7 +128,7 @@ class Transformer(EncoderDecoder):
         layout = self._layout(target, layout, "target")
         if type(layout) is not type(memory.layout):
             raise ShapeError("source and target must be laid out alike, both padded or both packed")
-        sees = look(layout, layout, causal, target.device)
+        sees = look(layout, layout, self.decoder_sees, target.device)
         source: Sequence[KeyValues | PackedKeyValues]
         if isinstance(memory.layout, Packed) and memory.layout.tiles is not None:
             source = [cross.remember_packed(memory.states, memory.layout) for cross in self._cross()]
@@ -147,7 +147,7 @@ class Transformer(EncoderDecoder):
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
         target = ids if ids.dim() == 2 else ids[:, None]
         layout = Padded(target.shape[1], offset=state.position)
-        sees = look(layout, Padded(layout.longest), causal, ids.device)
+        sees = look(layout, Padded(layout.longest), self.decoder_sees, ids.device)
         own = tuple(cache.fork() for cache in state.own)
         x = self._decode(target, layout, sees, state.source, state.source_layout, own, maps)
         logits = self.logits(x if ids.dim() == 2 else x[:, 0])

@@ -90,11 +90,13 @@ def train(
 
 def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
     """Refuse sentences that are longer than the positions to be learnt; the longest may else come after many hours."""
-    if recipe.model.positions != "learned":
-        return
+    learnt = recipe.model.positions == "learned"
+    limited = [
+        side for side in ("source", "target") if learnt or (recipe.model.pattern == "low_rank" and side == "source")
+    ]
     splits = [prepared.split(name) for name in prepared.manifest["splits"]]
-    sides = [side.lengths for split in splits for side in (split.source, split.target) if len(split)]
-    longest = max(int(lengths.max()) for lengths in sides) + 1  # with its mark
+    sides = [getattr(split, side).lengths for split in splits for side in limited if len(split)]
+    longest = max((int(lengths.max()) + 1 for lengths in sides), default=0)  # with its mark
     if longest > recipe.model.max_positions:
         raise RecipeError(
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "

@@ -26,8 +26,13 @@ CODES, ORDERS = ("sinusoidal", "learned", "none"), ("post", "pre")
 VARIANTS = [replace(SMALL, positions=code, norm_order=order) for code, order in product(CODES, ORDERS)]
 VARIANTS += [replace(SMALL, norm="batch"), replace(SMALL, attention="additive"), replace(SMALL, tie="none")]
 VARIANTS += [replace(SMALL, attention_bias=True, activation="gelu", norm="batch", norm_order="pre")]
+VARIANTS += [replace(SMALL, positions="relative", max_distance=2), replace(SMALL, positions="rotary", d_k=6)]
+VARIANTS += [replace(SMALL, positions="alibi"), replace(SMALL, positions="rotary", d_k=6, attention="additive")]
+VARIANTS += [replace(SMALL, pattern="local", window=1), replace(SMALL, pattern="low_rank", rank=3)]
+VARIANTS += [replace(SMALL, pattern="sparse", window=1, global_tokens=1, random_tokens=1)]
+VARIANTS += [replace(SMALL, pattern="local", window=2, positions="relative", max_distance=2, norm_order="pre")]
 every_variant = pytest.mark.parametrize(
-    "recipe", VARIANTS, ids=lambda r: f"{r.positions}-{r.norm_order}-{r.norm}-{r.attention}-{r.tie}"
+    "recipe", VARIANTS, ids=lambda r: f"{r.positions}-{r.norm_order}-{r.norm}-{r.attention}-{r.tie}-{r.pattern}"
 )
 
 

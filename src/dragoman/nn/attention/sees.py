@@ -1,3 +1,4 @@
+# ruff: noqa: N801  # rules that hold numbers read like those that are functions: both(causal, window(64))
 """What may be seen (section 3.2.3), in one polarity: True shows.
 
 A rule looks at two positions, the query's and the key's, each counted inside its own sentence, and says whether the
@@ -33,7 +34,7 @@ def causal(query: Tensor, key: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class window:  # noqa: N801  # it reads like the other rules: both(causal, window(64))
+class window:
     """At most `radius` positions away, to either side: the restricted attention of section 4."""
 
     radius: int
@@ -43,30 +44,39 @@ class window:  # noqa: N801  # it reads like the other rules: both(causal, windo
         return (query - key).abs() <= self.radius
 
 
-def first(count: int) -> Rule:
+@dataclass(frozen=True)
+class first:
     """The first `count` positions see all and are seen by all: the global tokens of Longformer and BigBird."""
-    return lambda query, key: (query < count) | (key < count)
+
+    count: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether one of the two is among the first."""
+        return (query < self.count) | (key < self.count)
 
 
-def scattered(count: int, seed: int = 0) -> Rule:
+@dataclass(frozen=True)
+class scattered:
     """Random pairs, the same each time (Zaheer et al., 2020): on average `count` of what stands before a query.
 
     Whether a pair is shown is a hash of its two positions and has the probability count / (the later one + 1), so that
     the pattern does not depend on how long a sentence is, and a decoder that steps sees what one that reads sees.
     """
 
-    def chosen(query: Tensor, key: Tensor) -> Tensor:
+    count: int
+    seed: int = 0
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether the pair was drawn."""
         low, high = torch.minimum(query, key), torch.maximum(query, key)
-        bits = (low * 0x2545F491 + high * 0x9E3779B1 + seed * 0x7FEB352D) & 0xFFFFFFFF
+        bits = (low * 0x2545F491 + high * 0x9E3779B1 + self.seed * 0x7FEB352D) & 0xFFFFFFFF
         for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):  # C. Wellons' "lowbias32"
             bits = ((bits ^ (bits >> shift)) * factor) & 0xFFFFFFFF
-        return bits * (high + 1) < count << 32
-
-    return chosen
+        return bits * (high + 1) < self.count << 32
 
 
-@dataclass(frozen=True)
-class both:  # noqa: N801
+@dataclass(frozen=True, init=False)
+class both:
     """What all of the rules show."""
 
     rules: tuple[Rule, ...]
@@ -79,9 +89,18 @@ class both:  # noqa: N801
         return reduce(torch.logical_and, (rule(query, key) for rule in self.rules))
 
 
-def either(*rules: Rule) -> Rule:
+@dataclass(frozen=True, init=False)
+class either:
     """What any of the rules shows."""
-    return lambda query, key: reduce(torch.logical_or, (rule(query, key) for rule in rules))
+
+    rules: tuple[Rule, ...]
+
+    def __init__(self, *rules: Rule) -> None:
+        object.__setattr__(self, "rules", rules)
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether one shows the key to the query."""
+        return reduce(torch.logical_or, (rule(query, key) for rule in self.rules))
 
 
 def reach(rule: Rule) -> int | None:
