@@ -186,7 +186,7 @@ def settled(
         chosen += precision_choices(recipe.model, has_bfloat16_products if not fast else lambda: False)
         recipe = made()
         long = recipe.train.steps * recipe.data.batch_tokens
-        chosen += speed_choices(long, fast and alone and available("cuda"))
+        chosen += speed_choices(long, fast and alone and available("cuda"), recipe.model)
         recipe = made()
         if own:
             watch.note(f"model and tokenisers: as {start_from} has them")

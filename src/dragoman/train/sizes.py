@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dragoman.config import ModelRecipe
+from dragoman.config import IN_ATTENTION, ModelRecipe
 
 FEW, MANY = 60_000, 400_000  # pairs
 LONG = 30_000_000  # target tokens: about two minutes of plain steps on a large GPU
@@ -52,9 +52,13 @@ def precision_choices(model: ModelRecipe, multiplies_it: Callable[[], bool]) -> 
     return []
 
 
-def speed_choices(target_tokens: int, one_gpu: bool) -> list[Choice]:
-    """Packed batches and compiled steps on one GPU, for a run of so many tokens that compiling pays."""
-    if one_gpu and target_tokens >= LONG:
+def speed_choices(target_tokens: int, one_gpu: bool, model: ModelRecipe) -> list[Choice]:
+    """Packed batches and compiled steps on one GPU, for a run of so many tokens that compiling pays.
+
+    The kernels for packed sentences know the paper's attention; for others they would be spread over a wide grid.
+    """
+    usual = model.architecture == "transformer" and model.attention == "scaled_dot_product" and model.pattern == "full"
+    if one_gpu and target_tokens >= LONG and usual and model.positions not in IN_ATTENTION:
         why = "steps on one GPU are some three times as fast; compiling them takes half a minute, once"
         return [Choice("data.layout=packed", why), Choice("train.compile=true", why)]
     return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.config import Recipe
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.train.sizes import model_choices, precision_choices, speed_choices, training_choices, vocabulary_choice
 
 
@@ -54,10 +54,18 @@ def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> No
 
 
 def test_long_runs_on_one_gpu_are_packed_and_compiled() -> None:
-    recipe = Recipe.from_changes(c.change for c in speed_choices(150_000_000, one_gpu=True))
+    usual = ModelRecipe()
+    recipe = Recipe.from_changes(c.change for c in speed_choices(150_000_000, True, usual))
     assert recipe.data.layout == "packed"
     assert recipe.train.compile
-    assert speed_choices(150_000_000, one_gpu=False) == speed_choices(1_000_000, one_gpu=True) == []
+    assert speed_choices(150_000_000, False, usual) == speed_choices(1_000_000, True, usual) == []
+
+
+@pytest.mark.parametrize(
+    "other", [{"positions": "rotary"}, {"pattern": "local"}, {"attention": "additive"}, {"positions": "relative"}]
+)
+def test_what_the_packed_kernels_do_not_know_is_left_padded(other: dict[str, str]) -> None:
+    assert speed_choices(150_000_000, True, ModelRecipe(**other)) == []
 
 
 def test_more_data_get_no_smaller_vocabulary() -> None:
