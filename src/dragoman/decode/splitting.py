@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
-from dragoman.errors import SearchError
 from dragoman.text import Tokeniser
 from dragoman.text.words import MARK, SPACELESS
 
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
-
-# ISO 639-1: of codes with two letters, all that there are
-CODES: Final = (
-    " aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el "
-    "en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja "
-    "jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd "
-    "ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr "
-    "ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
-)
-
-
-def language_of(code: str) -> str:
-    """A language's code as sentencex takes it, which is silent about one that it does not know."""
-    found = re.fullmatch(r"([a-z]{2,3})([-_][a-z0-9]+)*", code.lower()) if isinstance(code, str) else None
-    if found is None or (len(found[1]) == 2 and f" {found[1]} " not in CODES):
-        raise SearchError(
-            f"language={code!r} is no code of a language; give two letters, such as 'de' or 'zh' (ISO 639-1), or three "
-            "for a language that has no code of two"
-        )
-    return found[1]
 
 
 def split_text(text: str, tokeniser: Tokeniser, most: int, language: str) -> list[list[int]]:

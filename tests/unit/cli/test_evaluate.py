@@ -130,7 +130,10 @@ def test_mistakes_are_messages(files: dict[str, str], capsys: pytest.CaptureFixt
         ([*ours, "--report", files["ours"]], "the report cannot be written to"),
         ([*ours, "--beam", "4"], "--beam would do nothing here: nothing is translated"),
         ([*ours, "--against", files["worse"], "--device", "cpu"], "--device would do nothing here"),
-        (["some-model", "--source", files["en"], *right, "--language", "german"], "is no code of a language"),
+        (
+            ["some-model", "--source", files["en"], *right, "--language", "xyz"],
+            "language='xyz' is no code of a language",
+        ),
         ([*ours, "--metric", "chrF", "--tokenize", "13a"], "--tokenize would do nothing here"),
         ([*ours, "--against", "no-such", "--device", "cpu"], "there is no directory no-such"),
     ]

@@ -197,7 +197,11 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "--seed", "1"], b"a", "--seed would do nothing here: nothing is drawn; add --sample"),
         (["{}", "--top-k", "3", "--beam", "4"], b"a", "--beam would do nothing here"),
         (["{}", "--split", "never", "--language", "de"], b"a", "--language would do nothing here"),
-        (["{}", "--language", "german"], b"a", "language='german' is no code of a language; give two letters"),
+        (
+            ["{}", "--language", "german"],
+            b"a",
+            "language='german' is no code of a language that is known here (did you mean 'de'",
+        ),
         (["{}", "--device", "foo"], b"a", "there is no device 'foo' here; use one of: auto, cpu"),
         (["{}", "--sample", "--precision", "int8"], b"a", "does not do sampling"),
     ],

@@ -1,0 +1,96 @@
+"""Codes of languages: which there are, and what a wrong one was perhaps meant to be."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Final
+
+from dragoman.errors import SearchError
+
+# ISO 639-1, and of ISO 639-2 the codes of the same languages: the language's own, then that of its English name
+WITH_TWO: Final = (
+    "aa=aar ab=abk ae=ave af=afr ak=aka am=amh an=arg ar=ara as=asm av=ava ay=aym az=aze ba=bak be=bel bg=bul bh=bih "
+    "bi=bis bm=bam bn=ben bo=bod=tib br=bre bs=bos ca=cat ce=che ch=cha co=cos cr=cre cs=ces=cze cu=chu cv=chv "
+    "cy=cym=wel da=dan de=deu=ger dv=div dz=dzo ee=ewe el=ell=gre en=eng eo=epo es=spa et=est eu=eus=baq fa=fas=per "
+    "ff=ful fi=fin fj=fij fo=fao fr=fra=fre fy=fry ga=gle gd=gla gl=glg gn=grn gu=guj gv=glv ha=hau he=heb hi=hin "
+    "ho=hmo hr=hrv ht=hat hu=hun hy=hye=arm hz=her ia=ina id=ind ie=ile ig=ibo ii=iii ik=ipk io=ido is=isl=ice it=ita "
+    "iu=iku ja=jpn jv=jav ka=kat=geo kg=kon ki=kik kj=kua kk=kaz kl=kal km=khm kn=kan ko=kor kr=kau ks=kas ku=kur "
+    "kv=kom kw=cor ky=kir la=lat lb=ltz lg=lug li=lim ln=lin lo=lao lt=lit lu=lub lv=lav mg=mlg mh=mah mi=mri=mao "
+    "mk=mkd=mac ml=mal mn=mon mr=mar ms=msa=may mt=mlt my=mya=bur na=nau nb=nob nd=nde ne=nep ng=ndo nl=nld=dut "
+    "nn=nno no=nor nr=nbl nv=nav ny=nya oc=oci oj=oji om=orm or=ori os=oss pa=pan pi=pli pl=pol ps=pus pt=por qu=que "
+    "rm=roh rn=run ro=ron=rum ru=rus rw=kin sa=san sc=srd sd=snd se=sme sg=sag si=sin sk=slk=slo sl=slv sm=smo sn=sna "
+    "so=som sq=sqi=alb sr=srp ss=ssw st=sot su=sun sv=swe sw=swa ta=tam te=tel tg=tgk th=tha ti=tir tk=tuk tl=tgl "
+    "tn=tsn to=ton tr=tur ts=tso tt=tat tw=twi ty=tah ug=uig uk=ukr ur=urd uz=uzb ve=ven vi=vie vo=vol wa=wln wo=wol "
+    "xh=xho yi=yid yo=yor za=zha zh=zho=chi zu=zul sh=hbs"
+)
+# ISO 639-2: languages, and families of them, that have no code of two letters
+WITH_THREE: Final = (
+    "ace ach ada ady afa afh ain akk ale alg alt ang anp apa arc arn arp art arw ast ath aus awa bad bai bal ban bas "
+    "bat bej bem ber bho bik bin bla bnt bra btk bua bug byn cad cai car cau ceb cel chb chg chk chm chn cho chp chr "
+    "chy cmc cnr cop cpe cpf cpp crh crp csb cus dak dar day del den dgr din doi dra dsb dua dum dyu efi egy eka elx "
+    "enm ewo fan fat fil fiu fon frm fro frr frs fur gaa gay gba gem gez gil gmh goh gon gor got grb grc gsw gwi hai "
+    "haw hil him hit hmn hsb hup iba ijo ilo inc ine inh ira iro jbo jpr jrb kaa kab kac kam kar kaw kbd kha khi kho "
+    "kmb kok kos kpe krc krl kro kru kum kut lad lah lam lez lol loz lua lui lun luo lus mad mag mai mak man map mas "
+    "mdf mdr men mga mic min mkh mnc mni mno moh mos mun mus mwl mwr myn myv nah nai nap nds new nia nic niu nog non "
+    "nqo nso nub nwc nym nyn nyo nzi osa ota oto paa pag pal pam pap pau peo phi phn pon pra pro raj rap rar roa rom "
+    "rup sad sah sai sal sam sas sat scn sco sel sem sga sgn shn sid sio sit sla sma smi smj smn sms snk sog son srn "
+    "srr ssa suk sus sux syc syr tai tem ter tet tig tiv tkl tlh tli tmh tog tpi tsi tum tup tut tvl tyv udm uga umb "
+    "vai vot wak wal war was wen xal yao yap ypk zap zbl zen zgh znd zun zza"
+)
+# ISO 639-3: what the two do not have and sentencex has rules for that are not those of English
+BEYOND: Final = (
+    "aae acm aeb als apc arq ary arz atj avk bar bci blk bpy bxr egl eml ext fit frc frp gcf gcr gld guc hke hrx hyw "
+    "jut kbp kea kjh kjp koi ksh ksw lbe lij lld lmo mhr mnw mrj olo pcd pdc pdt pfl pms pnt qug rgn rue rut sdc ses "
+    "shy sjd sli sro stq sty szl tcy vec vls vmf vmw wls"
+)
+# ISO 639-3: the usual form of a language that has a code of two letters, or one that ends its sentences alike
+FORMS: Final = (
+    "ar=arb az=azj et=ekk fa=pes=prs lv=lvs mg=plt mn=khk ms=zsm ne=npi or=ory ps=pbt sw=swh uz=uzn "
+    "zh=cmn=yue=wuu=nan=hak=hsn=gan=lzh ku=ckb=kmr om=gaz yi=ydd"
+)
+# what people write for a language: its country's code, one that has been replaced, or a name that begins otherwise
+MISTAKEN: Final = (
+    "en=us=gb=au de=at zh=cn=hk ja=jp=japanese ko=kp cs=cz da=dk el=gr uk=ua vi=vn id=in he=iw=il yi=ji es=mx=sp "
+    "fa=ir sq=al sl=slovenian kk=kz be=by bn=bd ar=eg ro=romanian hr=croatian sr=serbian lv=latvian eu=basque "
+    "ms=malay mt=maltese ga=irish gl=galician"
+)
+
+
+def table(words: str) -> dict[str, str]:
+    """From every other code of a language to its first, as in `de=deu=ger`."""
+    return {other: first for first, *others in (word.split("=") for word in words.split()) for other in others}
+
+
+TO_TWO: Final = table(WITH_TWO) | table(FORMS)
+KNOWN: Final = frozenset([*TO_TWO, *TO_TWO.values(), *WITH_THREE.split(), *BEYOND.split()])
+
+
+def language_of(code: str) -> str:
+    """A language's code as sentencex takes it, which is silent about one that it does not know: of two letters where
+    there is one, without what follows a hyphen."""
+    found = re.fullmatch(r"([a-z]{2,3})([-_][a-z0-9]+)*", code.lower()) if isinstance(code, str) else None
+    if found is None or found[1] not in KNOWN:
+        raise SearchError(
+            f"language={code!r} is no code of a language that is known here{meant(code)}; give two letters, such as "
+            "'de' or 'zh' (ISO 639-1), or three for a language that has no code of two (ISO 639-2); for one that is "
+            "not known, give one whose sentences end alike"
+        )
+    return TO_TWO.get(found[1], found[1])
+
+
+def meant(word: object) -> str:
+    """` (did you mean ...?)` for a country's code, a language's name or a slip of the finger, or nothing."""
+    if not isinstance(word, str):
+        return ""
+    start = re.split("[-_]", word.lower())[0]
+    countries = table(MISTAKEN)
+    if start in countries:
+        near = [countries[start]]
+    elif len(start) > 3:
+        near = [start[:3]]  # names and codes of three letters begin alike: german, ger; deutsch, deu
+    else:
+        alike = [code for code in sorted(KNOWN) if len(code) == len(start) and code[0] == start[:1]]
+        near = difflib.get_close_matches(start, alike)
+    found = list(dict.fromkeys(TO_TWO.get(code, code) for code in near if code in KNOWN))
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
