@@ -1,7 +1,21 @@
-"""Models that turn a source sentence into a target sentence (section 3.1)."""
+"""Models that turn a source sentence into a target sentence: the Transformer (section 3.1), and its rivals."""
 
+from dragoman.models.convolutional import Convolutional, ConvolutionalState
 from dragoman.models.encoder_decoder import EncoderDecoder
+from dragoman.models.recurrent import Recurrent, RecurrentState
 from dragoman.models.seq2seq import AttentionMaps, Memory, Seq2Seq, State
 from dragoman.models.transformer import Transformer, TransformerState
 
-__all__ = ["AttentionMaps", "EncoderDecoder", "Memory", "Seq2Seq", "State", "Transformer", "TransformerState"]
+__all__ = [
+    "AttentionMaps",
+    "Convolutional",
+    "ConvolutionalState",
+    "EncoderDecoder",
+    "Memory",
+    "Recurrent",
+    "RecurrentState",
+    "Seq2Seq",
+    "State",
+    "Transformer",
+    "TransformerState",
+]

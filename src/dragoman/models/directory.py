@@ -12,16 +12,23 @@ from torch import Tensor, nn
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import DamagedError
 from dragoman.files import ABOUT, NEEDED, RECIPE, WEIGHTS, check_tensors, stored_vocabulary, verify_manifest
+from dragoman.models.convolutional import Convolutional
+from dragoman.models.encoder_decoder import EncoderDecoder
+from dragoman.models.recurrent import Recurrent
 from dragoman.models.transformer import Transformer
 
 __all__ = ["ABOUT", "RECIPE", "WEIGHTS", "build", "load_model", "load_weights", "write_model"]
 
 
-def build(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int) -> Transformer:
+def build(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int) -> EncoderDecoder:
     """The model that a recipe describes."""
     match recipe.architecture:
         case "transformer":
             return Transformer(recipe, vocabulary, pad)
+        case "recurrent":
+            return Recurrent(recipe, vocabulary, pad)
+        case "convolutional":
+            return Convolutional(recipe, vocabulary, pad)
 
 
 def write_model(
@@ -58,6 +65,11 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
 def least_numbers(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
     """No such model has fewer numbers: the matrices that each has, whatever its kind of attention and norms."""
     table = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
+    if recipe.architecture != "transformer":
+        gates = {"lstm": 4, "gru": 3}[recipe.cell] * 2 if recipe.architecture == "recurrent" else 0
+        windows = 2 * recipe.kernel_width if recipe.architecture == "convolutional" else 0
+        layers = (recipe.encoder_layers + recipe.decoder_layers) * recipe.d_model * (gates + windows)
+        return recipe.d_model * (table + layers)
     of_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
     places = 2 * recipe.max_positions if recipe.positions == "learned" else 0
     mixes = 2 * recipe.rank * recipe.max_positions * recipe.encoder_layers if recipe.pattern == "low_rank" else 0

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from dragoman.config import PRESETS, ModelRecipe
+from dragoman.config import PRESETS, ModelRecipe, preset_for
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import Embeddings, Layout, Padded
@@ -28,7 +28,12 @@ class EncoderDecoder(nn.Module, ABC):
         if isinstance(recipe, str):
             if recipe not in PRESETS:
                 raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}")
-            recipe = PRESETS[recipe]
+            recipe = preset_for(recipe, self.architecture)
+        if recipe.architecture != self.architecture:
+            raise RecipeError(
+                f"a {type(self).__name__} is made of a recipe with model.architecture={self.architecture!r}; got one "
+                f"with {recipe.architecture!r}"
+            )
         if recipe.tie == "all" and not isinstance(vocabulary, int):
             raise RecipeError(
                 f"model.tie='all' needs one vocabulary for source and target, but two came, of {vocabulary[0]} and "
