@@ -105,6 +105,11 @@ class ModelRecipe:
                 f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
                 f"use d_model={self.d_model + 1}, or model.positions='learned'"
             )
+        if self.architecture == "convolutional" and self.positions in IN_ATTENTION:
+            raise RecipeError(
+                f"model.positions={self.positions!r} is told to self-attention, which model.architecture="
+                "'convolutional' has none of; use 'learned', 'sinusoidal' or 'none'"
+            )
         if self.positions == "rotary" and self.key_size % 2:
             raise RecipeError(
                 f"model.positions='rotary' turns pairs of features, but d_k={self.key_size} is odd; give an even "
@@ -120,11 +125,6 @@ class ModelRecipe:
             raise RecipeError(
                 f"model.pattern='low_rank' mixes keys before they are looked at, and leaves no place for model.{one}; "
                 "use positions 'sinusoidal', 'learned' or 'none' and the scaled dot product, or another pattern"
-            )
-        if self.architecture == "convolutional" and self.positions in IN_ATTENTION:
-            raise RecipeError(
-                f"model.positions={self.positions!r} is told to self-attention, which model.architecture="
-                "'convolutional' has none of; use 'learned', 'sinusoidal' or 'none'"
             )
         if self.kernel_width < 1 or self.kernel_width % 2 == 0:
             raise RecipeError(

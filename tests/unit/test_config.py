@@ -1,4 +1,4 @@
-from dataclasses import fields
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -111,17 +111,65 @@ def test_every_choice_of_the_model_can_be_built() -> None:
     from dataclasses import replace
     from typing import Literal, get_args, get_origin, get_type_hints
 
-    from dragoman import Transformer
+    from dragoman.config import IN_ATTENTION, idle_keys
+    from dragoman.models.directory import build
 
-    small = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1)
-    built = 0
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
+    small = [
+        ModelRecipe(**sizes, n_heads=2, d_ff=8),
+        ModelRecipe(architecture="recurrent", **sizes),
+        ModelRecipe(architecture="convolutional", **sizes),
+    ]
+    built = set()
     for name, kind in get_type_hints(ModelRecipe).items():
-        if get_origin(kind) is Literal:
-            for choice in get_args(kind):
-                recipe = replace(small, **{name: choice})
-                Transformer(recipe, 9 if recipe.tie == "all" else (9, 9))
-                built += 1
-    assert built >= len([f for f in fields(ModelRecipe) if "Literal" in str(f.type)])
+        for choice in get_args(kind) if get_origin(kind) is Literal else ():
+            for recipe in small:
+                if name == "architecture" or name in idle_keys(recipe.architecture):
+                    continue
+                if choice in IN_ATTENTION and recipe.architecture == "convolutional":
+                    with pytest.raises(RecipeError, match="is told to self-attention"):
+                        replace(recipe, **{name: choice})
+                    continue
+                recipe = replace(recipe, **{name: choice})
+                model = build(recipe, 9 if recipe.tie == "all" else (9, 9), pad=0)
+                assert model.architecture == recipe.architecture
+                built |= {(name, choice), ("architecture", recipe.architecture)}
+    hints = get_type_hints(ModelRecipe).items()
+    assert built == {(n, c) for n, kind in hints if get_origin(kind) is Literal for c in get_args(kind)}
+
+
+@pytest.mark.parametrize("architecture", ["recurrent", "convolutional"])
+def test_a_preset_gives_a_rival_the_sizes_that_it_has(architecture: str) -> None:
+    recipe = Recipe.load("small", [f"model.architecture={architecture}", "model.d_model=96"])
+    assert (recipe.model.d_model, recipe.model.encoder_layers, recipe.model.dropout) == (96, 3, 0.2)
+    assert (recipe.model.n_heads, recipe.model.d_ff, recipe.model.norm_order) == (8, 2048, "post")
+    assert "n_heads" not in recipe.to_toml()
+    assert ("kernel_width" in recipe.to_toml()) == (architecture == "convolutional")
+    assert Recipe.from_table(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["architecture=recurrent", "n_heads=4"], "model.n_heads=4 does nothing with model.architecture='recurrent'"),
+        (["architecture=recurrent", "positions=learned"], "use model.architecture='transformer' or 'convolutional'"),
+        (["architecture=convolutional", "cell=gru"], "model.cell='gru' does nothing with .*'convolutional'; leave it"),
+        (["architecture=convolutional", "attention=additive"], "model.attention='additive' does nothing"),
+        (["architecture=convolutional", "kernel_width=4"], "kernel_width=4 has no middle; use an odd number"),
+        (["architecture=convolutional", "kernel_width=0"], "kernel_width=0 has no middle"),
+        (["architecture=convolutional", "d_model=7"], "model.d_model=7 is odd"),
+        (["kernel_width=5"], "model.kernel_width=5 does nothing with model.architecture='transformer'"),
+        (["cell=gru"], "model.cell='gru' does nothing with model.architecture='transformer'"),
+        (["architecture=recurent"], "did you mean 'recurrent'"),
+    ],
+)
+def test_keys_that_mean_nothing_to_an_architecture_are_refused(changes: list[str], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Recipe.load("tiny", [f"model.{change}" for change in changes])
+
+
+def test_a_recurrent_model_may_have_any_width() -> None:
+    assert ModelRecipe(architecture="recurrent", d_model=7).d_model == 7
 
 
 @pytest.mark.parametrize(

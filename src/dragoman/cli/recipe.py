@@ -34,14 +34,14 @@ def parameter_line(recipe: Recipe, vocabulary: int) -> str:
     """How many weights, and where they are; counted without allocating any."""
     import torch
 
-    from dragoman.models import Transformer
+    from dragoman.models.directory import build
 
     sizes = vocabulary if recipe.model.tie == "all" else (vocabulary, vocabulary)
     with torch.device("meta"):
-        model = Transformer(recipe.model, sizes)
+        model = build(recipe.model, sizes, pad=0)
     counts: dict[str, int] = {}
     for name, weights in model.named_parameters():
-        part = name.partition(".")[0].removesuffix("_norm")  # the last norm belongs to its stack
+        part = name.partition(".")[0].removesuffix("_norm").removesuffix("_keys")  # the last norm belongs to its stack
         part = "positions" if part.endswith("_positions") else part
         counts[part] = counts.get(part, 0) + weights.numel()
     inside = ", ".join(f"{part} {count:,}" for part, count in counts.items())

@@ -9,7 +9,7 @@ import torch
 
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.errors import SearchError
-from dragoman.models import AttentionMaps, Transformer
+from dragoman.models import AttentionMaps, EncoderDecoder
 from dragoman.text.special import BOS, EOS
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -36,7 +36,7 @@ def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
 
     Row t is the step that reads target piece t - 1, or first the beginning, and writes target piece t, or last the end.
     """
-    if not isinstance(engine.model, Transformer):
+    if not isinstance(engine.model, EncoderDecoder):
         raise SearchError(f"a {type(engine.model).__name__} has no attention between pieces; ask for the text alone")
     for here in like_lengths(pairs, max(1, engine.batch // 8)):  # few, because the weights of all heads take much room
         source, source_layout = engine.padded([[*pairs[i][0], EOS] for i in here])

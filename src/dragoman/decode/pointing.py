@@ -58,24 +58,28 @@ def pointed(engine: TorchEngine, pairs: Pairs, pointer: Pointer) -> list[Any]:
 
 def find_pointer(engine: TorchEngine, source: Tokeniser, target: Tokeniser) -> Pointer:
     """The head that points, of this model; the same each time."""
-    layers, heads = engine.model.recipe.decoder_layers, engine.model.recipe.n_heads
-    rules = [
-        Pointer(layer, head, step)
-        for layer in range(layers)
-        for head in (None, *range(heads))
-        for step in ("writes", "reads")
-    ]
     sources = trial_sources(source)
     if not sources:
-        return Pointer(max(0, layers - 2), None, "writes")
+        return Pointer(max(0, len(next(cross_maps(engine, [([], [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].pieces) for ids, best in zip(sources, hypotheses, strict=True)]
-    links: dict[Pointer, list[tuple[int, int]]] = {rule: [] for rule in rules}
+    links: dict[Pointer, list[tuple[int, int]]] = {}
     for i, weights in cross_maps(engine, pairs):
         ids = [*pairs[i][0], -1]  # the end mark
-        for rule in rules:
-            links[rule] += zip((ids[place] for place in rule.of(weights).argmax(1)), pairs[i][1], strict=True)
-    return max(rules, key=lambda rule: association(links[rule]))
+        for rule in pointers(*weights.shape[:2]):
+            places = rule.of(weights).argmax(1)
+            links.setdefault(rule, []).extend(zip((ids[place] for place in places), pairs[i][1], strict=True))
+    return max(links, key=lambda rule: association(links[rule]))
+
+
+def pointers(layers: int, heads: int) -> list[Pointer]:
+    """All that there are in a model with so many layers and heads of attention to the source; one head is its mean."""
+    return [
+        Pointer(layer, head, step)
+        for layer in range(layers)
+        for head in ((None, *range(heads)) if heads > 1 else (None,))
+        for step in ("writes", "reads")
+    ]
 
 
 def trial_sources(tokeniser: Tokeniser) -> list[list[int]]:

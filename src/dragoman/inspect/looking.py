@@ -16,7 +16,7 @@ from dragoman.text import Tokeniser
 from dragoman.text.special import BOS, EOS
 
 if TYPE_CHECKING:
-    from dragoman.models import Transformer
+    from dragoman.models import EncoderDecoder
 
 START, END = "‹start›", "‹end›"
 Kind = Literal["cross", "encoder", "decoder"]
@@ -121,7 +121,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
     """Read the source and write the target, which is the model's own translation where none is given."""
     import torch
 
-    from dragoman.models import AttentionMaps, Transformer
+    from dragoman.models import AttentionMaps, EncoderDecoder
 
     if not isinstance(translator, Translator):
         raise SearchError(f"look takes a Translator, such as Translator.load('my-model'); got {translator!r}")
@@ -129,7 +129,7 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
         if not isinstance(text, str):
             raise SearchError(f"a sentence to look at is a text; got {text!r}")
     model = translator.engines.torch.model
-    if not isinstance(model, Transformer):
+    if not isinstance(model, EncoderDecoder):
         raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")
     source_ids = translator.source.encode(source)
     if not source_ids:
@@ -159,11 +159,17 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
     )
 
 
-def check_room(model: Transformer, source: int, target: int) -> None:
+def check_room(model: EncoderDecoder, source: int, target: int) -> None:
     """Refuse texts whose weights no memory would hold: they grow with the square of the lengths."""
     recipe = model.recipe
-    of_decoder = recipe.decoder_layers * (target * target + target * source)
-    total = recipe.n_heads * (recipe.encoder_layers * source * source + of_decoder)
+    match recipe.architecture:
+        case "transformer":
+            of_decoder = recipe.decoder_layers * (target * target + target * source)
+            total = recipe.n_heads * (recipe.encoder_layers * source * source + of_decoder)
+        case "recurrent":
+            total = target * source
+        case "convolutional":
+            total = recipe.decoder_layers * target * source
     if total > MOST:
         raise SearchError(
             f"the texts have {source:,} and {target:,} pieces, between which the heads of this model have {total:,} "

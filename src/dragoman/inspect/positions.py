@@ -23,6 +23,11 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
 
     from dragoman.nn import Padded
 
+    if not hasattr(model, "source_positions"):
+        raise SearchError(
+            f"a {model.recipe.architecture} model reads a token after the other and needs no position code; there is "
+            "none to draw"
+        )
     nothing = torch.zeros(1, length, model.recipe.d_model)
     found: dict[str, Codes] = {}
     with torch.inference_mode():

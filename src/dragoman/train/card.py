@@ -8,9 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import __version__
-from dragoman.config import Recipe
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.train.progress import Progress
+
+
+def inside(model: ModelRecipe) -> str:
+    """What the layers of an architecture are made of."""
+    match model.architecture:
+        case "transformer":
+            return f"{model.n_heads} heads, d_ff {model.d_ff}"
+        case "recurrent":
+            return f"{model.cell.upper()} cells, {model.attention} attention"
+        case "convolutional":
+            return f"windows of {model.kernel_width}"
 
 
 def write_card(
@@ -46,7 +57,7 @@ Pairs: {splits}. The data's licence says what may be done with this model; Drago
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
-{model.n_heads} heads, d_ff {model.d_ff}, dropout {model.dropout}; {recipe.text.kind} pieces.
+{inside(model)}, dropout {model.dropout}; {recipe.text.kind} pieces.
 All settings are in recipe.toml.
 The weights are {told["weights"]}.
 

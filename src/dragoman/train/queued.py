@@ -30,10 +30,14 @@ from dragoman.train.step import seed_of, with_tiles
 AHEAD: Final = 2  # steps on their way at which the host waits for the older one
 
 
-def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch) -> bool:
-    """Whether steps can be queued: packed batches, compiled, on one GPU, an optimiser that can skip by itself."""
+def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
+    """Whether steps can be queued: packed batches, compiled, on one GPU, an optimiser that can skip by itself.
+
+    PyTorch does not compile its recurrent layers.
+    """
     alone = ranks.world == 1 and ranks.device.type == "cuda"
-    return alone and recipe.compile and batch.layout == "packed" and recipe.optimiser in ("adam", "adamw")
+    plain = not any(isinstance(part, nn.RNNBase) for part in model.modules())
+    return alone and recipe.compile and batch.layout == "packed" and recipe.optimiser in ("adam", "adamw") and plain
 
 
 def keep_compiled_code() -> Path:

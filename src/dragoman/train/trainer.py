@@ -105,7 +105,7 @@ class Trainer:
         )
         self.model.train()
         step = progress.step + 1
-        if isinstance(self.steps, WaitedSteps) and suits(self.recipe, self.ranks, batches[0]):
+        if isinstance(self.steps, WaitedSteps) and suits(self.recipe, self.ranks, batches[0], self.model):
             self.steps = self._queue()
         self.steps.put(batches, step, target, source, learning_rate(self.recipe, self.d_model, step))
         progress.step, progress.loader = step, batches[-1].state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -77,8 +77,8 @@ def test_trials_are_whole_words_and_always_the_same(tokeniser: Tokeniser) -> Non
         assert all(len(word) > 3 and word.isalpha() for word in tokeniser.decode(ids).split())
 
 
-def test_a_vocabulary_without_words_gets_the_usual_layer() -> None:
-    letters = learn("bpe", ["a b c d"] * 3, 265)
-    recipe = SimpleNamespace(decoder_layers=5, n_heads=2)
-    engine: Any = SimpleNamespace(model=SimpleNamespace(recipe=recipe))
-    assert find_pointer(engine, letters, letters) == Pointer(3, None, "writes")
+def test_a_vocabulary_without_words_gets_the_usual_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters, engine = learn("bpe", ["a b c d"] * 3, 265), cast(Any, None)
+    for layers, usual in ((5, 3), (1, 0)):
+        monkeypatch.setattr(pointing, "cross_maps", lambda *_, n=layers: iter([(0, np.ones((n, 2, 1, 1)))]))
+        assert find_pointer(engine, letters, letters) == Pointer(usual, None, "writes")

@@ -133,11 +133,13 @@ def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None
 def test_only_packed_compiled_runs_on_one_gpu_are_queued() -> None:
     one, packed = Ranks(device=torch.device("cuda")), batch(1)
     recipe = TrainRecipe(compile=True)
-    assert queued.suits(recipe, one, packed)
-    assert not queued.suits(TrainRecipe(), one, packed)
-    assert not queued.suits(TrainRecipe(compile=True, optimiser="muon"), one, packed)
-    assert not queued.suits(recipe, Ranks(), packed)
-    assert not queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed)
+    plain, recurrent = torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.GRU(2, 3))
+    assert queued.suits(recipe, one, packed, plain)
+    assert not queued.suits(recipe, one, packed, recurrent)
+    assert not queued.suits(TrainRecipe(), one, packed, plain)
+    assert not queued.suits(TrainRecipe(compile=True, optimiser="muon"), one, packed, plain)
+    assert not queued.suits(recipe, Ranks(), packed, plain)
+    assert not queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
 
 
 def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
