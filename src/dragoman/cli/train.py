@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tomllib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def command(
         if done and not place.exists():
             return None
         told = Silence() if done else watch
-        recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, ranks.world == 1, told)
+        recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, ranks.world, told)
         prepared = Prepared.open(place)
         validation(prepared, recipe)  # refuses data that have none, before the first step
         if done:
@@ -126,7 +126,7 @@ def settled(
     changes: tuple[str, ...],
     start_from: Path | None,
     device: Any,
-    alone: bool,
+    world: int,
     watch: Any,
 ) -> Recipe:
     """Prepare the data, and settle the recipe by what they are, where none was given."""
@@ -138,6 +138,7 @@ def settled(
         model_choices,
         precision_choices,
         speed_choices,
+        steps_of_epoch,
         training_choices,
         vocabulary_choice,
     )
@@ -182,11 +183,17 @@ def settled(
         tokens = int(split.target.lengths.sum()) + len(split)
         asked = {change.partition("=")[0].strip() for change in changes}
         steps = recipe.train.steps if "train.steps" in asked else None
-        chosen += training_choices(len(split), tokens, recipe.model, fast, steps)
+
+        def epoch(batch_tokens: int) -> int:
+            """With the batch that was asked for, if one was."""
+            data = recipe.data if "data.batch_tokens" in asked else replace(recipe.data, batch_tokens=batch_tokens)
+            return steps_of_epoch(split, data, world, recipe.train.accumulate)
+
+        chosen += training_choices(len(split), tokens, recipe.model, fast, epoch, steps)
         chosen += precision_choices(recipe.model, has_bfloat16_products if not fast else lambda: False)
         recipe = made()
         long = recipe.train.steps * recipe.data.batch_tokens
-        chosen += speed_choices(long, fast and alone and available("cuda"), recipe.model)
+        chosen += speed_choices(long, fast and world == 1 and available("cuda"), recipe.model)
         recipe = made()
         if own:
             watch.note(f"model and tokenisers: as {start_from} has them")

@@ -8,11 +8,15 @@ corpus (benchmarks/results/multi30k.md) and from common practice: a start, not a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dragoman.config import IN_ATTENTION, ModelRecipe
+from dragoman.config import IN_ATTENTION, DataRecipe, ModelRecipe
+from dragoman.data.loading import Loader
+from dragoman.data.shards import Split
 
 FEW, MANY = 60_000, 400_000  # pairs
+LEAST_BATCH, LEAST_EVERY, MOST_EPOCHS = 500, 20, 60
+PLANNED = 2_000_000  # pairs of which an epoch is planned in a second or two
 LONG = 30_000_000  # target tokens: about two minutes of plain steps on a large GPU
 
 
@@ -28,16 +32,18 @@ def vocabulary_choice(pairs: int, fast: bool) -> Choice:
     """More data carry more pieces; on a CPU the softmax over them is a large part of the time."""
     most = 32_000 if fast else 10_000
     size = int(min(most, max(1000, 35 * pairs**0.5)) // 100 * 100)
-    return Choice(f"text.vocabulary_size={size}", f"for {pairs:,} pairs{'' if fast else ' on a CPU'}")
+    fewer = ": at most, as so little text may not have so many" if size == 1000 else ""
+    return Choice(f"text.vocabulary_size={size}", f"for {pairs:,} pairs{'' if fast else ' on a CPU'}{fewer}")
 
 
 def model_choices(pairs: int, fast: bool) -> list[Choice]:
     """A preset by the amount of data, smaller where there is no GPU."""
     where = "" if fast else " on a CPU"
+    few = f"{pairs:,} pairs are few: the base model would learn them by heart"
     if pairs < FEW and not fast:
-        return [Choice("model.preset=tiny", f"for {pairs:,} pairs{where}: a larger model would see them too seldom")]
+        seldom = f"for {pairs:,} pairs{where}: a larger model would see them too seldom"
+        return [Choice("model.preset=tiny", few if pairs < FEW // 6 else seldom)]
     if pairs < FEW:
-        few = f"{pairs:,} pairs are few: the base model would learn them by heart"
         return [Choice("model.preset=small", few), Choice("model.dropout=0.3", few)]
     if pairs < MANY or not fast:
         return [Choice("model.preset=small", f"for {pairs:,} pairs{where}")]
@@ -64,23 +70,49 @@ def speed_choices(target_tokens: int, one_gpu: bool, model: ModelRecipe) -> list
     return []
 
 
+def steps_of_epoch(split: Split, data: DataRecipe, ranks: int, accumulate: int) -> int:
+    """How many steps go once through the pairs; of very many pairs about, as their batches are nearly full."""
+    if len(split) > PLANNED:
+        fuller = max(int(side.lengths.sum()) for side in (split.source, split.target)) + len(split)
+        batches = -(-fuller // data.batch_tokens)
+    else:
+        batches = len(Loader(split, replace(data, sampling=0.0), pin=False).plan(0))
+    return -(-batches // (ranks * accumulate))
+
+
 def training_choices(
-    pairs: int, target_tokens: int, model: ModelRecipe, fast: bool, asked: int | None = None
+    pairs: int,
+    target_tokens: int,
+    model: ModelRecipe,
+    fast: bool,
+    epoch: Callable[[int], int],
+    asked: int | None = None,
 ) -> list[Choice]:
-    """Batch, schedule and length, from the target tokens of an epoch; `asked` are the steps of a person who chose."""
-    batch = min(25_000 if fast else 2_000, max(500, target_tokens // (100 if fast else 200)))
-    epochs = min(60, max(8, 3_000_000 // max(1, pairs))) if fast else min(60, max(3, 12_000_000 // target_tokens))
-    every = max(20, round(epochs * target_tokens / batch / 12)) if asked is None else max(min(20, asked), asked // 12)
+    """Batch, schedule and length, from the target tokens of an epoch; `asked` are the steps of a person who chose.
+
+    `epoch` says how many steps an epoch has with batches of so many tokens.
+    """
+    most = 25_000 if fast else 2_000
+    batch = min(most, max(LEAST_BATCH, target_tokens // (100 if fast else 200)))
+    wanted = max(8, 3_000_000 // max(1, pairs)) if fast else max(3, 12_000_000 // target_tokens)
+    epochs = min(MOST_EPOCHS, wanted)
+    every = max(LEAST_EVERY, round(epochs * target_tokens / batch / 12)) if asked is None else part_of(asked)
     steps = 12 * every if asked is None else asked
-    few = epochs == 60  # and so a shorter run
     rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
-    times = f"{epochs} times through {target_tokens:,} target tokens"
-    long = Choice(f"train.steps={steps}", times if fast or few else f"{times}, what two cores do in about half an hour")
     warmup = min(max(50, min(4000, steps // 12)), steps // 2)
     often = f"{steps // every} times in the run" if steps >= 2 * every else "once in the run"
+    in_epoch = epoch(batch)
+    once = "an epoch is one step" if in_epoch == 1 else f"{in_epoch:,} steps an epoch"
+    size = "as many tokens as the machine likes" if batch == most else "tokens for many steps"
+    size = "the least with room for long sentences" if batch == LEAST_BATCH else size
+    long = f"{max(1, round(steps / in_epoch)):,} times through {target_tokens:,} target tokens"
+    if not fast and epochs < MOST_EPOCHS:
+        long += ", what two cores do in about half an hour"
+    if every == LEAST_EVERY:
+        long += ", the fewest steps that a run has by itself"
     return [
-        Choice(f"data.batch_tokens={batch}", "many batches an epoch, no more than the machine likes"),
-        *([long] if asked is None else []),
+        Choice(f"data.batch_tokens={batch}", f"{size}: {once}"),
+        *([Choice(f"train.steps={steps}", long)] if asked is None else []),
         Choice(
             f"train.warmup_steps={warmup}", "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
         ),
@@ -90,3 +122,8 @@ def training_choices(
         Choice(f"train.evaluate_every={every}", often),
         Choice("train.clip=1.0", "so that a rare batch cannot throw the run off"),
     ]
+
+
+def part_of(steps: int) -> int:
+    """A twelfth of the steps of a run, and of a short one no less than it can have."""
+    return max(min(LEAST_EVERY, steps), steps // 12)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 
-from dragoman.config import ModelRecipe, Recipe
-from dragoman.train.sizes import model_choices, precision_choices, speed_choices, training_choices, vocabulary_choice
+from dragoman.config import DataRecipe, ModelRecipe, Recipe
+from dragoman.data.loading import Loader
+from dragoman.data.shards import Split
+from dragoman.train.sizes import (
+    model_choices,
+    precision_choices,
+    speed_choices,
+    steps_of_epoch,
+    training_choices,
+    vocabulary_choice,
+)
+
+
+def full(target_tokens: int) -> Callable[[int], int]:
+    """The steps of an epoch whose batches have no padding."""
+    return lambda batch_tokens: -(-target_tokens // batch_tokens)
 
 
 def settled(pairs: int, fast: bool) -> Recipe:
     chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
     model = Recipe.from_changes(c.change for c in chosen).model
-    chosen += training_choices(pairs, pairs * 14, model, fast)
+    chosen += training_choices(pairs, pairs * 14, model, fast, full(pairs * 14))
     assert all(c.reason for c in chosen)
     return Recipe.from_changes(c.change for c in chosen)
 
@@ -28,7 +45,7 @@ def test_every_amount_of_data_gets_a_recipe_that_holds_together(pairs: int, fast
 @pytest.mark.parametrize("steps", [1, 2, 30, 5000, 1_000_000])
 def test_a_number_of_steps_that_was_asked_for_is_what_the_rest_follows(steps: int) -> None:
     tiny = Recipe.from_changes(["model.preset=tiny"]).model
-    chosen = [c.change for c in training_choices(1000, 14_000, tiny, False, steps)]
+    chosen = [c.change for c in training_choices(1000, 14_000, tiny, False, full(14_000), steps)]
     recipe = Recipe.from_changes([*chosen, f"train.steps={steps}"])
     assert not any(change.startswith("train.steps=") for change in chosen)
     assert recipe.train.warmup_steps == min(max(50, min(4000, steps // 12)), steps // 2)
@@ -72,3 +89,42 @@ def test_more_data_get_no_smaller_vocabulary() -> None:
     for fast in (True, False):
         sizes = [settled(pairs, fast).text.vocabulary_size for pairs in (10, 1000, 10_000, 100_000, 10_000_000)]
         assert sizes == sorted(sizes)
+
+
+def some_split(pairs: int) -> Split:
+    """Sentences of 3 to 25 pieces, the sides of unlike lengths."""
+    sources = [[5] * (3 + i * 7 % 23) for i in range(pairs)]
+    return Split.of(sources, [[6] * (3 + (i * 7 + i % 3) % 23) for i in range(pairs)])
+
+
+@pytest.mark.parametrize(("pairs", "fast"), [(5, False), (50, False), (50, True), (500, False), (3000, True)])
+def test_what_is_said_of_the_length_of_a_run_is_what_the_loader_does(pairs: int, fast: bool) -> None:
+    split, tiny = some_split(pairs), Recipe.from_changes(["model.preset=tiny"]).model
+    tokens = int(split.target.lengths.sum()) + pairs
+
+    def epoch(batch_tokens: int) -> int:
+        return steps_of_epoch(split, DataRecipe(batch_tokens=batch_tokens), 1, 1)
+
+    told = {c.change.partition("=")[0]: c for c in training_choices(pairs, tokens, tiny, fast, epoch)}
+    recipe = Recipe.from_changes(c.change for c in told.values())
+    times = int(re.findall(r"([\d,]+) times through", told["train.steps"].reason)[0].replace(",", ""))
+    with Loader(split, recipe.data, pin=False) as loader:
+        seen = sum(next(loader).n_sentences for _ in range(recipe.train.steps))
+    assert times == pytest.approx(seen / pairs, rel=0.02)
+    steps = "an epoch is one step" if pairs == 5 else f"{epoch(recipe.data.batch_tokens):,} steps an epoch"
+    assert told["data.batch_tokens"].reason.endswith(steps)
+
+
+def test_an_epoch_is_shorter_with_more_processes_and_longer_steps() -> None:
+    split, data = some_split(400), DataRecipe(batch_tokens=300)
+    alone = steps_of_epoch(split, data, 1, 1)
+    assert steps_of_epoch(split, data, 2, 1) == steps_of_epoch(split, data, 1, 2) == -(-alone // 2)
+    assert steps_of_epoch(split, data, 3, 2) == -(-alone // 6)
+
+
+def test_an_epoch_of_very_many_pairs_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    split, data = some_split(4000), DataRecipe(batch_tokens=900)
+    planned = steps_of_epoch(split, data, 1, 1)
+    monkeypatch.setattr("dragoman.train.sizes.PLANNED", 3999)
+    monkeypatch.setattr("dragoman.train.sizes.Loader", None)
+    assert steps_of_epoch(split, data, 1, 1) == pytest.approx(planned, rel=0.1)
