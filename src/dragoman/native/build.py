@@ -116,11 +116,23 @@ def _key(source: Path, compiler: str, arguments: list[str], flags: tuple[str, ..
     """What the result depends on: the sources, the compiler, the flags, the processor."""
     about = Path(compiler).resolve().stat()
     digest = hashlib.sha256()
-    for file in sorted([source, *HERE.glob("*.h")]):
+    for file in _included(source):
         digest.update(file.read_bytes())
     digest.update(repr((compiler, about.st_size, about.st_mtime_ns, arguments, COMMON, TARGETS, flags)).encode())
     digest.update(_processor())
     return digest.hexdigest()[:20]
+
+
+def _included(source: Path) -> list[Path]:
+    """A source and the headers of ours that it includes, and those that these include; all branches of an #if."""
+    found, waiting = {source}, [source]
+    while waiting:
+        file = waiting.pop()
+        names = re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', file.read_text(encoding="utf-8"), re.MULTILINE)
+        new = {path for name in names if (path := file.parent / name).is_file()} - found  # of others the compiler tells
+        found |= new
+        waiting += new
+    return sorted(found)
 
 
 def _processor() -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,43 @@ def test_another_source_is_another_library(sources: Path) -> None:
     made = build.library("good")
     assert made is not None and made.twice(21) == 63
     assert len(list((sources / "cache").iterdir())) == 2
+
+
+@needs_compiler
+def test_a_library_is_built_again_for_the_headers_it_includes_and_for_no_others(sources: Path) -> None:
+    (sources / "good.c").write_text(f'#include <stdint.h>\n#include "near.h"\n{GOOD.replace("2 * x", "FAR * x")}')
+    (sources / "near.h").write_text('#ifdef FAR_AWAY\n  #  include "absent.h"\n#endif\n#include "far.h"\n')
+    (sources / "far.h").write_text('#pragma once\n#include "near.h"\n#define FAR 5\n')  # a circle is no trouble
+    (sources / "other.c").write_text(f'// #include "far.h"\n{GOOD}')
+    (sources / "foreign.h").write_text("")
+
+    def built() -> tuple[int, set[str]]:
+        build.library.cache_clear()
+        made = build.library("good")
+        assert made is not None and build.library("other") is not None
+        return made.twice(2), {path.name for path in (sources / "cache").iterdir()}
+
+    twice, before = built()
+    assert twice == 10
+    (sources / "foreign.h").write_text("#error never read\n")
+    assert built() == (10, before)
+    (sources / "far.h").write_text("#define FAR 6\n")
+    twice, after = built()
+    (new,) = after - before
+    assert twice == 12 and new.startswith("good-")
+
+
+@pytest.mark.parametrize("name", ["gemm", "sampling", "translate"])
+def test_the_headers_of_our_libraries_are_those_the_compiler_reads(name: str) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    source = build.HERE / f"{name}.c"
+    every = {path.name for path in build._included(source)}
+    done = subprocess.run(["cc", "-MM", *build.TARGETS[0], str(source)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this machine cannot compile {name}.c: {done.stderr[:200]}")
+    read = {Path(word).name for word in done.stdout.replace("\\\n", " ").split()[1:]}
+    assert read <= every <= read | {"neon.h", "avx2.h"}  # one for each kind of processor
 
 
 @needs_compiler
