@@ -45,10 +45,10 @@ def ids(text: str) -> list[int]:
     return [ZERO + int(digit) for digit in text]
 
 
-def train(steps: int = 500, batch: int = 64, seed: int = 1) -> Transformer:
+def train(recipe: ModelRecipe = RECIPE, steps: int = 500, batch: int = 64, seed: int = 1) -> Transformer:
     """Teacher forcing with Adam and a short warm-up (section 5)."""
     torch.manual_seed(seed)
-    model = Transformer(RECIPE, VOCABULARY)
+    model = Transformer(recipe, VOCABULARY)
     optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     stream, begun = strings(seed, held_out=False), time.perf_counter()
     for step in range(1, steps + 1):
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--picture", metavar="FILE", help="also draw the attention of each head (needs matplotlib)")
     options = parser.parse_args()
     begun = time.perf_counter()
-    model = train(options.steps)
+    model = train(steps=options.steps)
     print(f"trained {model.parameter_count():,} weights in {time.perf_counter() - begun:.0f} s\n")
     stream = strings(seed=2, held_out=True)
     unseen = [next(stream) for _ in range(1000)]

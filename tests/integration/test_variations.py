@@ -1,0 +1,118 @@
+"""Variations of positions and patterns from training to translations: what runs them, and what says that it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman import Translator
+from dragoman.data.prepared import Prepared
+from dragoman.decode.cuda_state import fits
+from dragoman.errors import DragomanError, RecipeError, SearchError
+from dragoman.export.ctranslate2 import to_ctranslate2
+from dragoman.inspect.looking import look
+from dragoman.inspect.positions import position_codes
+from dragoman.train.progress import Progress, Silence
+from dragoman.train.run import check_lengths
+from tiny_model import LINES, write_tiny_model
+from tiny_run import difference, outcome, prepare_tiny, recipe, tiny_run
+
+VARIATIONS = {
+    "relative": ("model.positions=relative", "model.max_distance=3"),
+    "rotary": ("model.positions=rotary",),
+    "alibi": ("model.positions=alibi",),
+    "local": ("model.pattern=local", "model.window=2"),
+    "sparse": ("model.pattern=sparse", "model.window=1"),
+    "low_rank": ("model.pattern=low_rank", "model.rank=4", "model.max_positions=80"),
+}
+each = pytest.mark.parametrize("name", VARIATIONS)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place: Path = tmp_path_factory.mktemp("data")
+    prepare_tiny(place)
+    return place
+
+
+@each
+def test_a_model_translates_by_pytorch_and_says_so(name: str, tmp_path: Path) -> None:
+    directory = write_tiny_model(tmp_path / "model", *VARIATIONS[name])
+    translator = Translator.load(directory)
+    greedy = [t.text for t in translator.translate(LINES)]
+    assert translator.running.engine == "torch"
+    assert len(set(greedy)) > 1
+    alone = [translator.translate(line, reproducible=True).text for line in LINES]
+    assert [t.text for t in translator.translate(LINES, reproducible=True)] == alone
+    for best in translator.translate(LINES, beam=3, n_best=2):
+        scores = [best.score, *(other.score for other in best.alternatives)]
+        assert scores == sorted(scores, reverse=True)
+
+
+@each
+def test_what_does_not_know_a_variation_refuses_it(name: str, tmp_path: Path) -> None:
+    directory = write_tiny_model(tmp_path / "model", *VARIATIONS[name])
+    with pytest.raises(SearchError, match=r"the engine 'native' cannot be had .*; use engine 'auto'"):
+        Translator.load(directory, engine="native").translate("the old box")
+    with pytest.raises(DragomanError, match=VARIATIONS[name][0].split("=")[0]):
+        to_ctranslate2(directory, tmp_path / "exported")
+    model = Translator.load(directory).engines.torch.model
+    assert not fits(model)
+
+
+@each
+def test_attention_can_be_looked_at(name: str, tmp_path: Path) -> None:
+    translator = Translator.load(write_tiny_model(tmp_path / "model", *VARIATIONS[name]))
+    looked = look(translator, LINES[0])
+    rows = np.concatenate([weights.sum(-1).ravel() for kind, weights in looked.maps.items() if kind != "encoder"])
+    np.testing.assert_allclose(rows, 1, atol=1e-4)
+    if name == "local":
+        far = np.abs(np.subtract.outer(*(np.arange(looked.maps["encoder"].shape[-1]),) * 2)) > 2
+        assert not looked.maps["encoder"][..., far].any()
+
+
+def test_positions_that_attention_is_told_leave_nothing_to_draw(tmp_path: Path) -> None:
+    translator = Translator.load(write_tiny_model(tmp_path / "model", *VARIATIONS["rotary"]))
+    with pytest.raises(SearchError, match=r"model.positions='rotary', which adds nothing to the embeddings"):
+        position_codes(translator.engines.torch.model, 9)
+
+
+def test_text_longer_than_the_mixtures_is_split_or_refused(tmp_path: Path) -> None:
+    changes = ("model.pattern=low_rank", "model.rank=4", "model.max_positions=20", "data.max_tokens=18")
+    translator = Translator.load(write_tiny_model(tmp_path / "model", *changes))
+    long = " ".join(LINES)
+    assert translator.translate(long).text
+    with pytest.raises(SearchError, match=r"pieces, but this model has learnt positions for 19; leave it to be split"):
+        translator.translate(long, split="never")
+
+
+class Crash(BaseException):
+    """Nothing catches it, as nothing catches a killed process."""
+
+
+class CrashAt(Silence):
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
+        if progress.step == self.step:
+            raise Crash
+
+
+@pytest.mark.parametrize("name", ["relative", "low_rank"])
+def test_training_that_was_killed_goes_on_to_the_same_bits(name: str, data: Path, tmp_path: Path) -> None:
+    tiny_run(data, tmp_path / "whole", *VARIATIONS[name])
+    with pytest.raises(Crash):
+        tiny_run(data, tmp_path / "killed", *VARIATIONS[name], watch=CrashAt(7))
+    tiny_run(data, tmp_path / "killed", *VARIATIONS[name])
+    assert not difference(outcome(tmp_path / "whole"), outcome(tmp_path / "killed"))
+    assert Translator.load(tmp_path / "whole").running.engine == "torch"
+
+
+def test_data_longer_than_the_mixtures_are_refused_before_the_first_step(data: Path) -> None:
+    prepared = Prepared.open(data / "prepared")
+    with pytest.raises(RecipeError, match=r"the data have a sentence of \d+ tokens, but model.max_positions=9"):
+        check_lengths(prepared, recipe("model.pattern=low_rank", "model.max_positions=9"))
+    check_lengths(prepared, recipe("model.pattern=local", "model.max_positions=9"))
