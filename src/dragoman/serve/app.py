@@ -1,0 +1,29 @@
+"""The application: the API, and the gate around it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from dragoman import __version__
+from dragoman.serve.api import api
+from dragoman.serve.gate import Gate, Log
+from dragoman.serve.libre import libre
+from dragoman.serve.problems import add_handlers
+from dragoman.serve.service import Service
+
+ABOUT: Final = "Translations by models of your own. Errors are answered as {error: {code, message}}."
+
+
+def application(service: Service, root_path: str = "", log: Log = lambda *_: None) -> ASGIApp:
+    """All that is served."""
+    app = FastAPI(
+        title="Dragoman", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, root_path=root_path
+    )
+    app.include_router(api(service))
+    app.include_router(libre(service))
+    add_handlers(app)
+    known = {*app.openapi()["paths"], "/openapi.json"}
+    return Gate(app, service.limits, service.metrics, known, log)

@@ -1,0 +1,177 @@
+"""The API's bodies. What is written here is checked, and told under /docs and /openapi.json."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from dragoman.decode.settings import MOST_BEAM, MOST_PENALTY, MOST_PIECES, Sampling, Search
+from dragoman.serve.texts import Answer
+
+MOST_TEXTS: Final = 20_000  # in one request
+Alignment = list[tuple[int, int]]
+
+
+class Body(BaseModel):
+    """What a client sends: nothing unknown, and no number as a text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Drawing(Body):
+    """Draw pieces by chance instead of searching."""
+
+    temperature: float = Field(Sampling.temperature, ge=1e-6, le=1e6, description="Over 1 the unlikely gets likelier.")
+    top_k: int = Field(Sampling.top_k, ge=0, description="Draw from so many of the likeliest; 0 cuts nothing off.")
+    top_p: float = Field(Sampling.top_p, gt=0, le=1, description="Draw from the likeliest that hold this probability.")
+    seed: int = Field(Sampling.seed, description="Which draws.")
+
+
+class Settings(Body):
+    """How to look for translations; the defaults are the server's."""
+
+    model: str | None = Field(None, description="One of /v1/models; the first, if none is named.")
+    beam: int | None = Field(None, ge=1, le=MOST_BEAM, description="Hypotheses kept; 1 is greedy search.")
+    length_penalty: float = Field(
+        Search.length_penalty, ge=-MOST_PENALTY, le=MOST_PENALTY, allow_inf_nan=False, description="alpha of lp."
+    )
+    extra_length: int = Field(
+        Search.extra_length, ge=0, le=MOST_PIECES, description="At most so many pieces more than the source has."
+    )
+    max_length: int | None = Field(None, ge=1, description="At most so many pieces.")
+    min_length: int = Field(0, ge=0, le=MOST_PIECES, description="At least so many pieces.")
+    no_repeat: int = Field(0, ge=0, le=MOST_PIECES, description="Never the same so many pieces in a row twice; 0: may.")
+
+
+class TranslateRequest(Settings):
+    """Texts to translate. A text may have many lines; each keeps its place."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "every Monday"}, {"text": ["every Monday", "at half past seven"]}]}
+    )
+
+    text: str | Annotated[list[str], Field(max_length=MOST_TEXTS)] = Field(description="One text, or a list of them.")
+    n_best: int = Field(
+        1,
+        ge=1,
+        le=MOST_BEAM,
+        validation_alias=AliasChoices("n_best", "nbest"),
+        description="So many translations of each text, best first; also called nbest.",
+    )
+    sampling: Drawing | None = None
+    scores: bool = Field(False, description="Have scores in the answer.")
+    alignments: bool = Field(False, description="Have pairs of aligned words [source, target] in the answer.")
+
+
+class Alternative(BaseModel):
+    """One translation of a text."""
+
+    text: str
+    score: float | None = Field(None, description="log P / lp, by which translations are ranked; with `scores`.")
+    log_probability: float | None = Field(None, description="log P; with `scores`.")
+    alignment: Alignment | None = Field(None, description="[source word, target word], counted from 0; on request.")
+    flags: list[str] = Field(description="What to be careful with: truncated, repetitive, split, empty.")
+
+
+class Translated(Alternative):
+    """The best translation of a text, and the next best where they were asked for."""
+
+    alternatives: list[Alternative] | None = None
+
+    @classmethod
+    def of(cls, answer: Answer, scores: bool, several: bool) -> Translated:
+        """An answer with what was asked for of it."""
+        whole = cls(**told(answer, scores))
+        if several:
+            whole.alternatives = [Alternative(**told(other, scores)) for other in answer.alternatives]
+        return whole
+
+
+class TranslateResponse(BaseModel):
+    """The translations, in the order of the texts."""
+
+    model: str
+    translations: list[Translated]
+
+
+class Model(BaseModel):
+    """A model that this server has."""
+
+    name: str
+    source: str | None = Field(description="The source's language, where the model's card knows it.")
+    target: str | None
+    engine: str = Field(description="What translates, as in: native engine, int8, on cpu, 2 threads.")
+
+
+class Models(BaseModel):
+    """The models, the default first."""
+
+    models: list[Model]
+    beam: int = Field(description="Where a request names none.")
+    max_characters: int
+    max_beam: int
+
+
+class AttentionRequest(Settings):
+    """One line of text to look into."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"text": "every Monday"}]})
+
+    text: str
+
+
+class Word(BaseModel):
+    """A word of one side: its place in the text, and its pieces."""
+
+    text: str
+    start: int | None = Field(description="Its first character in the text; null where it is not there to the letter.")
+    end: int | None
+    pieces: list[int]
+
+
+class Side(BaseModel):
+    """One side of a translation."""
+
+    text: str
+    pieces: list[str]
+    words: list[Word]
+
+
+class AttentionResponse(BaseModel):
+    """What each piece looked at while it was written."""
+
+    model: str
+    source: Side
+    target: Side
+    weights: list[list[float]] = Field(description="A row for each target piece, a column for each source piece.")
+    alignment: Alignment
+
+
+class Status(BaseModel):
+    """How the server is."""
+
+    status: str
+
+
+class Refusal(BaseModel):
+    """Why something was not done."""
+
+    code: str
+    message: str
+
+
+class ErrorResponse(BaseModel):
+    """An answer that is none."""
+
+    error: Refusal
+
+
+def told(answer: Answer, scores: bool) -> dict[str, Any]:
+    """What an answer says of one translation."""
+    entry: dict[str, Any] = {"text": answer.text, "flags": list(answer.flags)}
+    if scores:
+        entry |= {"score": answer.score, "log_probability": answer.log_probability}
+    if answer.alignment is not None:
+        entry["alignment"] = list(answer.alignment)
+    return entry

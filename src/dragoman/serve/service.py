@@ -1,0 +1,189 @@
+"""From a request to its translations: texts are planned, queued, waited for, and put together again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from dragoman.decode.settings import Sampling, Search
+from dragoman.decode.translation import Translation
+from dragoman.serve.jobs import Asked, ClosedError, Job, Queue
+from dragoman.serve.limits import MOST_LENGTH, Limits
+from dragoman.serve.metrics import Metrics
+from dragoman.serve.problems import ProblemError
+from dragoman.serve.schema import Settings, TranslateRequest
+from dragoman.serve.texts import Answer, Cut, answers, planned
+from dragoman.serve.worker import Pace, Translates, Worker
+from dragoman.values import suggest
+
+LARGE: Final = 20_000  # characters from which work is done beside the event loop, so that others are answered meanwhile
+DEFAULT_BATCH: Final = 64
+Gone = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model that is served."""
+
+    name: str
+    translator: Translates
+    cut: Cut = field(repr=False)  # a line into its sentences
+    engine: str = ""
+    languages: tuple[str, str] | None = None
+
+
+class Service:
+    """Models, the queue before them and the thread behind it."""
+
+    def __init__(
+        self, models: Mapping[str, Served], limits: Limits, reproducible: bool = False, batch: int = DEFAULT_BATCH
+    ) -> None:
+        self.models, self.limits, self.metrics = models, limits, Metrics()
+        self.default = next(iter(models))
+        self.pace = Pace()
+        self.queue = Queue(limits.max_batch or batch, self.pace.room)
+        translators = {name: served.translator for name, served in models.items()}
+        self.worker = Worker(translators, self.queue, self.metrics, self.pace, reproducible)
+        self.leaving = False
+        self.metrics.gauge("dragoman_queue_sentences", "Sentences that wait.", lambda: self.queue.sentences)
+        self.metrics.gauge(
+            "dragoman_queue_requests", "Requests with sentences that wait.", lambda: len(self.queue.turns)
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request that comes now would be answered."""
+        return self.worker.alive and not self.leaving
+
+    def model(self, name: str | None) -> Served:
+        """A model by its name; the first without one."""
+        if name is None:
+            return self.models[self.default]
+        if name not in self.models:
+            raise ProblemError(404, "no_such_model", f"there is no model {name!r}{suggest(name, self.models)}")
+        return self.models[name]
+
+    def asked(self, body: Settings) -> Asked:
+        """What a request asks for, within what this server gives."""
+        n_best, sampling, alignment = 1, None, False
+        if isinstance(body, TranslateRequest):
+            n_best, alignment = body.n_best, body.alignments
+            sampling = None if body.sampling is None else Sampling(**body.sampling.model_dump())
+        beam = body.beam if body.beam is not None else max(self.limits.beam, n_best)
+        for name, value, most, option in (
+            ("n_best", n_best, self.limits.max_beam, " (--max-beam)"),
+            ("beam", beam, self.limits.max_beam, " (--max-beam)"),
+            ("extra_length", body.extra_length, MOST_LENGTH, ""),
+            ("min_length", body.min_length, MOST_LENGTH, ""),
+        ):
+            if value > most:
+                raise ProblemError(
+                    422, "over_limit", f"{name} must be at most {most:,} on this server{option}; got {value:,}"
+                )
+        search = Search(
+            beam=beam,
+            n_best=n_best,
+            length_penalty=body.length_penalty,
+            extra_length=body.extra_length,
+            max_length=body.max_length,
+            min_length=body.min_length,
+            no_repeat=body.no_repeat,
+            sampling=sampling,
+        )
+        return Asked(self.model(body.model).name, search, alignment)
+
+    def check_size(self, texts: Sequence[str]) -> int:
+        """The characters of a request, each text counted as one at least; refused where they are too many, or none."""
+        size = sum(max(1, len(text)) for text in texts)
+        if size > self.limits.max_characters:
+            raise ProblemError(
+                413,
+                "too_large",
+                f"the texts have {size:,} characters; this server takes {self.limits.max_characters:,} at a time: send "
+                "them in several requests",
+            )
+        for number, text in enumerate(texts, 1):
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise ProblemError(
+                    422,
+                    "invalid",
+                    f"text {number} has half of a UTF-16 pair, U+{ord(text[error.start]):04X}, at character "
+                    f"{error.start}, which is not Unicode text; send the whole character",
+                ) from None
+        return size
+
+    async def translate(self, texts: Sequence[str], asked: Asked, deadline: float, gone: Gone) -> list[Answer]:
+        """The translation of each text; `deadline` is the loop's time, and `gone` waits until nobody does."""
+        size = self.check_size(texts)
+        if size < LARGE:
+            plans, sentences = planned(texts, self.models[asked.model].cut)
+        else:
+            plans, sentences = await asyncio.to_thread(planned, texts, self.models[asked.model].cut)
+        found = await self.sentences(sentences, asked, deadline, gone)
+        if size < LARGE:
+            return answers(plans, found)
+        return await asyncio.to_thread(answers, plans, found)
+
+    async def look(self, text: str, asked: Asked, deadline: float, gone: Gone) -> Translation:
+        """One line with its alignment and what every piece looked at."""
+        asked = replace(asked, alignment=True, attention=True)
+        self.check_size([text])
+        return (await self.sentences([text], asked, deadline, gone))[0]
+
+    async def sentences(self, sentences: Sequence[str], asked: Asked, deadline: float, gone: Gone) -> list[Translation]:
+        """The translation of each sentence, through the queue."""
+        if not sentences:
+            return []
+        loop = asyncio.get_running_loop()
+        finished: asyncio.Future[None] = loop.create_future()
+
+        def settle() -> None:
+            if not finished.done():
+                finished.set_result(None)
+
+        def done(_: Job) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and with it everybody who waited
+                loop.call_soon_threadsafe(settle)
+
+        job = Job(asked, sentences, done)
+        watch = asyncio.ensure_future(gone())
+        try:
+            try:
+                self.queue.put(job)
+            except ClosedError as error:
+                raise ProblemError(503, "leaving", str(error), 5) from None
+            left = deadline - loop.time()
+            await asyncio.wait({finished, watch}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+            if not finished.done():
+                self._give_up(watch.done())
+        finally:
+            watch.cancel()
+            if not finished.done():
+                self.queue.drop(job)
+        if job.error is not None:
+            raise job.error
+        return job.translations
+
+    def _give_up(self, gone: bool) -> None:
+        self.metrics.drop("gone" if gone else "deadline")
+        if gone:
+            raise ProblemError(499, "gone", "the client has gone away")
+        raise ProblemError(
+            504,
+            "deadline",
+            f"the translation was not ready within {self.limits.timeout:g} seconds; send less at a time, or later",
+        )
+
+    def start(self) -> None:
+        """Begin to translate."""
+        self.worker.start()
+
+    def close(self) -> None:
+        """Take nothing more, and end when what was taken is done."""
+        self.leaving = True
+        self.queue.close()

@@ -1,0 +1,51 @@
+"""A translator under the test's control: it shouts what it is told, remembers its batches, and waits when told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dragoman.decode.translation import Translation
+from dragoman.serve.limits import Limits
+from dragoman.serve.service import Served, Service
+
+
+class FakeTranslator:
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.settings: list[dict[str, Any]] = []
+        self.go = threading.Event()  # cleared, it holds every batch until it is set
+        self.go.set()
+        self.holding = threading.Event()  # a batch has begun
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        texts = list(texts)
+        self.batches.append(texts)
+        self.settings.append(settings)
+        self.holding.set()
+        assert self.go.wait(30), "the test never let the translator go"
+        for text in texts:
+            if text == "crash":
+                raise ZeroDivisionError("an error that says secret things")
+            if text == "huge":
+                raise MemoryError
+            yield self.translation(text, settings)
+
+    def translation(self, text: str, settings: dict[str, Any]) -> Translation:
+        n_best = settings["search"].n_best
+        others = tuple(Translation(f"{text.upper()} {rank}", -1.0 - rank, -2.0 - rank) for rank in range(1, n_best))
+        alignment = ((0, 0),) if settings["alignment"] else None
+        attention = [[0.75]] if settings["attention"] else None
+        word = (f"▁{text}",)
+        return Translation(
+            text.upper(), -0.5, -1.0, (f"▁{text.upper()}",), word, False, False, False, alignment, attention, others
+        )
+
+
+def fake_service(*names: str, translator: FakeTranslator | None = None, **limits: Any) -> Service:
+    """A service that is not started yet; every line is a sentence."""
+    fake = translator or FakeTranslator()
+    return Service(
+        {name: Served(name, fake, lambda line: [line], "a fake") for name in names or ("fake",)}, Limits(**limits)
+    )

@@ -1,0 +1,252 @@
+"""The API through an in-process client: what it answers, how it refuses, and what it says of itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_translator import FakeTranslator, fake_service
+from starlette.testclient import TestClient
+
+from dragoman.decode.translator import Translator
+from dragoman.serve.app import application
+from dragoman.serve.limits import Limits
+from dragoman.serve.opening import batch_of, open_model
+from dragoman.serve.service import Service
+from tiny_model import write_tiny_model
+
+
+def client_of(service: Service) -> Iterator[TestClient]:
+    service.start()
+    with TestClient(application(service), raise_server_exceptions=False) as client:
+        yield client
+    service.close()
+    service.worker.thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def fake() -> FakeTranslator:
+    return FakeTranslator()
+
+
+@pytest.fixture(scope="module")
+def client(fake: FakeTranslator) -> Iterator[TestClient]:
+    yield from client_of(fake_service("first", "second", translator=fake, max_characters=5_000))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("api") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def real(directory: Path) -> Iterator[TestClient]:
+    served = open_model("en-de", directory, 4, device="cpu", threads=1)
+    yield from client_of(Service({"en-de": served}, Limits(), batch=batch_of(served, 4)))
+
+
+def translate(client: TestClient, **body: Any) -> Any:
+    answer = client.post("/v1/translate", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_one_text_and_many(client: TestClient) -> None:
+    assert translate(client, text="a b") == {"model": "first", "translations": [{"text": "A B", "flags": []}]}
+    found = translate(client, text=["a", "", "b\n\n  c\r\n"], model="second")
+    assert found["model"] == "second"
+    assert [one["text"] for one in found["translations"]] == ["A", "", "B\n\n  C\r\n"]
+    assert translate(client, text=[])["translations"] == []
+
+
+def test_what_was_asked_for_is_in_the_answer(client: TestClient) -> None:
+    (one,) = translate(client, text="a", nbest=3, scores=True, alignments=True)["translations"]
+    assert (one["score"], one["log_probability"], one["alignment"]) == (-0.5, -1.0, [[0, 0]])
+    assert [other["text"] for other in one["alternatives"]] == ["A 1", "A 2"]
+    assert one["alternatives"][0]["score"] == -2.0
+
+
+def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> None:
+    body = {"beam": 7, "n_best": 2, "length_penalty": 1, "extra_length": 9, "max_length": 30, "min_length": 2}
+    translate(client, text="a", no_repeat=4, sampling={"top_p": 0.5, "seed": 3}, **body)
+    search = fake.settings[-1]["search"]
+    assert {name: getattr(search, name) for name in body} == body
+    assert (search.no_repeat, search.sampling.top_p, search.sampling.seed) == (4, 0.5, 3)
+    translate(client, text="a", n_best=6)
+    assert fake.settings[-1]["search"].beam == 6  # as many as are asked for
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "message"),
+    [
+        ("{", 400, "not_json", "the body is not JSON ("),
+        ("[]", 422, "invalid", "the body must be a JSON object"),
+        ("{}", 422, "invalid", "the field 'text' is missing; give it"),
+        ('{"text": 3}', 422, "invalid", "text must be a text, or a list of texts; got int 3"),
+        ('{"text": ["a", null]}', 422, "invalid", "text must be a text, or a list of texts; got list ['a', None]"),
+        ('{"text": "a", "baem": 3}', 422, "unknown_field", "there is no field 'baem'; did you mean 'beam'?"),
+        ('{"text": "a", "beam": "3"}', 422, "invalid", "beam must be a whole number; got str '3'"),
+        ('{"text": "a", "beam": true}', 422, "invalid", "beam must be a whole number; got bool True"),
+        ('{"text": "a", "beam": 0}', 422, "invalid", "beam must be at least 1; got 0"),
+        ('{"text": "a", "beam": 17}', 422, "over_limit", "beam must be at most 16 on this server (--max-beam); got 17"),
+        ('{"text": "a", "n_best": 17}', 422, "over_limit", "n_best must be at most 16 on this server"),
+        ('{"text": "a", "extra_length": 501}', 422, "over_limit", "extra_length must be at most 500 on this server;"),
+        ('{"text": "a", "length_penalty": 9}', 422, "invalid", "length_penalty must be at most 5; got 9"),
+        ('{"text": "a", "length_penalty": NaN}', 422, "invalid", "length_penalty must be a finite number; got float"),
+        ('{"text": "a", "scores": 1}', 422, "invalid", "scores must be true or false; got int 1"),
+        ('{"text": "a", "model": "frist"}', 404, "no_such_model", "no model 'frist'; did you mean 'first'?"),
+        ('{"text": "a", "beam": 2, "n_best": 3}', 422, "invalid", "n_best=3 translations cannot come from beam=2"),
+        ('{"text": "a", "min_length": 5, "max_length": 2}', 422, "invalid", "max_length=2 leaves no room"),
+        ('{"text": "a", "sampling": {"top_p": 0}}', 422, "invalid", "sampling.top_p must be over 0; got 0"),
+        ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "no field 'topp' in sampling; did you mean"),
+        ('{"text": "a", "sampling": 3}', 422, "invalid", "sampling"),
+        ('{"text": "a\\ud800"}', 422, "invalid", "text 1 has half of a UTF-16 pair, U+D800, at character 1"),
+        (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "the texts have 5,001 characters; this server takes 5,000"),
+        (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "invalid", "text must be a text"),
+        ('{"text": "crash"}', 500, "internal", "the server met an error that it did not expect; its log has more"),
+        ('{"text": "huge"}', 503, "no_memory", "not enough memory"),
+    ],
+)
+def test_a_mistake_is_told_in_words(client: TestClient, body: str, status: int, code: str, message: str) -> None:
+    answer = client.post("/v1/translate", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"code", "message"}
+    assert error["code"] == code
+    assert message in error["message"]
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+
+
+def test_too_many_texts(client: TestClient) -> None:
+    answer = client.post("/v1/translate", json={"text": [""] * 20_001})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+def test_an_error_that_nobody_expected_is_in_the_log_without_the_text(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        client.post("/v1/translate", json={"text": ["my private words", "crash"]})
+    assert "ZeroDivisionError" in caplog.text
+    assert "fake_translator.py" in caplog.text
+    assert "private" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [("GET", "/nowhere", 404, "not_found"), ("GET", "/v1/translate", 405, "method_not_allowed")],
+)
+def test_wrong_paths(client: TestClient, method: str, path: str, status: int, code: str) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_models_health_and_metrics(client: TestClient) -> None:
+    models = client.get("/v1/models").json()
+    assert [model["name"] for model in models["models"]] == ["first", "second"]
+    assert (models["beam"], models["max_beam"], models["max_characters"]) == (4, 16, 5_000)
+    assert client.get("/health").json() == {"status": "alive"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    translate(client, text="a")
+    metrics = client.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'dragoman_requests_total{path="/v1/translate",status="200"}' in metrics.text
+    assert 'dragoman_sentences_total{model="first"}' in metrics.text
+
+
+def test_a_server_that_leaves_is_alive_but_not_ready() -> None:
+    service = fake_service()
+    for client in client_of(service):
+        service.close()
+        assert client.get("/health").status_code == 200
+        assert (client.get("/ready").status_code, client.get("/ready").json()) == (503, {"status": "leaving"})
+        answer = client.post("/v1/translate", json={"text": "a"})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_the_deadline_is_answered_with_504() -> None:
+    fake = FakeTranslator()
+    fake.go.clear()
+    for client in client_of(fake_service(translator=fake, timeout=0.05)):
+        answer = client.post("/v1/translate", json={"text": "a"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline")
+        fake.go.set()
+
+
+def test_the_description_tells_the_truth(client: TestClient) -> None:
+    told = client.get("/openapi.json").json()
+    assert {"/v1/translate", "/v1/attention", "/v1/models", "/metrics", "/translate"} <= set(told["paths"])
+    responses = told["paths"]["/v1/translate"]["post"]["responses"]
+    assert {"200", "400", "404", "413", "422", "429", "503", "504"} <= set(responses)
+    assert responses["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/ErrorResponse")
+    fields = told["components"]["schemas"]["TranslateRequest"]["properties"]
+    assert (fields["no_repeat"]["minimum"], fields["length_penalty"]["maximum"]) == (0, 5)
+    assert set(told["components"]["schemas"]["ErrorResponse"]["properties"]) == {"error"}
+
+
+def test_libretranslate(client: TestClient) -> None:
+    asked = {"q": "a b", "source": "en", "target": "de", "format": "text", "api_key": ""}
+    assert client.post("/translate", json=asked).json() == {"translatedText": "A B"}
+    assert client.post("/translate", data=asked).json() == {"translatedText": "A B"}
+    assert client.post("/translate", json={"q": ["a", "b"], "alternatives": 1}).json() == {
+        "translatedText": ["A", "B"],
+        "alternatives": [["A 1"], ["B 1"]],
+    }
+    assert client.get("/languages").json() == []  # nobody knows those of the fakes
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"q": "a", "format": "html"}, "only format text is understood; send plain text"),
+        ({"source": "en"}, "the field 'q' is missing; give it"),
+        ({"q": "a", "alternatives": -1}, "alternatives must be at least 0; got -1"),
+        ([], "the body must be a JSON object; send one, with the header Content-Type: application/json"),
+    ],
+)
+def test_libretranslates_errors_are_as_its_clients_expect(client: TestClient, body: Any, message: str) -> None:
+    answer = client.post("/translate", json=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": message})
+    assert client.post("/translate", content=b"\xff").status_code == 400
+
+
+def test_a_real_model_answers_as_the_translator_does(real: TestClient, directory: Path) -> None:
+    translator = Translator.load(directory, device="cpu", threads=1)
+    texts = ["the old box", "seven boxes, eight halls", "我们去学校。"]
+    found = translate(real, text=texts, n_best=3, scores=True, alignments=True)["translations"]
+    for one, expected in zip(found, translator.translate(texts, n_best=3, alignment=True), strict=True):
+        assert one["text"] == expected.text
+        assert one["score"] == pytest.approx(expected.score)
+        assert [other["text"] for other in one["alternatives"]] == [other.text for other in expected.alternatives]
+        assert [tuple(pair) for pair in one["alignment"]] == list(expected.alignment or ())
+
+
+def test_a_real_models_languages(real: TestClient) -> None:
+    assert real.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]}]
+    assert real.post("/translate", json={"q": "the box", "source": "auto", "target": "de"}).status_code == 200
+    answer = real.post("/translate", json={"q": "the box", "source": "fr", "target": "de"})
+    assert answer.json() == {"error": "fr to de is not translated here; there is: en to de"}
+
+
+def test_attention_of_a_real_model(real: TestClient, directory: Path) -> None:
+    text = "  the old box, the hall"
+    found = real.post("/v1/attention", json={"text": text}).json()
+    expected = Translator.load(directory, device="cpu", threads=1).translate(text, attention=True, alignment=True)
+    assert found["target"]["text"] == expected.text
+    assert found["source"]["pieces"] == list(expected.source_tokens)
+    assert found["target"]["pieces"] == list(expected.tokens)
+    assert found["weights"] == [[pytest.approx(weight, abs=1e-4) for weight in row] for row in expected.attention]
+    words = found["source"]["words"]
+    assert [text[word["start"] : word["end"]] for word in words] == ["the", "old", "box,", "the", "hall"]
+    assert sorted(piece for word in words for piece in word["pieces"]) == list(range(len(expected.source_tokens)))
+
+
+@pytest.mark.parametrize(("text", "status"), [("", 422), ("a\nb", 422), ("x" * 1001, 413), ("\ud800", 422)])
+def test_attention_is_of_one_line(real: TestClient, text: str, status: int) -> None:
+    body = f'{{"text": "{text.encode("unicode_escape").decode()}"}}'
+    answer = real.post("/v1/attention", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text

@@ -1,0 +1,129 @@
+"""The queue: everything once and in order, together where it can be, and nobody waits for another to end."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.decode.settings import Search
+from dragoman.serve.jobs import Asked, Batch, ClosedError, Job, Queue
+
+PLAIN, GREEDY = Asked("m"), Asked("m", Search(beam=1))
+
+
+def job(*sentences: str, asked: Asked = PLAIN) -> Job:
+    return Job(asked, sentences, lambda _: None)
+
+
+def many(prefix: str, count: int, asked: Asked = PLAIN) -> Job:
+    return job(*(f"{prefix}{i}" for i in range(count)), asked=asked)
+
+
+def filled(queue: Queue, *jobs: Job) -> Queue:
+    for one in jobs:
+        queue.put(one)
+    return queue
+
+
+def taken(queue: Queue) -> list[str]:
+    batch = queue.take()
+    assert batch is not None
+    return batch.sentences
+
+
+def test_requests_that_wait_together_are_one_batch() -> None:
+    queue = filled(Queue(8), job("a"), job("b", "c"), job("d"))
+    assert sorted(taken(queue)) == ["a", "b", "c", "d"]
+    assert (queue.sentences, queue.jobs) == (0, 0)
+
+
+def test_a_short_request_is_in_the_next_batch_however_long_the_others_are() -> None:
+    queue = filled(Queue(4), many("long", 10_000))
+    assert taken(queue) == ["long0", "long1", "long2", "long3"]
+    queue.put(job("short"))
+    assert "short" in taken(queue)
+    assert queue.sentences == 10_000 - 4 - 3
+
+
+def test_a_batch_is_shared_out_evenly_and_the_rest_goes_to_who_has_more() -> None:
+    queue = filled(Queue(9), many("a", 100), many("b", 2), many("c", 100))
+    assert Counter(sentence[0] for sentence in taken(queue)) == {"a": 4, "b": 2, "c": 3}
+    assert Counter(sentence[0] for sentence in taken(queue)) == {"c": 5, "a": 4}  # who got less comes first
+
+
+def test_more_requests_than_a_batch_holds_take_turns() -> None:
+    queue = filled(Queue(2), *(many(name, 3) for name in "abcde"))
+    order = [sentence[0] for _ in range(5) for sentence in taken(queue)]
+    assert order == list("abcdeabcde")
+
+
+def test_other_settings_are_other_batches_and_take_turns_as_well() -> None:
+    queue = filled(Queue(2), many("a", 4), many("g", 4, GREEDY), many("b", 1))
+    assert [taken(queue) for _ in range(5)] == [["a0", "b0"], ["g0", "g1"], ["a1", "a2"], ["g2", "g3"], ["a3"]]
+
+
+def test_a_batch_holds_no_more_characters_than_there_is_time_for_but_one_sentence_always() -> None:
+    queue = filled(Queue(100, lambda _: 10), job("12345", "12345", "12345", "x" * 50, "1"))
+    assert [len(taken(queue)) for _ in range(3)] == [2, 2, 1]
+    queue = filled(Queue(100, lambda asked: 3 if asked == GREEDY else 1000), job("ab", "cd", "ef", asked=GREEDY))
+    assert taken(queue) == ["ab", "cd"]
+
+
+def test_what_nobody_wants_any_more_is_not_handed_out() -> None:
+    gone, stays = many("gone", 50), many("stays", 2)
+    queue = filled(Queue(4), gone, stays)
+    queue.take()
+    queue.drop(gone)
+    queue.drop(gone)  # a second time is nothing
+    assert queue.sentences == 0
+    queue.put(job("next"))
+    assert taken(queue) == ["next"]
+
+
+def test_a_closed_queue_hands_out_what_it_has_and_takes_nothing() -> None:
+    queue = filled(Queue(1), job("a", "b"))
+    queue.close()
+    with pytest.raises(ClosedError, match="takes no more work"):
+        queue.put(job("c"))
+    assert [taken(queue), taken(queue), queue.take()] == [["a"], ["b"], None]
+
+
+def test_who_waits_for_work_gets_it_at_once_and_leaves_when_the_queue_closes() -> None:
+    queue, found = Queue(5), []
+    thread = threading.Thread(target=lambda: found.extend([queue.take(), queue.take()]))
+    thread.start()
+    queue.put(job("a"))
+    queue.close()
+    thread.join(10)
+    assert isinstance(found[0], Batch)
+    assert found[0].sentences == ["a"]
+    assert found[1] is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.sampled_from([PLAIN, GREEDY])), min_size=1, max_size=8),
+    st.integers(1, 7),
+    st.integers(1, 40),
+)
+def test_every_sentence_is_handed_out_once_in_its_order_and_nobody_is_passed_over(
+    sizes: list[tuple[int, Asked]], most: int, room: int
+) -> None:
+    jobs = [many(f"{number}:", size, asked) for number, (size, asked) in enumerate(sizes)]
+    queue = filled(Queue(most, lambda _: room), *jobs)
+    given_out: dict[Job, list[int]] = {one: [] for one in jobs}
+    waited = Counter[Job]()
+    while queue.sentences:
+        batch = queue.take()
+        assert batch is not None
+        assert 1 <= len(batch.parts) <= most
+        assert all(one.asked == batch.asked for one in batch.jobs)
+        for one, place in batch.parts:
+            given_out[one].append(place)
+        for one in jobs:
+            waited[one] = 0 if one in batch.jobs or not one.waiting else waited[one] + 1
+            assert waited[one] < len(jobs)
+    assert all(places == list(range(len(one.sentences))) for one, places in given_out.items())

@@ -1,0 +1,192 @@
+"""The service under load, with a translator that waits for the test: batching, fairness, deadlines, and leaving."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from fake_translator import FakeTranslator, fake_service
+
+from dragoman.serve.jobs import Asked
+from dragoman.serve.problems import ProblemError
+from dragoman.serve.service import Service
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+async def reached(truth: Callable[[], bool]) -> None:
+    """Let others run until something is so."""
+    async with asyncio.timeout(30):
+        while not truth():
+            await asyncio.sleep(0.001)
+
+
+def ask(service: Service, *texts: str, seconds: float = 30, gone: Any = None) -> asyncio.Task[list[str]]:
+    async def asked() -> list[str]:
+        deadline = asyncio.get_running_loop().time() + seconds
+        found = await service.translate(texts, Asked(service.default), deadline, gone or never)
+        return [answer.text for answer in found]
+
+    return asyncio.create_task(asked())
+
+
+def play(scene: Callable[[Service, FakeTranslator], Coroutine[Any, Any, None]], **limits: Any) -> Service:
+    """A scene with a service whose translator holds its first batch."""
+    fake = FakeTranslator()
+    service = fake_service(translator=fake, **limits)
+    service.start()
+
+    async def held() -> None:
+        fake.go.clear()
+        try:
+            await scene(service, fake)
+        finally:
+            fake.go.set()
+            service.close()
+
+    asyncio.run(held())
+    service.worker.thread.join(30)
+    assert not service.worker.alive
+    return service
+
+
+def test_what_arrives_while_a_batch_is_translated_is_the_next_batch() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        first = ask(service, "a")
+        await reached(fake.holding.is_set)
+        assert fake.batches == [["a"]]  # at once, without waiting for company
+        others = [ask(service, f"b{i}") for i in range(9)]
+        await reached(lambda: service.queue.sentences == 9)
+        fake.go.set()
+        assert await first == ["A"]
+        assert await asyncio.gather(*others) == [[f"B{i}"] for i in range(9)]
+        assert [len(batch) for batch in fake.batches] == [1, 9]
+
+    play(scene)
+
+
+def test_a_line_does_not_wait_for_ten_thousand_of_another() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        long = ask(service, *(f"line {i}" for i in range(10_000)))
+        await reached(fake.holding.is_set)
+        short = ask(service, "short")
+        await reached(lambda: service.queue.jobs == 2)
+        fake.go.set()
+        assert await short == ["SHORT"]
+        at = next(number for number, batch in enumerate(fake.batches) if "short" in batch)
+        assert at == 1
+        assert await long == [f"LINE {i}" for i in range(10_000)]
+        assert len(fake.batches) > 100
+
+    play(scene, max_batch=32)
+
+
+def test_a_deadline_is_kept_and_what_still_waits_is_dropped() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        late = ask(service, *"abcdefgh", seconds=0.01)
+        with pytest.raises(ProblemError, match="not ready within 60 seconds; send less") as refused:
+            await late
+        assert refused.value.status == 504
+        assert service.queue.sentences == 0
+        fake.go.set()
+        assert await ask(service, "next") == ["NEXT"]
+        assert fake.batches in ([["a", "b"], ["next"]], [["next"]])  # the latter where the deadline came first
+
+    assert play(scene, max_batch=2).metrics.dropped["deadline"] == 1
+
+
+def test_a_client_that_goes_away_has_its_waiting_work_dropped() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        left = asyncio.Event()
+        leaver = ask(service, *"abcdefgh", gone=left.wait)
+        await reached(fake.holding.is_set)
+        stays = ask(service, "stays")
+        await reached(lambda: service.queue.jobs == 2)
+        left.set()
+        with pytest.raises(ProblemError) as refused:
+            await leaver
+        assert refused.value.status == 499
+        assert service.queue.sentences == 1
+        fake.go.set()
+        assert await stays == ["STAYS"]
+        assert fake.batches == [["a", "b"], ["stays"]]
+
+    assert play(scene, max_batch=2).metrics.dropped["gone"] == 1
+
+
+def test_a_task_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        task = ask(service, *"abcd")
+        await reached(fake.holding.is_set)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert service.queue.sentences == 0
+
+    play(scene, max_batch=1)
+
+
+def test_leaving_finishes_what_was_taken_and_takes_nothing_more() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        taken = ask(service, *"abcdef")
+        await reached(fake.holding.is_set)
+        assert service.ready
+        service.close()
+        assert not service.ready
+        with pytest.raises(ProblemError, match="about to leave") as refused:
+            await ask(service, "late")
+        assert (refused.value.status, refused.value.retry_after) == (503, 5)
+        fake.go.set()
+        assert await taken == list("ABCDEF")
+
+    play(scene, max_batch=2)
+
+
+def test_errors_reach_who_asked_and_nobody_else() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        first = ask(service, "a")
+        await reached(fake.holding.is_set)
+        asked = [ask(service, "b"), ask(service, "crash"), ask(service, "huge"), ask(service, "c")]
+        await reached(lambda: service.queue.jobs == 4)
+        fake.go.set()
+        found = await asyncio.gather(first, *asked, return_exceptions=True)
+        assert [found[0], found[1], found[4]] == [["A"], ["B"], ["C"]]
+        assert isinstance(found[2], ZeroDivisionError)
+        assert isinstance(found[3], MemoryError)
+
+    play(scene)
+
+
+def test_a_text_without_words_needs_no_translator() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        assert await ask(service, "", "  \n\n", "\r\n") == ["", "  \n\n", "\r\n"]
+        assert fake.batches == []
+
+    play(scene)
+
+
+def test_a_large_request_is_prepared_beside_the_loop_with_the_same_answer() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        fake.go.set()
+        text = "\n".join(f" word{i} " for i in range(5_000))
+        assert await ask(service, text) == [text.upper()]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("texts", "status", "message"),
+    [
+        (["x" * 11], 413, "the texts have 11 characters; this server takes 10 at a time"),
+        ([""] * 11, 413, "the texts have 11 characters"),
+        (["fine", "a\ud800"], 422, r"text 2 has half of a UTF-16 pair, U\+D800, at character 1"),
+    ],
+)
+def test_what_is_refused_before_it_is_queued(texts: list[str], status: int, message: str) -> None:
+    with pytest.raises(ProblemError, match=message) as refused:
+        fake_service(max_characters=10).check_size(texts)
+    assert refused.value.status == status

@@ -1,0 +1,110 @@
+"""The worker: batches to translators, sentences back to their requests, and nobody's failure is another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_translator import FakeTranslator
+
+from dragoman.decode.settings import Search
+from dragoman.serve.jobs import Asked, Job, Queue
+from dragoman.serve.metrics import Metrics
+from dragoman.serve.worker import SLICE, Pace, Worker
+
+PLAIN = Asked("m")
+
+
+class Scene:
+    """A worker with its fake, run in the test's own thread until the queue is empty."""
+
+    def __init__(self, most: int = 64, **options: Any) -> None:
+        self.fake, self.pace, self.metrics = FakeTranslator(), Pace(), Metrics()
+        self.queue = Queue(most)
+        self.worker = Worker({"m": self.fake, "n": self.fake}, self.queue, self.metrics, self.pace, **options)
+        self.done: list[Job] = []
+
+    def put(self, *sentences: str, asked: Asked = PLAIN) -> Job:
+        job = Job(asked, sentences, self.done.append)
+        self.queue.put(job)
+        return job
+
+    def run(self) -> None:
+        self.queue.close()
+        self.worker.run()
+
+
+def texts(job: Job) -> list[str]:
+    return [translation.text for translation in job.translations]
+
+
+def test_each_request_gets_its_own_sentences_in_order() -> None:
+    scene = Scene(most=3)
+    jobs = [scene.put("a", "b", "c", "d"), scene.put("x"), scene.put("y", "z")]
+    scene.run()
+    assert [texts(job) for job in jobs] == [["A", "B", "C", "D"], ["X"], ["Y", "Z"]]
+    assert [len(batch) for batch in scene.fake.batches] == [3, 3, 1]
+    assert sorted(map(id, scene.done)) == sorted(map(id, jobs))
+    assert sum(scene.metrics.batches.counts) == 3
+    assert (scene.metrics.sentences["m"], scene.metrics.characters["m"]) == (7, 7)
+
+
+def test_the_translator_is_told_what_was_asked() -> None:
+    scene = Scene(reproducible=True)
+    search = Search(beam=7, n_best=2)
+    job = scene.put("a", asked=Asked("n", search, alignment=True, attention=True))
+    scene.run()
+    assert scene.fake.settings == [{"search": search, "alignment": True, "attention": True, "reproducible": True}]
+    assert job.translations[0].alternatives[0].text == "A 1"
+
+
+def test_a_request_that_fails_fails_alone() -> None:
+    scene = Scene()
+    good, bad, other = scene.put("a"), scene.put("b", "crash", "c"), scene.put("d")
+    scene.run()
+    assert [texts(good), texts(other)] == [["A"], ["D"]]
+    assert isinstance(bad.error, ZeroDivisionError)
+    assert len(scene.done) == 3
+
+
+def test_the_rest_of_a_request_that_failed_is_not_translated() -> None:
+    scene = Scene(most=2)
+    scene.put("crash", "a", "b", "c", "d")
+    scene.run()
+    assert scene.fake.batches == [["crash", "a"]]
+
+
+def test_a_request_that_was_dropped_while_it_was_translated_is_not_called_back() -> None:
+    scene = Scene()
+    job = scene.put("a")
+    batch = scene.queue.take()
+    assert batch is not None
+    scene.queue.drop(job)
+    scene.worker.work(batch)
+    assert scene.done == []
+
+
+def test_a_finished_job_with_a_hole_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="1 sentences of a finished job are missing"):
+        _ = Job(PLAIN, ["a"], lambda _: None).translations
+
+
+def test_a_batch_is_as_large_as_a_slice_of_time_allows() -> None:
+    ticks = iter([0.0, 2.0, 10.0, 10.5])  # the first batch takes 2 s, the second half a second
+    scene = Scene(clock=lambda: next(ticks))
+    scene.queue.characters = scene.pace.room
+    assert scene.pace.room(PLAIN) is None
+    scene.put("x" * 400)
+    scene.worker.work(scene.queue.take())  # type: ignore[arg-type]
+    assert scene.pace.room(PLAIN) == int(200 * SLICE)
+    scene.put("y" * 400)
+    scene.worker.work(scene.queue.take())  # type: ignore[arg-type]
+    assert scene.pace.room(PLAIN) == int((0.7 * 200 + 0.3 * 800) * SLICE)
+    assert scene.pace.room(Asked("m", Search(beam=1))) is None  # another beam has a pace of its own
+    assert scene.pace.room(Asked("m", alignment=True)) is None
+
+
+def test_a_pace_that_is_slow_beyond_measure_still_leaves_room_for_a_character() -> None:
+    pace = Pace()
+    pace.count(PLAIN, 1, 1e9)
+    assert pace.room(PLAIN) == 1
