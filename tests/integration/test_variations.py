@@ -54,9 +54,11 @@ def test_a_model_translates_by_pytorch_and_says_so(name: str, tmp_path: Path) ->
 @each
 def test_what_does_not_know_a_variation_refuses_it(name: str, tmp_path: Path) -> None:
     directory = write_tiny_model(tmp_path / "model", *VARIATIONS[name])
-    with pytest.raises(SearchError, match=r"the engine 'native' cannot be had .*; use engine 'auto'"):
-        Translator.load(directory, engine="native").translate("the old box")
-    with pytest.raises(DragomanError, match=VARIATIONS[name][0].split("=")[0]):
+    key = VARIATIONS[name][0].split("=")[0]
+    for engine in ("native", "ctranslate2"):
+        with pytest.raises(SearchError, match=rf"'{engine}' cannot be had .*does not know {key}='{name}'.* 'auto'"):
+            Translator.load(directory, engine=engine).translate("the old box")
+    with pytest.raises(DragomanError, match=key):
         to_ctranslate2(directory, tmp_path / "exported")
     model = Translator.load(directory).engines.torch.model
     assert not fits(model)

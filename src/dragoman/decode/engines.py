@@ -107,9 +107,11 @@ class Engines:
             return f"the engine {cannot}; use engine 'auto' or 'torch'"
         match self.chosen:
             case "native":
-                why = why_not("translate")
+                why = self._unknown("native") or why_not("translate")
             case "ctranslate2" if find_spec("ctranslate2") is None:
                 why = "it is not installed: pip install 'dragoman[ctranslate2]'"
+            case "ctranslate2":
+                why = self._unknown("ctranslate2")
             case "cuda":
                 why = f"it needs an NVIDIA GPU; the devices are: {', '.join(devices())}"
             case _:
@@ -118,6 +120,17 @@ class Engines:
             f"the engine {self.chosen!r} cannot be had for {self.directory} on {self.device} here"
             f"{f' ({why})' if why else ''}; use engine 'auto', which takes what there is"
         )
+
+    def _unknown(self, name: str) -> str | None:
+        """What of the model an engine does not know, if anything."""
+        from dragoman.config import Recipe
+        from dragoman.decode import native_layout
+        from dragoman.export import ctranslate2
+        from dragoman.files import RECIPE
+
+        model = Recipe.load(self.directory / RECIPE).model
+        part = native_layout.unknown(model) if name == "native" else ctranslate2.why_not(model)
+        return f"it does not know {part}" if part else None
 
     def _has(self, name: str) -> bool:
         return self.precision == "auto" or self.precision in HAVE[name]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, supported
+from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, unknown
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.export.stored_weights import Weights, map_weights, tensors_of
@@ -75,7 +75,7 @@ class NativeEngine:
     def load(cls, directory: Path, threads: int | None = None, quantise: bool = True) -> NativeEngine | None:
         """The engine of a model directory that has been verified; None where it cannot be had for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
-        code = working_code() if supported(recipe) else None
+        code = working_code() if unknown(recipe) is None else None
         weights = map_weights(directory) if code is not None else None
         if code is None or weights is None:
             return None

@@ -39,8 +39,8 @@ class Job(ctypes.Structure):
     )
 
 
-def supported(recipe: ModelRecipe) -> bool:
-    """Whether the engine knows every part of such a model; a part that is not named here must be the paper's."""
+def unknown(recipe: ModelRecipe) -> str | None:
+    """What of such a model the engine does not know, if anything; a part that is not named here must be the paper's."""
     for field in fields(recipe):
         value = getattr(recipe, field.name)
         if field.name in FREE:
@@ -48,5 +48,5 @@ def supported(recipe: ModelRecipe) -> bool:
         if (field.name == "activation" and value in ACTIVATIONS) or (field.name == "positions" and value in POSITIONS):
             continue
         if field.default is MISSING or value != field.default:
-            return False
-    return True
+            return f"model.{field.name}={value!r}"
+    return None

@@ -13,7 +13,7 @@ from random_models import PAPER, RECIPES, sentences, write_random
 from dragoman.config import ModelRecipe
 from dragoman.decode import native_engine
 from dragoman.decode.native_engine import NativeEngine
-from dragoman.decode.native_layout import supported
+from dragoman.decode.native_layout import unknown
 from dragoman.decode.settings import Hypothesis, Sampling, Search
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.errors import SearchError, ShapeError
@@ -134,8 +134,9 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ShapeError, match="137"):
         engine.search([[5], [137]], Search())
     assert engine.search([], Search()) == []
-    for recipe in (ModelRecipe(attention="additive"), ModelRecipe(norm="batch")):
-        assert not supported(recipe)
+    assert unknown(ModelRecipe(attention="additive")) == "model.attention='additive'"
+    assert unknown(ModelRecipe(norm="batch")) == "model.norm='batch'"
+    assert unknown(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions="none")) is None
     additive = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, attention="additive")
     assert NativeEngine.load(write_random(tmp_path / "additive", additive, 30)) is None
     monkeypatch.setattr(native_engine, "library", lambda name: None)
