@@ -1,0 +1,123 @@
+"""`dragoman serve`: what it refuses, in a line and with exit code 2, before anything is served."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import leave
+from dragoman.cli.serve import log
+from dragoman.errors import SearchError
+from dragoman.serve.opening import languages_of, named
+from dragoman.serve.server import PortError, address, bind
+from small_model import model_at
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_at(tmp_path_factory.mktemp("serve") / "numbers")
+
+
+def test_a_port_in_use_is_a_line(capsys: pytest.CaptureFixture[str], model: Path) -> None:
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, out, err = leave(capsys, "serve", str(model), "--port", str(port))
+    assert (code, out) == (2, "")
+    assert err == (
+        f"dragoman: port {port} of 127.0.0.1 cannot be had (address already in use); choose another with --port, or 0 "
+        "for any that is free\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["{model}/nowhere"], "there is no directory"),
+        ([], "Missing argument 'MODEL...'"),
+        (["{model}", "{model}"], "two models would be served as 'numbers'"),
+        (["{model}", "--host", "no such host"], "there is no address 'no such host'"),
+        (["{model}", "--beam", "17"], "beam=17 is over max_beam=16; raise the latter as well"),
+        (["{model}", "--max-queue", "0"], "max_queue must be at least 1; got 0"),
+        (["{model}", "--timeout", "0"], "timeout must be over 0 and at most 86,400 seconds; got 0"),
+        (["{model}", "--timeout", "nan"], "timeout must be over 0"),
+        (["{model}", "--root-path", "mt/"], "--root-path 'mt/' must begin with / and not end with it"),
+        (["{model}", "--port", "0", "--device", "gpu"], "gpu"),
+    ],
+)
+def test_a_mistake_is_a_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], model: Path, args: list[str], message: str
+) -> None:
+    code, out, err = leave(capsys, "serve", *(arg.format(model=model) for arg in args))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_without_the_extra_it_says_how_to_get_it(tmp_path: Path, model: Path) -> None:
+    hide = "import sys; sys.modules['fastapi'] = None; sys.modules['uvicorn'] = None\n"
+    code = hide + "from importlib import util; find = util.find_spec\n"
+    code += "util.find_spec = lambda name: None if name in ('fastapi', 'uvicorn') else find(name)\n"
+    code += f"from dragoman.cli import main; main(['serve', {str(model)!r}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "dragoman: serving needs the package 'fastapi'; install it with: pip install 'dragoman[serve]'\n"
+    )
+
+
+def test_models_are_named_by_the_caller_or_by_their_directory(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert named([str(model), f"other={model}"]) == {"numbers": model, "other": model}
+    monkeypatch.setenv("DRAGOMAN_MODELS", str(model.parent))
+    assert named(["numbers", "a=numbers"]) == {"numbers": model, "a": model}
+    odd = model_at(model.parent / "a=b")
+    assert named([str(odd)]) == {"a=b": odd}
+    with pytest.raises(SearchError, match=r"name one, as in other="):
+        named([str(model), f"numbers={odd}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "expected"),
+    [
+        ("en-de", None, ("en", "de")),
+        ("xx-yy", None, None),
+        ("mine", None, None),
+        ("mine", "# train.en to train.de\n", ("en", "de")),
+        ("mine", "# corpus.clean.zh.gz to corpus.clean.en.gz\n", ("zh", "en")),
+        ("mine", "# en to fr\n", ("en", "fr")),
+        ("mine", "# source to target\n", None),
+        ("mine", "# books to train.txt\n", None),
+    ],
+)
+def test_languages_come_from_the_name_or_from_the_card(
+    tmp_path: Path, name: str, title: str | None, expected: tuple[str, str] | None
+) -> None:
+    if title is not None:
+        (tmp_path / "card.md").write_text(title + "\nmore\n", encoding="utf-8")
+    assert languages_of(name, tmp_path) == expected
+
+
+def test_the_address_is_one_that_a_browser_can_open() -> None:
+    with bind("0.0.0.0", 0) as taken:
+        assert address(taken) == f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_a_port_that_is_bound_refuses_connections_until_it_is_served() -> None:
+    with bind("127.0.0.1", 0) as taken, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(taken.getsockname()[:2], timeout=5).close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may bind every port")
+def test_a_port_that_may_not_be_bound() -> None:
+    with pytest.raises(PortError, match="permission denied"):
+        bind("127.0.0.1", 1)
+
+
+def test_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    log("POST", "/v1/translate", 200, 0.0124)
+    assert capsys.readouterr().err[19:] == " POST /v1/translate 200 12 ms\n"
