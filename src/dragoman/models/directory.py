@@ -65,15 +65,16 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
 def least_numbers(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
     """No such model has fewer numbers: the matrices that each has, whatever its kind of attention and norms."""
     table = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
-    if recipe.architecture != "transformer":
-        gates = {"lstm": 4, "gru": 3}[recipe.cell] * 2 if recipe.architecture == "recurrent" else 0
-        windows = 2 * recipe.kernel_width if recipe.architecture == "convolutional" else 0
-        layers = (recipe.encoder_layers + recipe.decoder_layers) * recipe.d_model * (gates + windows)
-        return recipe.d_model * (table + layers)
-    of_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
     places = 2 * recipe.max_positions if recipe.positions == "learned" else 0
-    mixes = 2 * recipe.rank * recipe.max_positions * recipe.encoder_layers if recipe.pattern == "low_rank" else 0
     layers = recipe.encoder_layers + recipe.decoder_layers
+    match recipe.architecture:
+        case "transformer":
+            of_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
+        case "recurrent":
+            of_layer = 2 * recipe.d_model * {"lstm": 4, "gru": 3}[recipe.cell]
+        case "convolutional":
+            of_layer = 2 * recipe.d_model * recipe.kernel_width
+    mixes = 2 * recipe.rank * recipe.max_positions * recipe.encoder_layers if recipe.pattern == "low_rank" else 0
     told = 2 * recipe.max_distance * (recipe.key_size + recipe.value_size) if recipe.positions == "relative" else 0
     return recipe.d_model * (table + places + layers * of_layer) + mixes + layers * told
 
