@@ -20,7 +20,7 @@ VOCABULARY = 13
 
 
 def run_cell(cell: Any, xs: list[Tensor]) -> list[Tensor]:
-    """One sequence through one layer, token by token, gate by gate (Hochreiter & Schmidhuber, 1997; Cho et al., 2014)."""
+    """One sequence through one layer, token by token, gate by gate (Hochreiter & Schmidhuber; Cho et al.)."""
     W, U, b, c = (getattr(cell, f"{kind}_l0") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     size = cell.hidden_size
     h = memory = torch.zeros(size)
@@ -115,9 +115,8 @@ def test_a_sentence_is_turned_and_its_padding_stays() -> None:
 
 def test_cells_start_remembering() -> None:
     lstm, gru = (RecurrentLayer(kind, 5, 7, 0.0).cell for kind in ("lstm", "gru"))  # type: ignore[arg-type]
-    assert (
-        lstm.get_parameter("bias_ih_l0").tolist() == [0.0] * 7 + [1.0] * 7 + [0.0] * 14
-    )  # PyTorch's order: i, f, g, o
+    i, f, g, o = lstm.get_parameter("bias_ih_l0").view(4, 7).tolist()  # PyTorch's order
+    assert (i, f, g, o) == ([0.0] * 7, [1.0] * 7, [0.0] * 7, [0.0] * 7)
     assert not gru.get_parameter("bias_ih_l0").any()
     for cell, gates in ((lstm, 4), (gru, 3)):
         for gate in cell.get_parameter("weight_hh_l0").detach().view(gates, 7, 7):
