@@ -19,7 +19,9 @@ WORDS = "one two three four five six seven eight nine ten eins zwei drei vier fÃ
 def model_at(place: Path, seed: int = 1, words: str = WORDS, **changes: Any) -> Path:
     """A whole model directory; `changes` are keys of the recipe's model section."""
     torch.manual_seed(seed)
-    sizes = {"d_model": 6, "n_heads": 3, "d_ff": 10, "encoder_layers": 1, "decoder_layers": 2, **changes}
+    sizes = {"d_model": 6, "encoder_layers": 1, "decoder_layers": 2, **changes}
+    if "architecture" not in changes:
+        sizes = {"n_heads": 3, "d_ff": 10, **sizes}
     recipe = Recipe.from_changes([f"model.{key}={value}" for key, value in sizes.items()])
     tokeniser = learn("bpe", [words] * 3, 330)
     place.mkdir(parents=True)

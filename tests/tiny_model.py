@@ -22,10 +22,12 @@ LINES = [
 ]
 
 
-def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: int = 3) -> Path:
+def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: int = 3, noise: float = 0.25) -> Path:
     """A model that has been written as training writes one."""
     directory.mkdir(parents=True, exist_ok=True)
-    settings = ("model.d_model=24", "model.n_heads=3", "model.d_ff=40", "model.encoder_layers=1")
+    settings = ("model.d_model=24", "model.encoder_layers=1")
+    if not any(change.startswith("model.architecture=") for change in changes):
+        settings += ("model.n_heads=3", "model.d_ff=40")
     settings += ("model.decoder_layers=2", "data.max_tokens=30", f"text.shared={str(shared).lower()}")
     tie = () if shared else ("model.tie=target",)
     recipe = Recipe.load("base", [*settings, *tie, *changes])
@@ -38,7 +40,7 @@ def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: 
     model = build(recipe.model, vocabulary, PAD)
     with torch.no_grad():
         for p in model.parameters():
-            p.add_(torch.randn_like(p) * 0.25)
+            p.add_(torch.randn_like(p) * noise)
         model.embeddings.tables["shared" if shared else "target"][EOS] *= 1.6
     write_model(directory, recipe, vocabulary, model.state_dict())
     write_manifest(directory)

@@ -52,7 +52,9 @@ def write_corpus(directory: Path, pairs: int = 300) -> Corpus:
 
 def recipe(*changes: str) -> Recipe:
     """The tiny recipe, with changes."""
-    return Recipe.from_changes([*TINY, *changes])
+    rival = any(change.startswith("model.architecture=") for change in changes)
+    without = ("model.n_heads", "model.d_ff") if rival else ()
+    return Recipe.from_changes([*(change for change in TINY if not change.startswith(without)), *changes])
 
 
 def prepare_tiny(directory: Path) -> Prepared:
