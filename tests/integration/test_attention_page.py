@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import html
-import json
-import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from browser import CHROMIUM, chromium
+from browser import found as found_in
 from dragoman.decode.translator import Translator
 from dragoman.inspect.looking import Looked, by_words, look
 from dragoman.inspect.page import page
 from small_model import model_at
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-QUIET = (
-    *("--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1200,900"),
-)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 
 WATCH = (
@@ -69,15 +60,7 @@ def found(looked: Looked, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def open_page(path: Path, *options: str) -> Any:
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    profile = f"--user-data-dir={path.parent / 'profile'}"
-    command = [str(CHROMIUM), *QUIET, *sandbox, profile, *options, "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    error = re.search(r'data-error="([^"]*)"', done.stdout)
-    assert error is None, html.unescape(error.group(1))
-    answer = re.search(r'data-found="([^"]*)"', done.stdout)
-    assert answer is not None, done.stdout[-2000:]
-    return json.loads(html.unescape(answer.group(1)))
+    return found_in(chromium(path.as_uri(), path.parent / "profile", *options, "--dump-dom"))
 
 
 def test_it_opens_with_the_last_layer_and_all_heads(found: Any, looked: Looked) -> None:

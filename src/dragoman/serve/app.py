@@ -1,4 +1,4 @@
-"""The application: the API, and the gate around it."""
+"""The application: the API, the pages, and the gate around both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dragoman import __version__
 from dragoman.serve.api import api
 from dragoman.serve.gate import Gate, Log
 from dragoman.serve.libre import libre
+from dragoman.serve.pages import pages
 from dragoman.serve.problems import add_handlers
 from dragoman.serve.service import Service
 
@@ -24,6 +25,8 @@ def application(service: Service, root_path: str = "", log: Log = lambda *_: Non
     )
     app.include_router(api(service))
     app.include_router(libre(service))
+    shown, paths = pages()
+    app.include_router(shown)
     add_handlers(app)
-    known = {*app.openapi()["paths"], "/openapi.json"}
+    known = {*paths, *app.openapi()["paths"], "/openapi.json"}
     return Gate(app, service.limits, service.metrics, known, log)

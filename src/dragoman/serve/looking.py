@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from dragoman.decode.alignment import word_numbers
 from dragoman.decode.translation import Translation
 from dragoman.serve.schema import AttentionResponse, Side, Word
 from dragoman.text.words import MARK
+
+BYTES: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # of characters that the vocabulary does not have
 
 
 def looked(model: str, source: str, translation: Translation) -> AttentionResponse:
@@ -32,7 +36,7 @@ def side(text: str, pieces: Sequence[str]) -> Side:
         groups.setdefault(number, []).append(place)
     words, cursor = [], 0
     for group in groups.values():
-        label = "".join(pieces[i] for i in group).replace(MARK, " ").strip()
+        label = BYTES.sub(written, "".join(pieces[i] for i in group)).replace(MARK, " ").strip()
         start = text.find(label, cursor) if label else -1
         if start >= 0:
             cursor = start + len(label)
@@ -40,3 +44,8 @@ def side(text: str, pieces: Sequence[str]) -> Side:
             Word(text=label, start=start if start >= 0 else None, end=cursor if start >= 0 else None, pieces=group)
         )
     return Side(text=text, pieces=list(pieces), words=words)
+
+
+def written(pieces: re.Match[str]) -> str:
+    """The characters that pieces of single bytes write."""
+    return bytes(int(number, 16) for number in re.findall("<0x(..)>", pieces[0])).decode("utf-8", "replace")

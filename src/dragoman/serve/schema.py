@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from dragoman.decode.settings import MOST_BEAM, MOST_PENALTY, MOST_PIECES, Sampling, Search
+from dragoman.serve.limits import MOST_LENGTH
 from dragoman.serve.texts import Answer
 
 MOST_TEXTS: Final = 20_000  # in one request
@@ -32,15 +33,17 @@ class Settings(Body):
     """How to look for translations; the defaults are the server's."""
 
     model: str | None = Field(None, description="One of /v1/models; the first, if none is named.")
-    beam: int | None = Field(None, ge=1, le=MOST_BEAM, description="Hypotheses kept; 1 is greedy search.")
+    beam: int | None = Field(
+        None, ge=1, le=MOST_BEAM, description="Hypotheses kept; 1 is greedy search. At most the max_beam of /v1/models."
+    )
     length_penalty: float = Field(
         Search.length_penalty, ge=-MOST_PENALTY, le=MOST_PENALTY, allow_inf_nan=False, description="alpha of lp."
     )
     extra_length: int = Field(
-        Search.extra_length, ge=0, le=MOST_PIECES, description="At most so many pieces more than the source has."
+        Search.extra_length, ge=0, le=MOST_LENGTH, description="At most so many pieces more than the source has."
     )
     max_length: int | None = Field(None, ge=1, description="At most so many pieces.")
-    min_length: int = Field(0, ge=0, le=MOST_PIECES, description="At least so many pieces.")
+    min_length: int = Field(0, ge=0, le=MOST_LENGTH, description="At least so many pieces.")
     no_repeat: int = Field(0, ge=0, le=MOST_PIECES, description="Never the same so many pieces in a row twice; 0: may.")
 
 

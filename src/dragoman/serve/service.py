@@ -11,7 +11,7 @@ from typing import Final
 from dragoman.decode.settings import Sampling, Search
 from dragoman.decode.translation import Translation
 from dragoman.serve.jobs import Asked, ClosedError, Job, Queue
-from dragoman.serve.limits import MOST_LENGTH, Limits
+from dragoman.serve.limits import Limits
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.problems import ProblemError
 from dragoman.serve.schema import Settings, TranslateRequest
@@ -73,16 +73,11 @@ class Service:
             n_best, alignment = body.n_best, body.alignments
             sampling = None if body.sampling is None else Sampling(**body.sampling.model_dump())
         beam = body.beam if body.beam is not None else max(self.limits.beam, n_best)
-        for name, value, most, option in (
-            ("n_best", n_best, self.limits.max_beam, " (--max-beam)"),
-            ("beam", beam, self.limits.max_beam, " (--max-beam)"),
-            ("extra_length", body.extra_length, MOST_LENGTH, ""),
-            ("min_length", body.min_length, MOST_LENGTH, ""),
-        ):
+        most = self.limits.max_beam
+        for name, value in (("n_best", n_best), ("beam", beam)):
             if value > most:
-                raise ProblemError(
-                    422, "over_limit", f"{name} must be at most {most:,} on this server{option}; got {value:,}"
-                )
+                message = f"{name} must be at most {most:,} on this server (--max-beam); got {value:,}"
+                raise ProblemError(422, "over_limit", message)
         search = Search(
             beam=beam,
             n_best=n_best,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 from dragoman.decode.translator import Translator
 from dragoman.serve.app import application
 from dragoman.serve.limits import Limits
+from dragoman.serve.looking import side
 from dragoman.serve.opening import batch_of, open_model
 from dragoman.serve.service import Service
 from tiny_model import write_tiny_model
@@ -93,7 +95,7 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
         ('{"text": "a", "beam": 0}', 422, "invalid", "beam must be at least 1; got 0"),
         ('{"text": "a", "beam": 17}', 422, "over_limit", "beam must be at most 16 on this server (--max-beam); got 17"),
         ('{"text": "a", "n_best": 17}', 422, "over_limit", "n_best must be at most 16 on this server"),
-        ('{"text": "a", "extra_length": 501}', 422, "over_limit", "extra_length must be at most 500 on this server;"),
+        ('{"text": "a", "extra_length": 501}', 422, "invalid", "extra_length must be at most 500; got 501"),
         ('{"text": "a", "length_penalty": 9}', 422, "invalid", "length_penalty must be at most 5; got 9"),
         ('{"text": "a", "length_penalty": NaN}', 422, "invalid", "length_penalty must be a finite number; got float"),
         ('{"text": "a", "scores": 1}', 422, "invalid", "scores must be true or false; got int 1"),
@@ -250,3 +252,25 @@ def test_attention_is_of_one_line(real: TestClient, text: str, status: int) -> N
     body = f'{{"text": "{text.encode("unicode_escape").decode()}"}}'
     answer = real.post("/v1/attention", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status, answer.text
+
+
+def test_the_pages_load_nothing_from_elsewhere(client: TestClient) -> None:
+    for path in ("/", "/docs"):
+        page = client.get(path)
+        assert page.headers["content-security-policy"].startswith("default-src 'self'")
+        linked = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+        assert linked
+        for link in linked:
+            assert not link.startswith(("/", "http"))  # relative, so that a proxy may show the server under a prefix
+            assert client.get("/" + link.removeprefix("./")).status_code == 200
+        assert "style=" not in page.text
+        assert not re.search(r"<script(?! defer src=)", page.text)
+
+
+def test_words_whose_letters_the_vocabulary_lacks_have_their_place() -> None:
+    found = side(
+        "a ñandú 中", ["▁a", "▁", "<0xC3>", "<0xB1>", "and", "<0xC3>", "<0xBA>", "▁", "<0xE4>", "<0xB8>", "<0xAD>"]
+    )
+    assert [(word.text, word.start, word.end) for word in found.words] == [("a", 0, 1), ("ñandú", 2, 7), ("中", 8, 9)]
+    lost = side("ONE two", ["▁one", "▁two"])
+    assert [(word.start, word.end) for word in lost.words] == [(None, None), (4, 7)]

@@ -1,0 +1,87 @@
+"use strict";
+/* What each word of a line looked at: asked for once a line, shown on both sides and as a map. */
+const LONGEST = 1000;
+const seen = new Map();
+
+function look(model, line) {
+  const key = `${model}\n${line}`;
+  if (!seen.has(key)) {
+    const found = post("v1/attention", { model, text: line }).then(prepared);
+    found.catch(() => seen.delete(key));
+    if (seen.size > 300) seen.delete(seen.keys().next().value);
+    seen.set(key, found);
+  }
+  return seen.get(key);
+}
+
+/* Between words: the mean over the pieces of who looks, the sum over those of what is looked at. */
+function prepared(answer) {
+  const words = answer.target.words.map(target => answer.source.words.map(source =>
+    target.pieces.reduce((sum, t) => sum + source.pieces.reduce((part, s) => part + answer.weights[t][s], 0), 0) / target.pieces.length));
+  return { source: answer.source, target: answer.target, weights: words };
+}
+
+/* A text between whose words there are marks: elements made of words that have a place, and plain text around them. */
+function between(text, words, make) {
+  const nodes = [];
+  let end = 0;
+  words.forEach((word, index) => {
+    if (word.start === null) return;
+    const from = offset(text, word.start), to = offset(text, word.end);
+    if (from > end) nodes.push(document.createTextNode(text.slice(end, from)));
+    nodes.push(make(text.slice(from, to), index));
+    end = to;
+  });
+  nodes.push(document.createTextNode(text.slice(end)));
+  return nodes;
+}
+
+/* The server counts characters, a browser halves of UTF-16 pairs. */
+function offset(text, characters) {
+  if (!/[\ud800-\udbff]/.test(text)) return characters;
+  let place = 0;
+  for (const character of text) {
+    if (!characters--) break;
+    place += character.length;
+  }
+  return place;
+}
+
+function element(name, words, text) {
+  const made = document.createElement(name);
+  if (words) made.className = words;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function best(weights, names, least = .05) {
+  return weights.map((weight, i) => [weight, names[i].text]).filter(([weight]) => weight >= least).sort((a, b) => b[0] - a[0]).slice(0, 4);
+}
+
+function tell(word, verb, found) {
+  const parts = [element("b", "", word), document.createTextNode(` ${verb} `)];
+  if (!found.length) parts.push(document.createTextNode(say.nothing));
+  found.forEach(([weight, text], i) => parts.push(document.createTextNode(i ? ", " : ""), element("em", "", text), document.createTextNode(` ${Math.round(100 * weight)} %`)));
+  at("said").replaceChildren(...parts);
+}
+
+function drawMap(found) {
+  const head = element("thead"), row = head.appendChild(element("tr")), body = element("tbody");
+  row.append(element("td", "corner"));
+  for (const word of found.source.words) {
+    const cell = row.appendChild(element("th"));
+    cell.scope = "col";
+    cell.append(element("span", "", word.text));
+  }
+  found.weights.forEach((weights, t) => {
+    const line = body.appendChild(element("tr")), name = line.appendChild(element("th", "", found.target.words[t].text));
+    name.scope = "row";
+    weights.forEach((weight, s) => {
+      const cell = line.appendChild(element("td", weight > .55 ? "strong" : "", weight >= .1 ? weight.toFixed(2).slice(1) : ""));
+      if (weight >= .995) cell.textContent = "1";
+      cell.style.setProperty("--weight", Math.min(1, weight).toFixed(3));
+      cell.title = `${found.target.words[t].text} ← ${found.source.words[s].text} ${weight.toFixed(2)}`;
+    });
+  });
+  at("map").replaceChildren(head, body);
+}

@@ -1,0 +1,262 @@
+"""The page of `dragoman serve` in a real browser: it translates, shows what was looked at, and how things stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from browser import CHROMIUM, chromium, found
+from dragoman.decode.alignment import word_numbers
+from dragoman.decode.settings import Search
+from dragoman.decode.translation import Translation
+from dragoman.serve.limits import Limits
+from dragoman.serve.service import Served, Service
+from serving import served
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+
+TEXT = "the old box, the hall\n\n  seven boxes <b>&amp;"
+HELP = """
+window.addEventListener("error", e => { document.documentElement.dataset.error = e.message; });
+window.addEventListener("unhandledrejection", e => { document.documentElement.dataset.error = String(e.reason); });
+document.addEventListener("securitypolicyviolation", e => {
+  document.documentElement.dataset.error = e.violatedDirective;
+});
+const asking = [], real = window.fetch;
+window.fetch = (path, ...rest) => { asking.push(path); return real(path, ...rest); };
+const until = async truth => {
+  for (let i = 0; !truth(); i++) {
+    if (i === 500) throw new Error(`it never came true: ${truth}; ${document.body.textContent}`);
+    await new Promise(next => setTimeout(next, 20));
+  }
+};
+const write = text => { at("source").value = text; at("source").dispatchEvent(new Event("input")); };
+const state = () => document.body.dataset.state;
+const press = key => at("target").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const over = node => node.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+const weight = mark => Number(mark.style.getPropertyValue("--weight"));
+const marks = () => [...document.querySelectorAll("mark")].map(mark => [mark.textContent, weight(mark)]);
+const text = id => at(id).textContent;
+const told = {};
+const done = () => { document.body.dataset.found = JSON.stringify(told); };
+"""
+WALK = """(async () => {
+await until(() => now.models);
+told.start = [state(), text("target"), at("copy").hidden, at("more").hidden, at("choice").hidden, text("only")];
+write(%TEXT%);
+await until(() => state() === "done");
+told.lines = [...document.querySelectorAll("#target .line")].map(line => line.textContent);
+told.asked = asking.filter(path => path.includes("attention")).length;
+over(document.querySelector(".line"));
+await until(() => now.found);
+over(document.querySelectorAll(".line span")[1]);
+told.weights = now.found.weights;
+told.marks = marks();
+told.mirror = text("mirror");
+told.said = text("said");
+told.chosen = document.querySelectorAll(".line span.now").length;
+at("target").dispatchEvent(new PointerEvent("pointerleave"));
+told.left = [marks().length, text("said")];
+press("ArrowRight"); await until(() => now.word === 0);
+press("ArrowRight"); await until(() => now.word === 1);
+told.walked = text("said");
+press("ArrowDown"); await until(() => now.line === 2 && now.word === 0);
+told.second = [...document.querySelectorAll(".line")[2].querySelectorAll("span")].map(span => span.textContent);
+told.under = marks().map(([word]) => word);
+press("Escape");
+at("others").open = true; await until(() => at("list").children.length);
+told.others = [...at("list").children].map(item => item.firstChild.textContent);
+at("looked").open = true; await until(() => at("map").rows.length);
+told.map = [at("map").rows.length, at("map").rows[0].cells.length];
+at("source").focus(); at("source").setSelectionRange(5, 5);
+document.dispatchEvent(new Event("selectionchange"));
+await until(() => now.line === 0 && text("said"));
+told.followed = text("said");
+const before = getComputedStyle(document.body).backgroundColor;
+at("theme").click();
+told.themes = [before, getComputedStyle(document.body).backgroundColor];
+told.wide = document.documentElement.scrollWidth <= innerWidth;
+told.language = document.documentElement.lang;
+at("clear").click(); await until(() => state() === "idle");
+told.cleared = [at("source").value, text("target"), at("more").hidden];
+done();
+})();"""
+
+
+class Backwards:
+    """A translator whose answers a test can foretell: it shouts the words from the last to the first."""
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        for text in texts:
+            words = text.split()
+            written = [word.upper() for word in reversed(words)]
+            others = [Translation(f"{rank} {text}", 0.0, -rank) for rank in range(1, settings["search"].n_best)]
+            tokens = [piece for word in written for piece in (f"▁{word[:2]}", *([word[2:]] if word[2:] else []))]
+            yield Translation(
+                " ".join(written),
+                -0.5,
+                -0.25,
+                tuple(tokens),
+                tuple(f"▁{word}" for word in words),
+                attention=self.attention(len(tokens), len(words)),
+                alignment=(),
+                alternatives=tuple(others),
+            )
+
+    def attention(self, rows: int, columns: int) -> np.ndarray:
+        weights = np.random.default_rng(rows).random((rows, columns)) ** 4
+        return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+MODEL = Served("en-de", Backwards(), lambda line: [line], "a fake", ("en", "de"))
+
+
+def drive(service: Service, script: str, profile: Path, *options: str, query: str = "?lang=en") -> Any:
+    """What a script found on the page."""
+    with served(service, {"drive.js": HELP + script}) as address:
+        return found(chromium(f"{address}/{query}", profile, "--virtual-time-budget=30000", "--dump-dom", *options))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    script = WALK.replace("%TEXT%", json.dumps(TEXT))
+    return drive(Service({"en-de": MODEL}, Limits()), script, tmp_path_factory.mktemp("browser"))
+
+
+def expected(line: str, **settings: Any) -> Translation:
+    (found,) = Backwards().stream([line], search=Search(**settings))
+    return found
+
+
+def between_words(translation: Translation) -> np.ndarray:
+    """The weights between words, from the rule: summed over what is looked at, averaged over who looks."""
+    rows, columns = np.array(word_numbers(translation.tokens)), np.array(word_numbers(translation.source_tokens))
+    table = np.zeros((rows.max() + 1, columns.max() + 1))
+    for t, row in enumerate(translation.attention):
+        for s, weight in enumerate(row):
+            table[rows[t], columns[s]] += weight / (rows == rows[t]).sum()
+    return table
+
+
+def test_it_opens_quietly(told: Any) -> None:
+    assert told["start"] == ["idle", "The translation appears here", True, True, True, "en → de"]
+    assert told["language"] == "en"
+    assert told["wide"]
+
+
+def test_every_line_is_translated_in_its_place(told: Any) -> None:
+    assert told["lines"] == ["HALL THE BOX, OLD THE", "", "  <B>&AMP; BOXES SEVEN"]
+    assert told["asked"] == 0  # nobody had looked yet
+
+
+def test_a_word_that_is_pointed_at_shows_what_it_looked_at(told: Any) -> None:
+    translation = expected(TEXT.split("\n")[0])
+    weights = between_words(translation)
+    np.testing.assert_allclose(told["weights"], weights, atol=2e-3)
+    assert [word for word, _ in told["marks"]] == ["the", "old", "box,", "the", "hall"]
+    np.testing.assert_allclose([weight for _, weight in told["marks"]], weights[1], atol=2e-3)
+    assert told["mirror"] == TEXT + "\n"
+    assert told["chosen"] == 1
+    likeliest = ["the", "old", "box,", "the", "hall"][int(weights[1].argmax())]
+    assert told["said"].startswith(f"THE looked at {likeliest} {round(100 * weights[1].max())} %")
+    assert told["left"] == [0, ""]
+
+
+def test_arrow_keys_go_from_word_to_word_and_from_line_to_line(told: Any) -> None:
+    assert told["walked"] == told["said"]
+    assert told["second"] == ["<B>&AMP;", "BOXES", "SEVEN"]
+    assert told["under"] == ["seven", "boxes", "<b>&amp;"]
+
+
+def test_alternatives_and_the_map_are_there_on_demand(told: Any) -> None:
+    best = expected(TEXT.split("\n")[2].strip(), n_best=5, beam=5)
+    assert told["others"] == [best.text, *(other.text for other in best.alternatives)]
+    words = max(word_numbers(best.tokens)) + 1
+    assert told["map"] == [words + 1, 3 + 1]
+
+
+def test_the_cursor_in_the_text_shows_who_looked_there(told: Any) -> None:
+    assert told["followed"].startswith("old is looked at by ")
+
+
+def test_dark_and_light_and_clear(told: Any) -> None:
+    assert told["themes"][0] != told["themes"][1]
+    assert told["cleared"] == ["", "The translation appears here", True]
+
+
+def test_chinese_two_models_and_a_telephone(tmp_path: Path) -> None:
+    script = """(async () => {
+    await until(() => now.models);
+    told.words = [text("source-name"), text("target-name"), document.documentElement.lang, at("source").placeholder];
+    told.models = [...at("model").options].map(option => option.textContent);
+    write("the hall"); await until(() => state() === "done");
+    at("model").value = "second"; at("model").dispatchEvent(new Event("change"));
+    told.model = now.model;
+    await until(() => state() === "waiting"); await until(() => state() === "done");
+    at("others").open = at("looked").open = true;
+    await until(() => at("map").rows.length && at("list").children.length);
+    told.wide = [document.documentElement.scrollWidth, innerWidth];
+    done(); })();"""
+    service = Service({name: replace(MODEL, name=name) for name in ("first", "second")}, Limits())
+    options = ("--accept-lang=zh-CN,en", "--lang=zh-CN", "--window-size=500,900")
+    found = drive(service, script, tmp_path, *options, query="")
+    assert found["words"] == ["原文", "译文", "zh-CN", "输入或粘贴文字"]
+    assert found["models"] == ["first (en → de)", "second (en → de)"]
+    assert found["model"] == "second"
+    assert found["wide"][0] <= found["wide"][1]
+
+
+def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
+    script = """(async () => {
+    await until(() => now.models);
+    const answers = [];
+    const straight = window.fetch;
+    window.fetch = (path, ...rest) => {
+      return answers.length && path === "v1/translate" ? answers.shift()() : straight(path, ...rest);
+    };
+    const refuse = (status, code, message, headers) => () => {
+      return Promise.resolve(new Response(JSON.stringify({ error: { code, message } }), { status, headers }));
+    };
+    const nobody = () => Promise.reject(new TypeError("Failed to fetch"));
+    answers.push(refuse(504, "deadline", "it took too long"));
+    write("the hall"); await until(() => state() === "wrong");
+    told.refused = text("state");
+    answers.push(refuse(429, "too_many", "full", { "Retry-After": "2" }));
+    write("the old hall"); await until(() => text("state").includes("busy"));
+    told.busy = text("state");
+    await until(() => state() === "done");
+    told.after = text("target");
+    answers.push(nobody, nobody);
+    write("the new hall"); await until(() => state() === "wrong");
+    told.away = text("state");
+    await until(() => state() === "done");
+    told.back = text("target");
+    told.left = answers.length;
+    write("x".repeat(201)); await until(() => state() === "wrong");
+    told.long = [text("state"), at("count").classList.contains("wrong")];
+    done(); })();"""
+    found = drive(Service({"en-de": MODEL}, Limits(max_characters=200)), script, tmp_path)
+    assert found["refused"] == "it took too long"
+    assert found["busy"] == "The server is busy; it is asked again in 2 s."
+    assert found["after"] == expected("the old hall").text
+    assert found["away"].startswith("The server cannot be reached.")
+    assert found["back"] == expected("the new hall").text
+    assert found["left"] == 0
+    assert found["long"] == ["201 of 200 characters: shorten the text, or use the API for files.", True]
+
+
+def test_the_description_is_drawn(tmp_path: Path) -> None:
+    script = """(async () => { await until(() => state() === "done");
+    told.heads = [...document.querySelectorAll("h2")].map(head => head.textContent);
+    told.fields = [...document.querySelectorAll("section")][0].textContent;
+    done(); })();"""
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path, query="docs")
+    assert {"POST/v1/translate", "POST/v1/attention", "GET/v1/models", "GET/metrics"} <= set(found["heads"])
+    assert "length_penalty" in found["fields"]
+    assert "from -5 to 5" in found["fields"]

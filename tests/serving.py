@@ -1,0 +1,69 @@
+"""A server inside the test's own process, on a free port of this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dragoman.serve.app import application
+from dragoman.serve.server import address, bind
+from dragoman.serve.service import Service
+
+
+class Extra:
+    """An application with scripts of a test's own: they are loaded by the page, from the page's own origin."""
+
+    def __init__(self, app: ASGIApp, scripts: Mapping[str, str]) -> None:
+        self.app, self.scripts = app, scripts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope.get("path", "").removeprefix("/web/")
+        if name in self.scripts:
+            await Response(self.scripts[name], media_type="text/javascript")(scope, receive, send)
+            return
+
+        async def sending(message: dict[str, object]) -> None:
+            if scope.get("path") in ("/", "/docs"):
+                if message["type"] == "http.response.start":
+                    headers = message["headers"]
+                    assert isinstance(headers, list)
+                    message["headers"] = [header for header in headers if header[0] != b"content-length"]
+                elif isinstance(body := message.get("body"), bytes):
+                    added = "".join(f'<script defer src="web/{script}"></script>' for script in self.scripts)
+                    message["body"] = body.replace(b"</head>", f"{added}</head>".encode())
+            await send(message)
+
+        await self.app(scope, receive, sending)
+
+
+@contextmanager
+def served(service: Service, scripts: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The address of a service while it is served."""
+    port = bind("127.0.0.1", 0)
+    app = Extra(application(service), scripts or {})
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
+    ready = threading.Event()
+    start = server.startup
+
+    async def startup(sockets: object = None) -> None:
+        await start(sockets)  # type: ignore[arg-type]
+        ready.set()
+
+    server.startup = startup  # type: ignore[method-assign, assignment]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [port]}, daemon=True)
+    service.start()
+    place = address(port)
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield place
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        service.close()
+        service.worker.thread.join(30)
