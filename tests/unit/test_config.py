@@ -57,6 +57,13 @@ def test_any_text_survives_toml(text: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (["model.window=3"], r"model\.window=3 does nothing with model\.pattern='full'; .*'local' or 'sparse'"),
+        (["model.pattern=local", "model.rank=3"], r"rank=3 does nothing with model\.pattern='local'; .*'low_rank'"),
+        (["model.max_distance=3"], r"max_distance=3 does nothing with model\.positions='sinusoidal'"),
+        (["model.pattern=local", "model.window=-1"], r"model\.window must be at least 0; got -1"),
+        (["model.positions=rotary", "model.d_k=5"], r"turns pairs of features, but d_k=5 is odd"),
+        (["model.positions=alibi", "model.attention=additive"], r"positions='alibi' changes the scores of the dot"),
+        (["model.pattern=low_rank", "model.positions=rotary"], r"leaves no place for model\.positions='rotary'"),
         (["model.d_modle=3"], r"no key model\.d_modle in a recipe; did you mean 'd_model'\?"),
         (["modle.d_model=3"], r"no section \[modle\] in a recipe; did you mean 'model'\?"),
         (["model.zzz=3"], r"no key model\.zzz in a recipe; there are: architecture, d_model, "),
