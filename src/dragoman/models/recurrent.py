@@ -45,7 +45,11 @@ class RecurrentLayer(nn.Module):
         """`[R, T, C]` to `[R, T, D]`, and what is remembered after it; `beside` is read together with `x`."""
         incoming = self.dropout(x if beside is None else torch.cat([x, beside], dim=-1))
         before: Any = past if past is None or isinstance(self.cell, nn.LSTM) else past[0]
-        y, after = self.cell(incoming, before)
+        if torch.is_autocast_enabled(x.device.type):  # cells stay in float32: not every cuDNN has others
+            with torch.autocast(x.device.type, enabled=False):
+                y, after = self.cell(incoming.float(), before)
+        else:
+            y, after = self.cell(incoming, before)
         return x + y if self.residual else y, after if isinstance(after, tuple) else (after,)
 
 

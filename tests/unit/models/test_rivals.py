@@ -254,3 +254,21 @@ def test_steps_of_training_lower_the_loss(recipe: ModelRecipe) -> None:
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0]
     assert all(not torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+@every_variant
+def test_products_in_bfloat16(recipe: ModelRecipe, device: torch.device) -> None:
+    """What stays in float32 and what does not must fit together, forwards, backwards and in steps."""
+    model = build(recipe, device)
+    source, target = padded(sentences(SOURCE_LENGTHS), device), padded(sentences(TARGET_LENGTHS), device)
+    exact = model(source, target)
+    with torch.autocast(device.type, torch.bfloat16):
+        rough = model(source, target)
+        state = model.start(model.encode(source))
+        for t in range(3):
+            logits, state = model.step(target[:, t], state)
+    rough.float().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    scale = exact.abs().max().item()
+    torch.testing.assert_close(rough.float(), exact, atol=0.05 * scale, rtol=0.05)
+    torch.testing.assert_close(logits.float(), exact[:, 2], atol=0.05 * scale, rtol=0.05)

@@ -1,0 +1,58 @@
+"""The rivals learn to write digit strings backwards, on strings that they never saw, and look where they should."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dragoman.config import ModelRecipe
+from dragoman.models.directory import build
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+from reverse_digits import BOS, EOS, PAD, VOCABULARY, attention, ids, strings, tensor, write
+
+SIZES = {"d_model": 48, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.0}
+RECIPES = {
+    "lstm": ModelRecipe(architecture="recurrent", attention="additive", **SIZES),
+    "gru": ModelRecipe(architecture="recurrent", cell="gru", **SIZES),
+    "convolutional": ModelRecipe(architecture="convolutional", **SIZES),
+}
+
+
+def short(seed: int, held_out: bool) -> Iterator[str]:
+    return (text for text in strings(seed, held_out) if 2 <= len(text) <= 6)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_rival_learns_to_reverse_digits(name: str) -> None:
+    steps, stream = 250, short(1, held_out=False)
+    model = build(RECIPES[name], VOCABULARY, pad=PAD)
+    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    for step in range(1, steps + 1):
+        for group in optimiser.param_groups:
+            group["lr"] = 5e-3 * min(step / 40, 1 - step / (steps + 1))
+        texts = [next(stream) for _ in range(64)]
+        source, target = (
+            tensor([[*ids(text), EOS] for text in texts]),
+            tensor([[BOS, *ids(text[::-1]), EOS] for text in texts]),
+        )
+        loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+    model.eval()
+    unseen = [text for text, _ in zip(short(2, held_out=True), range(400), strict=False)]
+    answers = write(model, unseen, longest=8)  # type: ignore[arg-type]
+    assert sum(answer == text[::-1] for text, answer in zip(unseen, answers, strict=True)) >= 380
+    maps = attention(model, "314159")  # type: ignore[arg-type]
+    looked_at = [weights[0, 0, :6].argmax(-1).tolist() for weights in maps.cross]
+    # At the digit itself or at its neighbour, whose state knows it: either way it walks from right to left.
+    assert max(sum(a - b == 1 for a, b in pairwise(row)) for row in looked_at) >= 4, looked_at
