@@ -54,5 +54,6 @@ def test_a_rival_learns_to_reverse_digits(name: str) -> None:
     assert sum(answer == text[::-1] for text, answer in zip(unseen, answers, strict=True)) >= 380
     maps = attention(model, "314159")  # type: ignore[arg-type]
     looked_at = [weights[0, 0, :6].argmax(-1).tolist() for weights in maps.cross]
-    # At the digit itself or at its neighbour, whose state knows it: either way it walks from right to left.
-    assert max(sum(a - b == 1 for a, b in pairwise(row)) for row in looked_at) >= 4, looked_at
+    # At the digit itself or at a neighbour, whose state knows it: either way it goes from right to left.
+    walks = [row for row in looked_at if all(a >= b for a, b in pairwise(row)) and row[0] - row[-1] >= 3]
+    assert walks, looked_at

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dragoman import Recipe, Transformer
+from dragoman.models.directory import build
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 VOCABULARY = 37_000  # section 5.1
@@ -60,8 +61,41 @@ def test_the_model_has_the_weights_of_the_equations(name: str) -> None:
         assert abs(by_hand(*sizes) - printed * 1e6) < 4.3e6  # docs/departures.md says why they are not equal
 
 
-def test_every_recipe_is_in_the_table() -> None:
-    assert {str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.rglob("*.toml")} == set(TABLE_3)
+def recurrent_by_hand(n: int = 8, d: int = 512) -> int:
+    """Eight layers and eight of LSTMs: four gates, each with a matrix for what comes in and one for what is known."""
+
+    def layer(incoming: int) -> int:
+        return 4 * (incoming * d + d * d + 2 * d)  # PyTorch adds two biases
+
+    encoder = 2 * layer(d) + layer(2 * d) + (n - 2) * layer(d)  # both ways; then both are read together
+    decoder = layer(d) + (n - 1) * layer(2 * d)  # all but the first read what attention found beside
+    return VOCABULARY * d + encoder + decoder + (2 * d * d + d) + (2 * d * d + d)  # attention; readout
+
+
+def convolutional_by_hand(n: int = 12, d: int = 512, k: int = 3, positions: int = 2 * 1024) -> int:
+    """Twelve layers and twelve of gated windows; the decoder's ask the source."""
+    windows = k * d * 2 * d + 2 * d
+    asks = 2 * (d * d + d)
+    return (VOCABULARY + positions) * d + n * windows + n * (windows + asks) + (d * d + d)
+
+
+RIVALS = {"rivals/recurrent": recurrent_by_hand(), "rivals/convolutional": convolutional_by_hand()}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_the_rivals_are_as_large_as_base(name: str) -> None:
+    path = RECIPES / f"{name}.toml"
+    with torch.device("meta"):
+        model = build(Recipe.load(path).model, VOCABULARY, pad=0)
+    assert model.parameter_count() == RIVALS[name]
+    assert f"{RIVALS[name]:,} weights" in path.read_text(encoding="utf-8")
+    *base, _ = TABLE_3["base"]
+    assert abs(RIVALS[name] / by_hand(*base) - 1) < 0.03
+
+
+def test_every_recipe_is_in_a_table() -> None:
+    found = {str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.rglob("*.toml")}
+    assert found == {*TABLE_3, *RIVALS}
 
 
 def test_one_vocabulary_explains_every_printed_figure_but_bigs() -> None:
