@@ -1,4 +1,4 @@
-"""`dragoman inspect`: pictures of what is inside a model."""
+"""`dragoman inspect`: pictures of what is inside a model, and of what its layers cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = (".png", ".svg", ".pdf", ".html")
 
 @click.group(name="inspect")
 def command() -> None:
-    """Look inside a model: its attention, its word alignments, its positions."""
+    """Look inside a model: its attention, its word alignments, its positions; and at what layers cost."""
 
 
 @command.command()
@@ -139,6 +139,42 @@ def positions(model: str, out: Path, length: int | None) -> None:
         raise DragomanError(f"--length {length} was asked for, but {model} has learnt {there} positions")
     codes = position_codes(translator.engines.torch.model, length or min(100, there))
     tell(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
+
+
+@command.command()
+@click.option("--out", type=FILE, help=f"Also draw them over n, for the last d: {', '.join(FORMS[:3])}.")
+@click.option("--length", "lengths", type=click.IntRange(2, 4096), multiple=True,
+              help="So many positions n; 64, 256 and 1024, without it.")  # fmt: skip
+@click.option("--d-model", "widths", type=click.IntRange(1), multiple=True, help="d; 128 and 512, without it.")
+@click.option("--n-heads", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--kernel", type=int, default=3, show_default=True, help="k, of a convolution.")
+@click.option("--neighbours", type=int, default=65, show_default=True, help="r, of restricted self-attention.")
+def costs(
+    out: Path | None, lengths: tuple[int, ...], widths: tuple[int, ...], n_heads: int, kernel: int, neighbours: int
+) -> None:
+    """Table 1 of the paper, measured: what self-attention, recurrent and convolutional layers cost. Needs no model.
+
+    Operations are those that PyTorch counts; a chain is of products of which each waits for the one before; a path is
+    how often something is handed on from the first position to the last; times are of one sentence on this CPU.
+    """
+    if out is not None:
+        known_form(out, FORMS[:3])
+    from dragoman.evaluate.costs import curves, measure, powers_of_two, table
+    from dragoman.evaluate.layers import Sizes
+
+    lengths, widths = tuple(sorted({*lengths})) or (64, 256, 1024), tuple(dict.fromkeys(widths)) or (128, 512)
+    kinds = [Sizes(width, n_heads, kernel, neighbours) for width in widths]
+    drawn = sorted({*lengths, *powers_of_two(max(lengths))}) if out is not None else lengths
+    found = []
+    for sizes in kinds:
+        found = measure(sizes, drawn if sizes is kinds[-1] else lengths)
+        click.echo(table([cost for cost in found if cost.n in lengths]) + "\n")
+    if out is not None:
+        from dragoman.inspect.curves import draw_curves
+
+        made_with = f"d = {widths[-1]}, {n_heads} heads, k = {kernel}, r = {neighbours}"
+        title = f"Table 1, measured: {made_with}. Dashed: the formulas"
+        tell(draw_curves(curves(found, longest=4096), out, "positions n", title))
 
 
 def known_form(path: Path, forms: tuple[str, ...]) -> None:

@@ -104,6 +104,21 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (code, "learned has learnt 13 positions" in err) == (2, True), err
 
 
+def test_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.evaluate.costs.seconds", lambda _, n: n / 1000)
+    options = ["--n-heads", "3", "--kernel", "2", "--neighbours", "5", "--length", "24", "--length", "9"]
+    code, printed, err = leave(capsys, "costs", *options, "--d-model", "6", "--d-model", "12")
+    assert (code, err) == (0, "")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line]
+    rows = [row for row in rows if row[0] != "layer" and not row[0].startswith("-")]
+    assert [(row[2], row[3]) for row in rows] == [("9", "6"), ("24", "6")] * 5 + [("9", "12"), ("24", "12")] * 5
+    assert [row[9] for row in rows[1:10:2]] == ["1", "12", "23", "23", "5"]  # the paths of 24 positions
+    assert rows[1][11] == "24.00"
+    code, again, err = leave(capsys, "costs", *options, "--d-model", "12", "--out", str(tmp_path / "costs.png"))
+    assert (code, err) == (0, "") and again.strip() == printed.split("\n\n")[1]
+    assert (tmp_path / "costs.png").stat().st_size > 10_000
+
+
 def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "two").write_text("one\ntwo\n")
     (tmp_path / "one").write_text("eins\n")
@@ -125,6 +140,10 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
         (["alignment", model, "--source", gap, "--target", two, "--line", "2", "--out", picture], "side of this pair"),
         (["positions", model, "--out", picture, "--length", "4001"], "4000"),
         (["positions", model, "--out", "a.html"], "a.html is no name for a picture"),
+        (["costs", "--out", "a.html"], "a.html is no name for a picture"),
+        (["costs", "--d-model", "10"], "d_model=10 does not split into n_heads=8"),
+        (["costs", "--kernel", "1"], "kernel=1 joins no two positions"),
+        (["costs", "--length", "1"], "--length"),
     ]
     for arguments, message in cases:
         code, out, err = leave(capsys, *arguments)
