@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     from dragoman.decode import Translator as Translator
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
+    from dragoman.models import Convolutional as Convolutional
+    from dragoman.models import Recurrent as Recurrent
     from dragoman.models import Transformer as Transformer
     from dragoman.nn import Packed as Packed
     from dragoman.nn import Padded as Padded
 
 _HOME = {
     "AttentionMaps": "dragoman.models",
+    "Convolutional": "dragoman.models",
     "DragomanError": "dragoman.errors",
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
     "Recipe": "dragoman.config",
+    "Recurrent": "dragoman.models",
     "Search": "dragoman.decode",
     "Transformer": "dragoman.models",
     "Translator": "dragoman.decode",
@@ -36,10 +40,12 @@ _HOME = {
 
 __all__ = [
     "AttentionMaps",
+    "Convolutional",
     "DragomanError",
     "Packed",
     "Padded",
     "Recipe",
+    "Recurrent",
     "Search",
     "Transformer",
     "Translator",

@@ -175,7 +175,8 @@ def preset_for(name: str, architecture: str = "transformer") -> ModelRecipe:
 
 def idle_keys(architecture: str) -> set[str]:
     """The keys of a model's recipe that mean nothing to an architecture."""
-    return {name for name, (key, users) in NEEDS.items() if key == "architecture" and architecture not in users}
+    idle = {name for name, (key, users) in NEEDS.items() if key == "architecture" and architecture not in users}
+    return idle | {name for name, (key, _) in NEEDS.items() if key in idle}
 
 
 @dataclass(frozen=True)
