@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from dragoman.nn.dropout import Dropout
-from dragoman.nn.norm import Norm
+from dragoman.nn.norm import LayerNorm, Norm
+from dragoman.nn.residual_norm import add_and_norm, suits
 
 
 class Residual(Protocol):
@@ -29,6 +31,8 @@ class PostNorm(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
         """Add, then normalise; what passes between layers has the precision of the products."""
         y = sublayer(x)
+        if self.training and torch.compiler.is_compiling() and isinstance(self.norm, LayerNorm) and suits(x, y):
+            return add_and_norm(x, y, self.norm, self.dropout.p)
         return self.norm(x + self.dropout(y), real).to(y.dtype)
 
 

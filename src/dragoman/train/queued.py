@@ -72,7 +72,9 @@ class QueuedSteps:
         ema: Mapping[Tensor, Tensor] | None = None,
     ) -> None:
         keep_compiled_code()
-        self.task = torch.compile(task, dynamic=False, fullgraph=True)
+        from dragoman.train.compiling import compiled  # here, because importing the compiler takes its time
+
+        self.task = compiled(task)
         self.parameters = [p for p in task.parameters() if p.requires_grad]
         self.optimiser, self.recipe, self.autocast, self.device = optimiser, recipe, autocast, device
         self.ema = ema if ema is not None else {}

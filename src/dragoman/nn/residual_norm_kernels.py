@@ -1,0 +1,113 @@
+# mypy: disable-error-code="no-untyped-def,untyped-decorator"
+"""Triton kernels for LayerNorm(x + Dropout(y)) and its gradients: each row is read once, by one warp.
+
+A tile is `[TILE, CHUNKS, WIDTH]`: a row's columns fill the last two dimensions, so that a warp holds whole
+rows, sums along them without waiting for another, and loads 16 bytes a thread. What fell is found again by the hash of
+`nn/dropout.py`, and nothing is added atomically, so that results repeat to the bit.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from dragoman.nn.dropout import ROUNDS
+
+SHIFT_1, FACTOR_1 = tl.constexpr(ROUNDS[0][0]), tl.constexpr(ROUNDS[0][1])
+SHIFT_2, FACTOR_2 = tl.constexpr(ROUNDS[1][0]), tl.constexpr(ROUNDS[1][1])
+SHIFT_3, FACTOR_3 = tl.constexpr(ROUNDS[2][0]), tl.constexpr(ROUNDS[2][1])
+
+
+@triton.jit
+def _numbers(drawn):
+    """The two numbers of a dropout, as `hashed_mask` makes them."""
+    first = (tl.load(drawn) * (1 << 24)).to(tl.int32) << 7
+    second = (tl.load(drawn + 1) * (1 << 24)).to(tl.int32) << 7
+    return first, second.to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _kept(places, first, second, threshold):
+    """`hashed_mask` of these places."""
+    bits = (places + first).to(tl.uint32, bitcast=True)
+    bits = (bits ^ (bits >> SHIFT_1)) * FACTOR_1 + second
+    bits = (bits ^ (bits >> SHIFT_2)) * FACTOR_2
+    bits = (bits ^ (bits >> SHIFT_3)) * FACTOR_3
+    return bits.to(tl.int32, bitcast=True) >= threshold
+
+
+@triton.jit
+def _along(x):
+    """Sums of rows `[TILE]`, first of what a thread holds, then within its warp."""
+    return tl.sum(tl.sum(x, 1), 1)
+
+
+@triton.jit
+def residual_norm_kernel(
+    x_base, y_base, weight_base, bias_base, drawn, out_base, sum_base, mean_base, slope_base,
+    n, epsilon, threshold, factor,
+    D: tl.constexpr, DROP: tl.constexpr, CHUNKS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """`TILE` rows: the sum, its norm, and the mean and the reciprocal deviation of each row."""
+    rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    columns = tl.arange(0, CHUNKS)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    places = rows[:, None, None] * D + columns
+    inside = (rows < n)[:, None, None] & (columns < D)
+    y = tl.load(y_base + places, mask=inside, other=0.0).to(tl.float32)
+    x = tl.load(x_base + places, mask=inside, other=0.0).to(tl.float32)
+    if DROP:
+        first, second = _numbers(drawn)
+        y = tl.where(_kept(places, first, second, threshold), y * factor, 0.0)
+    total = (x + y).to(sum_base.dtype.element_ty)
+    tl.store(sum_base + places, total, mask=inside)
+    total = total.to(tl.float32)  # as the backward pass will find it
+    mean = _along(total) / D
+    centred = tl.where(columns < D, total - mean[:, None, None], 0.0)
+    slope = 1 / tl.sqrt(_along(centred * centred) / D + epsilon)
+    weight = tl.load(weight_base + columns, mask=columns < D, other=0.0)
+    bias = tl.load(bias_base + columns, mask=columns < D, other=0.0)
+    out = centred * slope[:, None, None] * weight + bias
+    tl.store(out_base + places, out.to(out_base.dtype.element_ty), mask=inside)
+    tl.store(mean_base + rows, mean, mask=rows < n)
+    tl.store(slope_base + rows, slope, mask=rows < n)
+
+
+@triton.jit
+def residual_norm_backward_kernel(
+    grad_base, other_base, sum_base, mean_base, slope_base, weight_base, drawn, dx_base, dy_base, sums_base,
+    n, threshold, factor,
+    D: tl.constexpr, DROP: tl.constexpr, TWO: tl.constexpr, ROWS: tl.constexpr,
+    CHUNKS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The gradients of `ROWS` rows, and what they add to those of weight and bias."""
+    part = tl.program_id(0)
+    columns = tl.arange(0, CHUNKS)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    weight = tl.load(weight_base + columns, mask=columns < D, other=0.0)
+    of_weight = tl.zeros([TILE, CHUNKS, WIDTH], tl.float32)
+    of_bias = tl.zeros([TILE, CHUNKS, WIDTH], tl.float32)
+    if DROP:
+        first, second = _numbers(drawn)
+    for start in range(0, ROWS, TILE):
+        rows = part * ROWS + start + tl.arange(0, TILE)
+        places = rows[:, None, None] * D + columns
+        inside = (rows < n)[:, None, None] & (columns < D)
+        grad = tl.load(grad_base + places, mask=inside, other=0.0).to(tl.float32)
+        if TWO:
+            grad += tl.load(other_base + places, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(sum_base + places, mask=inside, other=0.0).to(tl.float32)
+        mean = tl.load(mean_base + rows, mask=rows < n, other=0.0)
+        slope = tl.load(slope_base + rows, mask=rows < n, other=0.0)
+        normal = (total - mean[:, None, None]) * slope[:, None, None]
+        of_weight += grad * normal
+        of_bias += grad
+        grad *= weight
+        even, along = _along(grad) / D, _along(grad * normal) / D
+        dx = (grad - even[:, None, None] - normal * along[:, None, None]) * slope[:, None, None]
+        tl.store(dx_base + places, dx.to(dx_base.dtype.element_ty), mask=inside)
+        if DROP:
+            dx = tl.where(_kept(places, first, second, threshold), dx * factor, 0.0)
+        tl.store(dy_base + places, dx.to(dy_base.dtype.element_ty), mask=inside)
+    columns = tl.arange(0, CHUNKS)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    sums = sums_base + part * 2 * D + columns
+    tl.store(sums, tl.sum(of_weight, 0), mask=columns < D)
+    tl.store(sums + D, tl.sum(of_bias, 0), mask=columns < D)

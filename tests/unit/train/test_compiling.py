@@ -1,0 +1,85 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from dragoman.nn.residual_norm import residual_norm, residual_norm_backward
+from dragoman.train import compiling
+
+N, D = 5, 7
+DRAWN = torch.tensor([0.31, 0.77])
+
+
+def given() -> list[Tensor]:
+    """Two gradients, what the forward pass kept, and a weight."""
+    torch.manual_seed(2)
+    x, y, a, b = (torch.randn(N, D, dtype=torch.float64) for _ in range(4))
+    weight, bias = (torch.randn(D, dtype=torch.float64) for _ in range(2))
+    return [a, b, *residual_norm(x, y, weight, bias, DRAWN, 0.3, 1e-5)[1:], weight, DRAWN]
+
+
+def changed(function: Callable[..., tuple[Tensor, ...]], *args: Tensor) -> tuple[GraphModule, int]:
+    """The function as a graph after the pass, whose results did not change, and the additions left in it."""
+    graph = make_fx(function)(*args)
+    expected = graph(*args)
+    compiling.AddedInside()(graph.graph)
+    graph.graph.lint()
+    graph.recompile()
+    for found, wanted in zip(graph(*args), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+    return graph, len(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor))
+
+
+def test_two_gradients_are_added_by_the_kernel() -> None:
+    def function(a: Tensor, b: Tensor, *kept: Tensor) -> tuple[Tensor, ...]:
+        return residual_norm_backward(a + b, None, *kept, 0.3)  # type: ignore[no-any-return]
+
+    graph, additions = changed(function, *given())
+    (node,) = graph.graph.find_nodes(op="call_function", target=torch.ops.dragoman.residual_norm_backward.default)
+    assert additions == 0
+    assert list(node.args[:2]) == graph.graph.find_nodes(op="placeholder")[:2]
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda a, b: torch.add(a, b, alpha=2),
+        lambda a, b: a + b[:1],
+        lambda a, b: a + 1.5,
+        lambda a, b: a + b.t().contiguous().t(),
+        lambda a, b: a + a,
+        lambda a, b: a + b.float(),
+    ],
+)
+def test_other_additions_stay(add: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def function(a: Tensor, b: Tensor, *kept: Tensor) -> tuple[Tensor, ...]:
+        return residual_norm_backward(add(a, b), None, *kept, 0.3)  # type: ignore[no-any-return]
+
+    assert changed(function, *given())[1] == 1
+
+
+def test_a_sum_that_others_use_stays() -> None:
+    def function(a: Tensor, b: Tensor, *kept: Tensor) -> tuple[Tensor, ...]:
+        total = a + b
+        return total * 2, *residual_norm_backward(total, None, *kept, 0.3)
+
+    assert changed(function, *given())[1] == 1
+
+
+def test_what_is_compiled_takes_the_pass_and_turns_the_operator_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.nn.residual_norm.announced", False)
+    compiling.compiled(nn.Linear(2, 3))  # unknown options would be refused here
+    assert compiling.residual_norm.announced
+    assert compiling.AddedInside().uuid() == compiling.AddedInside().uuid()
+
+
+@pytest.mark.skipif(torch.__version__ >= compiling.LAZY, reason="this version needs no announcement")
+def test_an_operator_is_announced_once() -> None:
+    from torch._inductor.lowering import lowerings
+
+    for _ in range(2):
+        compiling._announce(torch.ops.dragoman.projected_loss.default)
+    assert torch.ops.dragoman.projected_loss.default in lowerings
