@@ -109,7 +109,8 @@ def reach(rule: Rule) -> int | None:
         case window(radius):
             return radius
         case both(rules):
-            return min((far for far in map(reach, rules) if far is not None), default=None)
+            known = [far for far in [reach(rule) for rule in rules] if far is not None]
+            return min(known) if known else None
         case _:
             return None
 
