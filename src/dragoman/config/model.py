@@ -1,0 +1,166 @@
+"""The model of section 3 in words: what can be chosen, what cannot be together, and the presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from dragoman.errors import RecipeError
+from dragoman.values import at_least, check_kinds, divisors, fraction
+
+IN_ATTENTION = ("relative", "rotary", "alibi")  # positions that attention is told, and not the embeddings
+NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # keys that mean something with some values of another key alone
+    "window": ("pattern", ("local", "sparse")),
+    "global_tokens": ("pattern", ("sparse",)),
+    "random_tokens": ("pattern", ("sparse",)),
+    "rank": ("pattern", ("low_rank",)),
+    "max_distance": ("positions", ("relative",)),
+    **dict.fromkeys(
+        ("n_heads", "d_k", "d_v", "d_ff", "feed_forward_dropout", "activation", "attention_bias", "pattern"),
+        ("architecture", ("transformer",)),
+    ),
+    **dict.fromkeys(("norm", "norm_order"), ("architecture", ("transformer",))),
+    **dict.fromkeys(("positions", "max_positions"), ("architecture", ("transformer", "convolutional"))),
+    "attention": ("architecture", ("transformer", "recurrent")),
+    "cell": ("architecture", ("recurrent",)),
+    "kernel_width": ("architecture", ("convolutional",)),
+}
+
+
+@dataclass(frozen=True)
+class ModelRecipe:
+    """The model of section 3, with the paper's base model as the defaults.
+
+    `d_k` and `d_v` are `d_model / n_heads` where they are not given, as in section 3.2.2. `pattern` is what
+    self-attention looks at: all; `window` tokens to either side ("local"); these, the first `global_tokens` and about
+    `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is how far
+    "relative" positions are told apart. The paper's rivals have a `cell` ("recurrent") or a `kernel_width`
+    ("convolutional") instead of heads and feed-forward networks; docs/rivals.md says which keys each knows.
+    """
+
+    architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
+    d_model: int = 512
+    n_heads: int = 8
+    d_k: int | None = None
+    d_v: int | None = None
+    d_ff: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    feed_forward_dropout: float = 0.0
+    activation: Literal["relu", "gelu", "silu", "tanh"] = "relu"
+    attention: Literal["scaled_dot_product", "additive"] = "scaled_dot_product"
+    attention_bias: bool = False
+    pattern: Literal["full", "local", "sparse", "low_rank"] = "full"
+    window: int = 16
+    global_tokens: int = 1
+    random_tokens: int = 2
+    rank: int = 32
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
+    max_positions: int = 1024
+    max_distance: int = 16
+    norm: Literal["layer", "batch"] = "layer"
+    norm_order: Literal["post", "pre"] = "post"
+    cell: Literal["lstm", "gru"] = "lstm"
+    kernel_width: int = 3
+    tie: Literal["all", "target", "none"] = "all"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built, and say what could."""
+        check_kinds(self, "model")
+        for name in ("d_model", "n_heads", "d_ff", "max_positions", "rank", "max_distance"):
+            at_least(1, f"model.{name}", getattr(self, name))
+        for name in ("window", "global_tokens", "random_tokens"):
+            at_least(0, f"model.{name}", getattr(self, name))
+        for name in ("encoder_layers", "decoder_layers"):
+            at_least(1, f"model.{name}", getattr(self, name))
+        for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
+            fraction(f"model.{name}", getattr(self, name))
+        splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
+        if (self.d_k is None or self.d_v is None) and not splits:
+            raise RecipeError(
+                f"model.d_model={self.d_model} does not split into model.n_heads={self.n_heads}; use n_heads from "
+                f"{divisors(self.d_model)}, or give both model.d_k and model.d_v yourself"
+            )
+        for name in ("d_k", "d_v"):
+            if getattr(self, name) is not None:
+                at_least(1, f"model.{name}", getattr(self, name))
+        if self.positions == "sinusoidal" and self.d_model % 2 and self.architecture != "recurrent":
+            raise RecipeError(
+                f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
+                f"use d_model={self.d_model + 1}, or model.positions='learned'"
+            )
+        if self.architecture == "convolutional" and self.positions in IN_ATTENTION:
+            raise RecipeError(
+                f"model.positions={self.positions!r} is told to self-attention, which model.architecture="
+                "'convolutional' has none of; use 'learned', 'sinusoidal' or 'none'"
+            )
+        if self.positions == "rotary" and self.key_size % 2:
+            raise RecipeError(
+                f"model.positions='rotary' turns pairs of features, but d_k={self.key_size} is odd; give an even "
+                "model.d_k, or other model.n_heads"
+            )
+        if self.attention == "additive" and self.positions in ("relative", "alibi"):
+            raise RecipeError(
+                f"model.positions={self.positions!r} changes the scores of the dot product, and model.attention="
+                "'additive' has none; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product"
+            )
+        if self.pattern == "low_rank" and (self.attention == "additive" or self.positions in IN_ATTENTION):
+            one = f"positions={self.positions!r}" if self.positions in IN_ATTENTION else "attention='additive'"
+            raise RecipeError(
+                f"model.pattern='low_rank' mixes keys before they are looked at, and leaves no place for model.{one}; "
+                "use positions 'sinusoidal', 'learned' or 'none' and the scaled dot product, or another pattern"
+            )
+        if self.kernel_width < 1 or self.kernel_width % 2 == 0:
+            raise RecipeError(
+                f"model.kernel_width={self.kernel_width} has no middle; use an odd number, such as 3 or 5, so that the "
+                "encoder looks as far to the left as to the right"
+            )
+        self._refuse_idle()
+
+    def _refuse_idle(self) -> None:
+        """Refuse what was given and would do nothing."""
+        for name, (key, users) in NEEDS.items():
+            given, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            chosen = getattr(self, key)
+            if given != default and chosen not in users:
+                raise RecipeError(
+                    f"model.{name}={given!r} does nothing with model.{key}={chosen!r}; leave it out, or use "
+                    f"model.{key}={' or '.join(map(repr, users))}"
+                )
+
+    @property
+    def key_size(self) -> int:
+        """d_k, with the paper's rule where it was not given."""
+        return self.d_k if self.d_k is not None else self.d_model // self.n_heads
+
+    @property
+    def value_size(self) -> int:
+        """d_v, with the paper's rule where it was not given."""
+        return self.d_v if self.d_v is not None else self.d_model // self.n_heads
+
+
+PRESETS: Mapping[str, ModelRecipe] = {
+    "base": ModelRecipe(),
+    "big": ModelRecipe(d_model=1024, n_heads=16, d_ff=4096, dropout=0.3),
+    "small": ModelRecipe(
+        d_model=256, n_heads=4, d_ff=1024, encoder_layers=3, decoder_layers=3, dropout=0.2, norm_order="pre"
+    ),
+    "tiny": ModelRecipe(
+        d_model=128, n_heads=4, d_ff=512, encoder_layers=3, decoder_layers=3, dropout=0.2, norm_order="pre"
+    ),
+}
+
+
+def preset_for(name: str, architecture: str = "transformer") -> ModelRecipe:
+    """A preset's sizes for an architecture; keys that mean nothing to it keep their defaults."""
+    sizes = {key: value for key, value in asdict(PRESETS[name]).items() if key not in idle_keys(architecture)}
+    return ModelRecipe(**{**sizes, "architecture": architecture})
+
+
+def idle_keys(architecture: str) -> set[str]:
+    """The keys of a model's recipe that mean nothing to an architecture."""
+    idle = {name for name, (key, users) in NEEDS.items() if key == "architecture" and architecture not in users}
+    return idle | {name for name, (key, _) in NEEDS.items() if key in idle}

@@ -1,0 +1,158 @@
+"""The recipe: every choice of a run, as frozen dataclasses read from TOML.
+
+    recipe = Recipe.load("base", ["model.dropout=0.3", "model.norm_order=pre"])
+
+A recipe is a name from `PRESETS`, or a TOML file with one table per section; `[model] preset = "base"` starts the model
+from a preset and the keys beside it change what they name. An unknown key gets a suggestion, and a combination
+that cannot be says what would be possible.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from dragoman.config.model import PRESETS, ModelRecipe, idle_keys, preset_for
+from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
+from dragoman.errors import RecipeError
+from dragoman.values import conform, suggest
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All the choices of one run, a section each."""
+
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    text: TextRecipe = field(default_factory=TextRecipe)
+    data: DataRecipe = field(default_factory=DataRecipe)
+    train: TrainRecipe = field(default_factory=TrainRecipe)
+
+    def __post_init__(self) -> None:
+        """Refuse sections that are none."""
+        for name, kind in get_type_hints(Recipe).items():
+            if not isinstance(getattr(self, name), kind):
+                raise RecipeError(
+                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; dictionaries are for "
+                    "Recipe.from_table"
+                )
+
+    @classmethod
+    def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
+        """A preset's name or a TOML file, then `changes` such as "model.dropout=0.3", the last word winning."""
+        if not isinstance(source, str | Path):
+            raise RecipeError(f"a recipe is the name of a preset or a TOML file; got {source!r}")
+        if isinstance(source, str) and source in PRESETS:
+            table: dict[str, Any] = {"model": {"preset": source}}
+        else:
+            table = read_toml(Path(source))
+        apply_changes(table, changes)
+        return cls.from_table(table)
+
+    @classmethod
+    def from_changes(cls, changes: Iterable[str]) -> Recipe:
+        """The defaults, then `changes`."""
+        table: dict[str, Any] = {}
+        apply_changes(table, changes)
+        return cls.from_table(table)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Recipe:
+        """A recipe from nested dictionaries, as `tomllib` gives them."""
+        if not isinstance(table, Mapping):
+            raise RecipeError(f"a recipe is made of a dictionary with a dictionary for each section; got {table!r}")
+        sections = {f.name: f for f in fields(cls)}
+        hints = get_type_hints(cls)
+        made: dict[str, Any] = {}
+        for name, values in table.items():
+            if name not in sections:
+                raise RecipeError(f"there is no section [{name}] in a recipe{suggest(name, sections)}")
+            if not isinstance(values, Mapping):
+                raise RecipeError(
+                    f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}"
+                )
+            made[name] = section(hints[name], name, dict(values))
+        return cls(**made)
+
+    def to_toml(self) -> str:
+        """The whole recipe as TOML, every value written out, so that later defaults cannot change an old model.
+
+        Keys that mean nothing to its architecture are left out.
+        """
+        parts = []
+        for name, values in asdict(self).items():
+            idle = idle_keys(self.model.architecture) if name == "model" else set()
+            told = {key: value for key, value in values.items() if value is not None and key not in idle}
+            lines = [f"{key} = {toml_value(value)}" for key, value in told.items()]
+            parts.append("\n".join([f"[{name}]", *lines]))
+        return "\n\n".join(parts) + "\n"
+
+
+def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
+    """One dataclass of the recipe from its table, each value checked against its type."""
+    hints = get_type_hints(kind)
+    preset = values.pop("preset", None) if kind is ModelRecipe else None
+    if preset is not None and preset not in PRESETS:
+        raise RecipeError(f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}")
+    checked = {}
+    for key, value in values.items():
+        if key not in hints:
+            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(key, hints)}")
+        checked[key] = conform(value, hints[key], f"{name}.{key}")
+    if preset is not None:
+        of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))
+        return replace(of, **checked)  # type: ignore[return-value]  # kind is ModelRecipe here
+    return kind(**checked)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}") from None
+    except IsADirectoryError:
+        raise RecipeError(f"{path} is a directory; expected a recipe, which is a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML: {error}") from None
+
+
+def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:
+    """Changes into the tables, one after the other."""
+    if isinstance(changes, str):
+        raise RecipeError(f"changes come as a list, such as ['model.dropout=0.3']; got the text {changes!r}")
+    for change in changes:
+        if not isinstance(change, str):
+            raise RecipeError(f"a change is a text such as 'model.dropout=0.3'; got {change!r}")
+        apply_change(table, change)
+
+
+def apply_change(table: dict[str, Any], change: str) -> None:
+    """One `section.key=value` into the tables; the value is read as TOML, and as plain text where it is no TOML."""
+    key, equals, text = change.partition("=")
+    name, dot, entry = key.strip().partition(".")
+    if not (equals and dot and name and entry):
+        raise RecipeError(
+            f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3"
+        )
+    try:
+        value: Any = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    if not isinstance(table.setdefault(name, {}), dict):
+        raise RecipeError(f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}")
+    table[name][entry] = value
+
+
+def toml_value(value: object) -> str:
+    """One value as TOML; JSON's form of texts, numbers and lists is TOML's too."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the one character that JSON allows bare

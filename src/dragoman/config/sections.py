@@ -1,0 +1,144 @@
+"""The other sections of a recipe: text and data (section 5.1) and training (section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dragoman.errors import RecipeError
+from dragoman.values import at_least, check_kinds, fraction, seed
+
+
+@dataclass(frozen=True)
+class TextRecipe:
+    """The pieces that text is cut into (section 5.1): the paper's are byte pairs, one vocabulary for both sides.
+
+    `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs.
+    """
+
+    kind: Literal["bpe", "unigram", "wordpiece"] = "bpe"
+    vocabulary_size: int = 8000
+    shared: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a vocabulary without room for pieces."""
+        check_kinds(self, "text")
+        at_least(300, "text.vocabulary_size", self.vocabulary_size)
+
+
+@dataclass(frozen=True)
+class DataRecipe:
+    """From files of sentence pairs to batches (section 5.1): what is cleaned away, and how a batch is made up.
+
+    `batch_tokens` holds for the source and for the target, end marks included: the paper's have about 25,000 of each.
+    `weights` say how often an epoch goes through each corpus; without them, the weights given when preparing hold.
+    """
+
+    max_tokens: int = 256
+    max_characters: int = 2000
+    max_ratio: float = 4.0
+    min_script: float = 0.2
+    source_script: str = "auto"
+    target_script: str = "auto"
+    drop_duplicates: bool = True
+    drop_copies: bool = True
+    valid_pairs: int = 2000
+    layout: Literal["padded", "packed"] = "padded"
+    batch_tokens: int = 25_000
+    batch_sentences: int = 0
+    weights: tuple[float, ...] = ()
+    sampling: float = 0.0
+    seed: int = 1
+    workers: int = 1
+    ahead: int = 8
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, and say what could."""
+        check_kinds(self, "data")
+        for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens", "workers", "ahead"):
+            at_least(1, f"data.{name}", getattr(self, name))
+        for name in ("valid_pairs", "batch_sentences"):
+            at_least(0, f"data.{name}", getattr(self, name))
+        seed("data.seed", self.seed)
+        for name in ("min_script", "sampling"):
+            fraction(f"data.{name}", getattr(self, name))
+        for weight in self.weights:
+            if not 0 < weight < float("inf"):
+                raise RecipeError(f"data.weights={list(self.weights)} must all be over 0; leave a corpus out instead")
+        if self.batch_tokens <= self.max_tokens:
+            raise RecipeError(
+                f"data.batch_tokens={self.batch_tokens} does not hold the longest sentence that data.max_tokens="
+                f"{self.max_tokens} allows, with its end mark; use batch_tokens of at least {self.max_tokens + 1}"
+            )
+
+
+@dataclass(frozen=True)
+class TrainRecipe:
+    """How the model is trained (section 5), with the paper's way as the defaults.
+
+    `learning_rate` is the highest that the schedule reaches; without it, the paper's: 1 / sqrt(d_model * warmup_steps).
+    `clip` 0 clips nothing; `average` k averages the last k checkpoints (section 6.1); `ema` 0 keeps no moving average.
+    `patience` 0 never stops early; otherwise so many evaluations without a better `stop_on` end the run.
+    """
+
+    steps: int = 100_000
+    label_smoothing: float = 0.1
+    optimiser: Literal["adam", "adamw", "muon"] = "adam"
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    warmup_steps: int = 4000
+    learning_rate: float | None = None
+    clip: float = 0.0
+    accumulate: int = 1
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool = False
+    parallel: Literal["auto", "ddp", "fsdp"] = "auto"
+    average: int = 5
+    ema: float = 0.0
+    save_every: int = 1000
+    keep: int = 5
+    evaluate_every: int = 1000
+    log_every: int = 50
+    stop_on: Literal["loss", "bleu"] = "loss"
+    patience: int = 0
+    max_skips: int = 5
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, and say what could."""
+        check_kinds(self, "train")
+        for name in (
+            "steps",
+            "accumulate",
+            "average",
+            "save_every",
+            "evaluate_every",
+            "log_every",
+            "keep",
+            "max_skips",
+        ):
+            at_least(1, f"train.{name}", getattr(self, name))
+        for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon"):
+            at_least(0, f"train.{name}", getattr(self, name))
+        seed("train.seed", self.seed)
+        for name in ("label_smoothing", "beta1", "beta2", "ema"):
+            fraction(f"train.{name}", getattr(self, name))
+        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
+            raise RecipeError(f"train.learning_rate must be over 0, and finite; got {self.learning_rate}")
+        if self.learning_rate is None and not self.warmup_steps:
+            raise RecipeError(
+                "the paper's learning rate follows from train.warmup_steps, which is 0; give train.learning_rate"
+            )
+        if self.schedule in ("cosine", "linear") and self.warmup_steps >= self.steps:
+            raise RecipeError(
+                f"train.warmup_steps={self.warmup_steps} leaves nothing of train.steps={self.steps} for the rate to "
+                f"fall in; use fewer warmup_steps, or train.schedule='inverse_sqrt'"
+            )
+        if self.keep < self.average:
+            raise RecipeError(
+                f"train.average={self.average} needs as many checkpoints, but train.keep={self.keep} are kept; use "
+                f"train.keep={self.average}"
+            )
