@@ -81,6 +81,7 @@ def api(service: Service) -> APIRouter:
                     source=served.languages[0] if served.languages else None,
                     target=served.languages[1] if served.languages else None,
                     engine=served.engine,
+                    attention=served.looks,
                 )
                 for served in service.models.values()
             ],

@@ -46,8 +46,16 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     search = Search(beam=beam)
     engine = translator.running_for(search=search)
     translator.translate(WARM, search=search)
-    translator.translate(WARM, search=search, alignment=True, attention=True)
-    return Served(name, translator, cutter(translator), str(engine), languages)
+    return Served(name, translator, cutter(translator), str(engine), languages, looks(translator, search))
+
+
+def looks(translator: Translator, search: Search) -> bool:
+    """Whether a model has attention to show, tried, so that what shows it is loaded too."""
+    try:
+        translator.translate(WARM, search=search, alignment=True, attention=True)
+    except SearchError:  # a model without attention between pieces
+        return False
+    return True
 
 
 def batch_of(served: Served, beam: int) -> int:

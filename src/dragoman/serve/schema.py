@@ -105,6 +105,7 @@ class Model(BaseModel):
     source: str | None = Field(description="The source's language, where the model's card knows it.")
     target: str | None
     engine: str = Field(description="What translates, as in: native engine, int8, on cpu, 2 threads.")
+    attention: bool = Field(description="Whether there are alignments and /v1/attention.")
 
 
 class Models(BaseModel):

@@ -33,6 +33,7 @@ class Served:
     cut: Cut = field(repr=False)  # a line into its sentences
     engine: str = ""
     languages: tuple[str, str] | None = None
+    looks: bool = True  # whether it has attention to show
 
 
 class Service:

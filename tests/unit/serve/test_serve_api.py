@@ -12,11 +12,13 @@ import pytest
 from fake_translator import FakeTranslator, fake_service
 from starlette.testclient import TestClient
 
+from dragoman.decode.settings import Search
 from dragoman.decode.translator import Translator
+from dragoman.errors import SearchError
 from dragoman.serve.app import application
 from dragoman.serve.limits import Limits
 from dragoman.serve.looking import side
-from dragoman.serve.opening import batch_of, open_model
+from dragoman.serve.opening import batch_of, looks, open_model
 from dragoman.serve.service import Service
 from tiny_model import write_tiny_model
 
@@ -274,3 +276,15 @@ def test_words_whose_letters_the_vocabulary_lacks_have_their_place() -> None:
     assert [(word.text, word.start, word.end) for word in found.words] == [("a", 0, 1), ("ñandú", 2, 7), ("中", 8, 9)]
     lost = side("ONE two", ["▁one", "▁two"])
     assert [(word.start, word.end) for word in lost.words] == [(None, None), (4, 7)]
+
+
+def test_a_model_without_attention_is_served_all_the_same() -> None:
+    class Blind:
+        def translate(self, text: str, **settings: Any) -> None:
+            raise SearchError("a Blind has no attention between pieces; ask for the text alone")
+
+    assert not looks(Blind(), Search())  # type: ignore[arg-type]
+
+
+def test_models_tell_whether_they_have_attention(real: TestClient) -> None:
+    assert [model["attention"] for model in real.get("/v1/models").json()["models"]] == [True]

@@ -94,7 +94,7 @@ async function enter(number, see = true) {
   }
   if (!see || now.found) return;
   const line = sourceLine(number);
-  if ([...line].length > LONGEST) return;
+  if ([...line].length > LONGEST || !looks()) return;
   try {
     const found = await look(now.model, line);
     if (now.line !== number || sourceLine(number) !== line || now.found) return;
@@ -193,8 +193,11 @@ async function open() {
   at("only").hidden = names.length > 1;
   named();
 }
+const chosen = () => now.models.models.find(one => one.name === now.model);
+const looks = () => chosen().attention;
 function named() {
-  const model = now.models.models.find(one => one.name === now.model);
+  const model = chosen();
+  at("looked").hidden = !looks();
   at("only").textContent = model.source ? `${model.source} → ${model.target}` : model.name;
   at("engine").textContent = model.engine;
   source.lang = model.source || "";
