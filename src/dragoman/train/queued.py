@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.native.build import cache_directory
+from dragoman.train.halves import Halves, WithWeights
 from dragoman.train.optimiser import Optimiser
 from dragoman.train.outcome import Outcome
 from dragoman.train.parallel import Ranks
@@ -74,7 +75,10 @@ class QueuedSteps:
         keep_compiled_code()
         from dragoman.train.compiling import compiled  # here, because importing the compiler takes its time
 
-        self.task = compiled(task)
+        with autocast():
+            kind = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+        self.halves = Halves(task, kind)
+        self.task = compiled(WithWeights(task))
         self.parameters = [p for p in task.parameters() if p.requires_grad]
         self.optimiser, self.recipe, self.autocast, self.device = optimiser, recipe, autocast, device
         self.ema = ema if ema is not None else {}
@@ -160,10 +164,12 @@ class QueuedSteps:
         """The whole step, on the device alone."""
         rate, share = self.numbers.unbind()
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for batch in self.batches:
+        self.halves.refresh()
+        for number, batch in enumerate(self.batches):
             with self.autocast():
-                loss = self.task(batch)
+                loss = self.task(batch, self.halves.named)
             (loss.smoothed * share).backward()
+            self.halves.collect(add=number > 0)
             sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None], foreach=True)
         finite = torch.isfinite(norm) & torch.isfinite(sums[0])

@@ -15,6 +15,7 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe, TrainRecipe
 from dragoman.data.batch import Batch, Flat, make_batch
 from dragoman.data.batching import Shape
+from dragoman.nn.linear import survives_bfloat16
 from dragoman.train import queued
 from dragoman.train.loss import LossSum, TranslationLoss
 from dragoman.train.optimiser import Optimiser
@@ -105,6 +106,37 @@ def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.d
     assert all(o.finite and o.norm > 0 for o in outcomes)
     for ours, theirs in zip(task.parameters(), expected, strict=True):
         torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-4)
+
+
+def test_steps_of_two_batches_in_half_precision_are_those_of_autocast(device: torch.device) -> None:
+    if device.type == "cpu" and not survives_bfloat16():
+        pytest.skip("this CPU has no bfloat16 products")
+
+    def autocast() -> torch.autocast:
+        return torch.autocast(device.type, torch.bfloat16)
+
+    pairs = [(batch(number), batch(number + 10)) for number in range(1, 4)]
+    counts = [sum(here.target_tokens for here in pair) for pair in pairs]
+    task, optimiser, recipe = setting(device)
+    for pair, count in zip(pairs, counts, strict=True):
+        for here in pair:
+            with autocast():
+                loss = task(here.to(device)).smoothed
+            (loss / count).backward()
+        nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
+        optimiser.step(0.01)
+        optimiser.forget_gradients()
+    expected = [p.detach().clone() for p in task.parameters()]
+
+    task, optimiser, recipe = setting(device)
+    start = [p.detach().clone() for p in task.parameters()]
+    queue = queued.QueuedSteps(task, optimiser, recipe, autocast, device)
+    assert queue.halves.named
+    for number, (pair, count) in enumerate(zip(pairs, counts, strict=True), 1):
+        queue.put(list(pair), number, count, count, 0.01)
+    assert all(o.finite for o in queue.settled(all_of_them=True))
+    for ours, theirs, before in zip(task.parameters(), expected, start, strict=True):
+        assert float((ours.detach() - theirs).norm()) < 0.02 * float((theirs - before).norm())
 
 
 def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
