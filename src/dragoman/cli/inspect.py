@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,8 @@ def costs(
     drawn = sorted({*lengths, *powers_of_two(max(lengths))}) if out is not None else lengths
     found = []
     for sizes in kinds:
+        if sys.stderr.isatty():
+            tell(f"measuring layers with d_model {sizes.d_model}, which takes half a minute or so")
         found = measure(sizes, drawn if sizes is kinds[-1] else lengths)
         click.echo(table([cost for cost in found if cost.n in lengths]) + "\n")
     if out is not None:
@@ -191,6 +194,6 @@ def load(model: str) -> Any:
 
 
 def tell(note: str) -> None:
-    """What could not be drawn."""
+    """A line on stderr, such as what could not be drawn."""
     if note:
         click.echo(f"dragoman: {note}", err=True)
