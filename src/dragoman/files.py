@@ -26,6 +26,11 @@ READ: Final = (".safetensors", ".toml", ".json", ".spm")  # what is ever read fr
 WEIGHTS, RECIPE, ABOUT = NEEDED = "model.safetensors", "recipe.toml", "model.json"  # of a model directory
 
 
+def is_model(directory: Path) -> bool:
+    """Whether a finished model is there, by the names of its files."""
+    return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
+
+
 def write_safely(path: Path, content: bytes | str) -> None:
     """All of the file or none of it, whenever the machine stops; a link stays, and what it leads to is written."""
     path = Path(os.path.realpath(path)) if path.is_symlink() else path

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dragoman.errors import TrainingError
+from dragoman.values import suggest_directory
 
 FILE = click.Path(path_type=Path)
 
@@ -29,13 +30,14 @@ def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[
         raise TrainingError(
             f"--last and --checkpoints choose among the checkpoints of one training, but {len(models)} directories came"
         )
-    from dragoman.train.averaging import part_of_model, parts_of_run, refuse_filled, write_average
+    from dragoman.train.averaging import part_of_model, parts_of_run, refuse_filled, trained, write_average
 
     refuse_filled(out)
 
     for place in models:
         if not place.is_dir():
-            raise TrainingError(f"{place} is no directory; give the --out of a training")
+            hint = suggest_directory(place, trained) or "; give the --out of a training"
+            raise TrainingError(f"{place} is no directory{hint}")
     parts = parts_of_run(models[0], last, steps) if len(models) == 1 else [part_of_model(place) for place in models]
     write_average(parts, out)
     click.echo(f"{out} is the average of: " + "; ".join(part.name for part in parts))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dragoman.decode.settings import shown
 from dragoman.errors import DamagedError, SearchError
-from dragoman.files import MANIFEST, NEEDED, RECIPE, promised, verify_manifest
+from dragoman.files import MANIFEST, NEEDED, RECIPE, is_model, promised, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokeniser, load_tokeniser
 from dragoman.text.store import KINDS
@@ -56,11 +56,6 @@ def find_model(model: str | Path) -> Path:
         )
     hint = suggest_directory(path, is_model) or "; give the --out of a finished training"
     raise DamagedError(f"{path} is not a model: it has no {RECIPE} with a {MANIFEST} beside it{hint}")
-
-
-def is_model(directory: Path) -> bool:
-    """Whether a finished model is there, by the names of its files."""
-    return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
 
 
 def verify_once(directory: Path) -> None:

@@ -17,7 +17,7 @@ from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.prepared import TOKENISERS
 from dragoman.errors import DamagedError, DragomanError, TrainingError
-from dragoman.files import listed, staged, verify_manifest, write_manifest
+from dragoman.files import is_model, listed, staged, verify_manifest, write_manifest
 from dragoman.models.directory import RECIPE, load_weights, write_model
 from dragoman.text import Tokeniser, load_tokeniser
 from dragoman.train.begun import RUN, TRAINING
@@ -69,6 +69,11 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         )
     card = (run / CARD).read_text(encoding="utf-8") if (run / CARD).is_file() else ""
     return [Part(f"{run.name}, step {step}", recipe, tokenisers, found.weights(step), card) for step in chosen]
+
+
+def trained(directory: Path) -> bool:
+    """Whether there is something to average: a finished model, or a training."""
+    return is_model(directory) or (directory / TRAINING).is_dir()
 
 
 def part_of_model(directory: Path) -> Part:

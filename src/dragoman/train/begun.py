@@ -13,9 +13,10 @@ import torch
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import MANIFEST, NEEDED, RECIPE, WEIGHTS, listed, sha256, write_safely
+from dragoman.files import MANIFEST, NEEDED, RECIPE, WEIGHTS, is_model, listed, sha256, write_safely
 from dragoman.train.parallel import Ranks
 from dragoman.train.progress import Watch
+from dragoman.values import suggest_directory
 
 RUN, TRAINING, LOCK = "run.json", "training", "lock"
 # What a training leaves in its directory, from the first moment on.
@@ -58,7 +59,8 @@ def own_recipe(start_from: Path) -> Recipe:
     """The recipe of the model that a run begins from."""
     for name in NEEDED:
         if not (start_from / name).is_file():
-            raise DamagedError(f"{start_from} is not a model: it has no {name}; give the --out of a finished training")
+            hint = suggest_directory(start_from, is_model) or "; give the --out of a finished training"
+            raise DamagedError(f"{start_from} is not a model: it has no {name}{hint}")
     return Recipe.load(start_from / RECIPE)
 
 

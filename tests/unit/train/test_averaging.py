@@ -120,7 +120,9 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, one, "--last", "2"], "2 directories came"),
         ([one], "has no checkpoints"),
         ([one, tmp_path], "is not a model"),
-        ([tmp_path / "nowhere"], "is no directory"),
+        ([tmp_path / "nowhere"], f"nowhere is no directory; in {tmp_path} there are: one"),
+        ([tmp_path / "onee"], f"onee is no directory; did you mean {one}?"),
+        ([run.with_name("rnu")], f"rnu is no directory; did you mean {run}?"),
     ]
     for arguments, message in cases:
         code, _, err = leave(capsys, "average", *arguments, "--out", tmp_path / "mean")
