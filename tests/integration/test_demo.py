@@ -34,3 +34,12 @@ def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.Capt
     code, _, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000")
     assert (code, "valid.de is there already, and not of a demo with --pairs 1000" in err) == (2, True), err
     assert [path.read_text() for path in tmp_path.iterdir() if path.is_file()] == ["years of work"]
+
+
+def test_a_rival_may_take_the_demo_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["model.architecture=recurrent", "model.d_model=16", "train.steps=2", "train.warmup_steps=1"]
+    small += ["train.evaluate_every=2", "train.save_every=2", "model.encoder_layers=1", "model.decoder_layers=1"]
+    changes = [x for change in small for x in ("--set", change)]
+    code, said, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000", *changes)
+    assert (code, "of 1,000 lines that were never seen" in said) == (0, True), err
+    assert (tmp_path / "attention.png").stat().st_size > 0

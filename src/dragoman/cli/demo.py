@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dragoman.config import idle_keys
 from dragoman.errors import DragomanError
 from dragoman.files import write_safely
 
@@ -54,11 +55,20 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     for path, content in contents.items():
         if not path.exists():
             write_safely(path, content)
-    options = [x for change in (*SETTINGS, *changes) for x in ("--set", change)]
+    options = [x for change in (*settings_for(changes), *changes) for x in ("--set", change)]
     begun = time.perf_counter()
     train.main([*files, "--out", str(out / "model"), *options], standalone_mode=False)
     click.echo(f"trained in {time.perf_counter() - begun:.0f} s\n")
     report(out)
+
+
+def settings_for(changes: tuple[str, ...]) -> list[str]:
+    """The demo's settings, without those that mean nothing to the architecture that was asked for."""
+    asked = [
+        value.strip(" \"'") for key, _, value in (c.partition("=") for c in changes) if key == "model.architecture"
+    ]
+    idle = {f"model.{key}" for key in (idle_keys(asked[-1]) if asked else ())}
+    return [change for change in SETTINGS if change.partition("=")[0] not in idle]
 
 
 def report(out: Path) -> None:

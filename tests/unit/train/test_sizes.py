@@ -68,8 +68,8 @@ def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> No
         == precision_choices(tiny, multiplies_it=lambda: True)
         == []
     )
-    rival = Recipe.from_changes(["model.preset=small", "model.architecture=recurrent"]).model  # its cells stay in float32
-    assert precision_choices(rival, multiplies_it=lambda: True) == []
+    rival = Recipe.from_changes(["model.preset=small", "model.architecture=recurrent"]).model
+    assert precision_choices(rival, multiplies_it=lambda: True) == []  # its cells stay in float32
 
 
 def test_long_runs_on_one_gpu_are_packed_and_compiled() -> None:
