@@ -43,6 +43,21 @@ def test_without_gradients_the_sums_are_the_same() -> None:
     assert not without[2].numel()
 
 
+@pytest.mark.parametrize("n", [0, N])
+def test_nothing_is_read_that_was_not_written(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_loss, "ROWS", 7)
+    hidden, weight = torch.randn(n, D, device=DEVICE), torch.randn(V, D, device=DEVICE)
+    labels = torch.randint(0, V, (n,), device=DEVICE)
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills fresh memory with NaN
+    try:
+        assert torch.empty(3, device=DEVICE).isnan().all()
+        found = fused_loss.projected_loss(hidden, weight, labels, 0.1, PAD, True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(tensor.isfinite().all() for tensor in found)
+    assert found[3].shape == (V, D)
+
+
 @pytest.mark.gpu
 def test_bfloat16_is_as_near_as_its_digits() -> None:
     hidden = torch.randn(9000, 64, device=DEVICE)

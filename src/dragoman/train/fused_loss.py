@@ -28,11 +28,13 @@ def projected_loss(
 
     n, vocabulary = len(hidden_ND), len(weight_VD)
     width = -(-vocabulary // STEP) * STEP
-    weight = hidden_ND.new_zeros(width, hidden_ND.shape[1])
-    weight[:vocabulary] = weight_VD
+    weight = hidden_ND.new_empty(width, hidden_ND.shape[1])
+    weight[:vocabulary], weight[vocabulary:] = weight_VD, 0
     smoothed, plain = (hidden_ND.new_empty(n, dtype=torch.float32) for _ in range(2))
     grad_hidden = torch.empty_like(hidden_ND) if gradient else hidden_ND.new_empty(0)
-    grad_weight = hidden_ND.new_zeros(width, hidden_ND.shape[1], dtype=torch.float32) if gradient else None
+    grad_weight = torch.empty_like(weight, dtype=torch.float32) if gradient else None
+    if grad_weight is not None and not n:
+        grad_weight.zero_()
     logits = hidden_ND.new_empty(min(ROWS, n), width)
     for start in range(0, n, ROWS):
         here = slice(start, min(start + ROWS, n))
@@ -44,10 +46,11 @@ def projected_loss(
         )  # fmt: skip
         if grad_weight is not None:
             torch.mm(x, weight, out=grad_hidden[here])
+            before = int(start > 0)  # at first there is nothing to add to, and what is there is not read
             if x.device.type == "cuda" and x.dtype != torch.float32:
-                torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, out=grad_weight)
+                torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, beta=before, out=grad_weight)
             else:
-                grad_weight.addmm_(x.float().T, h.float())
+                grad_weight.addmm_(x.float().T, h.float(), beta=before)
     of_weight = hidden_ND.new_empty(0) if grad_weight is None else grad_weight[:vocabulary]
     return smoothed.sum(), plain.sum(), grad_hidden, of_weight
 
