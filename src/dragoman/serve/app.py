@@ -20,13 +20,11 @@ ABOUT: Final = "Translations by models of your own. Errors are answered as {erro
 
 def application(service: Service, root_path: str = "", log: Log = lambda *_: None) -> ASGIApp:
     """All that is served."""
-    app = FastAPI(
-        title="Dragoman", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, root_path=root_path
-    )
+    app = FastAPI(title="Dragoman", version=__version__, description=ABOUT, docs_url=None, redoc_url=None)
     app.include_router(api(service))
     app.include_router(libre(service))
     shown, paths = pages()
     app.include_router(shown)
     add_handlers(app)
     known = {*paths, *app.openapi()["paths"], "/openapi.json"}
-    return Gate(app, service.limits, service.metrics, known, log)
+    return Gate(app, service.limits, service.metrics, known, log, root_path)

@@ -38,9 +38,16 @@ class Gate:
     """
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, metrics: Metrics, paths: Collection[str], log: Log = lambda *_: None
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        paths: Collection[str],
+        log: Log = lambda *_: None,
+        root_path: str = "",
     ) -> None:
         self.app, self.limits, self.metrics, self.log, self.paths = app, limits, metrics, log, paths
+        self.root_path = root_path  # a proxy may leave it in the paths it asks for, or not
         self.places = 0  # requests inside
         self.held = 0  # bytes of large bodies
         metrics.gauge("dragoman_open_requests", "Requests that are read, wait or are answered.", lambda: self.places)
@@ -51,6 +58,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         begun, status = time.monotonic(), GONE
+        scope["root_path"] = self.root_path
 
         async def sending(message: Message) -> None:
             nonlocal status

@@ -89,7 +89,7 @@ def parsed(body: bytes, kind: str) -> LibreRequest:
             fields = {name: values[0] if len(values) == 1 else values for name, values in sent.items()}
         else:
             fields = json.loads(body)
-    except ValueError:  # of JSON, or of UTF-8
+    except (ValueError, RecursionError):  # of JSON, of UTF-8, or of JSON a thousand lists deep
         raise ProblemError(400, "not_json", "the body is neither JSON nor a form; send {'q': ...} as JSON") from None
     try:
         return LibreRequest.model_validate(fields)

@@ -19,7 +19,8 @@ def pages() -> tuple[APIRouter, list[str]]:
     loaded = sorted(entry.name for entry in web.iterdir() if not entry.name.endswith(".html"))
     paths = {**PAGES, **{f"/web/{name}": name for name in loaded}}
     for path, name in paths.items():
-        router.get(path)(file((web / name).read_bytes(), KINDS[name.rpartition(".")[2]]))
+        answer = file((web / name).read_bytes(), KINDS[name.rpartition(".")[2]])
+        router.add_api_route(path, answer, methods=["GET", "HEAD"])
     return router, list(paths)
 
 

@@ -29,7 +29,7 @@ FIELDS: Final = (
     *("sampling", "scores", "alignments"),
 )
 SAMPLING_FIELDS: Final = ("temperature", "top_k", "top_p", "seed")
-CODES: Final = {404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
+CODES: Final = {400: "not_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
 
 
 class ProblemError(DragomanError):
@@ -76,6 +76,7 @@ def add_handlers(app: FastAPI) -> None:
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         words = {
+            400: "the body cannot be read as JSON; send an object such as {...} in UTF-8",
             404: "there is no such path; the API is described under /docs",
             405: f"{request.method} is not what this path takes; the API is described under /docs",
         }

@@ -11,7 +11,7 @@ from typing import Final
 from dragoman.decode.settings import Sampling, Search
 from dragoman.decode.translation import Translation
 from dragoman.serve.jobs import Asked, ClosedError, Job, Queue
-from dragoman.serve.limits import Limits
+from dragoman.serve.limits import MOST_SENTENCES, Limits
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.problems import ProblemError
 from dragoman.serve.schema import Settings, TranslateRequest
@@ -120,6 +120,11 @@ class Service:
             plans, sentences = planned(texts, self.models[asked.model].cut)
         else:
             plans, sentences = await asyncio.to_thread(planned, texts, self.models[asked.model].cut)
+        if len(sentences) > MOST_SENTENCES:
+            message = (
+                f"the texts have {len(sentences):,} lines and sentences; send at most {MOST_SENTENCES:,} at a time"
+            )
+            raise ProblemError(413, "too_large", message)
         found = await self.sentences(sentences, asked, deadline, gone)
         if size < LARGE:
             return answers(plans, found)

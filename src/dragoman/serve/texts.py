@@ -20,9 +20,9 @@ FLAGS: Final = ("truncated", "repetitive", "split", "empty")
 Cut = Callable[[str], list[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a text: the white space around it, and how many sentences it is translated in."""
+    """A line of a text: the white space around it, empty lines included, and how many sentences it is translated in."""
 
     before: str
     sentences: int
@@ -59,12 +59,19 @@ def planned(texts: Sequence[str], cut: Cut) -> tuple[list[Plan], list[str]]:
     plans = []
     for text in texts:
         lines = []
+        blank: list[str] = []  # joined once: a text may have a million empty lines
         for raw in text.splitlines(keepends=True):
             inside = raw.strip()
-            found = cut(inside) if inside else []
+            if not inside:
+                blank.append(raw)
+                continue
+            found = cut(inside)
             sentences += found
             before = raw[: len(raw) - len(raw.lstrip())]
-            lines.append(Line(before, len(found), raw[len(before) + len(inside) :]))
+            lines.append(Line("".join(blank) + before, len(found), raw[len(before) + len(inside) :]))
+            blank.clear()
+        if blank:
+            lines.append(Line("".join(blank), 0, ""))
         plans.append(Plan(tuple(lines)))
     return plans, sentences
 
@@ -114,18 +121,18 @@ def answer(plan: Plan, translations: Sequence[Translation]) -> Answer:
 
 def assembled(plan: Plan, chosen: Sequence[Translation]) -> Answer:
     """A text from one translation of each of its sentences."""
-    text, flags, start = "", set(), 0
+    parts, flags, start = [], set(), 0
     for line in plan.lines:
         here = chosen[start : start + line.sentences]
         start += line.sentences
-        text += line.before + join([one.text.translate(LINE_ENDS) for one in here]) + line.after
+        parts += [line.before, join([one.text.translate(LINE_ENDS) for one in here]), line.after]
         flags |= {flag for one in here for flag in one.flags}
         if line.sentences > 1:
             flags.add("split")
     total = sum((one.log_probability for one in chosen), 0.0)
     divisor = sum(one.log_probability / one.score for one in chosen if one.score)
     score = chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0
-    return Answer(text, score, total, tuple(flag for flag in FLAGS if flag in flags), aligned(chosen))
+    return Answer("".join(parts), score, total, tuple(flag for flag in FLAGS if flag in flags), aligned(chosen))
 
 
 def aligned(chosen: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:

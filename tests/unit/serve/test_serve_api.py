@@ -125,6 +125,13 @@ def test_a_mistake_is_told_in_words(client: TestClient, body: str, status: int, 
     assert "Traceback" not in answer.text
 
 
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff\xfe{}", b'{"text": ' + b"1" * 5000 + b"}"])
+def test_bodies_that_no_parser_takes(client: TestClient, body: bytes) -> None:
+    answer = client.post("/v1/translate", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "not_json")
+    assert client.post("/translate", content=body).status_code == 400
+
+
 def test_too_many_texts(client: TestClient) -> None:
     answer = client.post("/v1/translate", json={"text": [""] * 20_001})
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
@@ -288,3 +295,20 @@ def test_a_model_without_attention_is_served_all_the_same() -> None:
 
 def test_models_tell_whether_they_have_attention(real: TestClient) -> None:
     assert [model["attention"] for model in real.get("/v1/models").json()["models"]] == [True]
+
+
+def test_under_a_prefix_whether_the_proxy_strips_it_or_not() -> None:
+    service = fake_service()
+    service.start()
+    told: list[str] = []
+    with TestClient(application(service, "/mt", lambda _, path, *__: told.append(path))) as client:
+        for path in ("/health", "/mt/health", "/mt/", "/mt/web/page.js"):
+            assert client.get(path).status_code == 200
+        assert client.get("/mt/openapi.json").json()["servers"] == [{"url": "/mt"}]
+        assert client.post("/mt/v1/translate", json={"text": "a"}).json()["translations"][0]["text"] == "A"
+    service.close()
+    assert told == ["/health", "/health", "/", "/web/page.js", "/openapi.json", "/v1/translate"]
+
+
+def test_pages_answer_head(client: TestClient) -> None:
+    assert (client.head("/").status_code, client.head("/").content) == (200, b"")

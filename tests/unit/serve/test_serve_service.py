@@ -190,3 +190,15 @@ def test_what_is_refused_before_it_is_queued(texts: list[str], status: int, mess
     with pytest.raises(ProblemError, match=message) as refused:
         fake_service(max_characters=10).check_size(texts)
     assert refused.value.status == status
+
+
+def test_more_lines_than_there_is_memory_for_are_refused() -> None:
+    async def scene(service: Service, fake: FakeTranslator) -> None:
+        with pytest.raises(
+            ProblemError, match="the texts have 50,001 lines and sentences; send at most 50,000"
+        ) as refused:
+            await ask(service, "a\n" * 50_001)
+        assert refused.value.status == 413
+        assert await ask(service, "\n" * 200_000) == ["\n" * 200_000]  # empty lines are no work
+
+    play(scene)
