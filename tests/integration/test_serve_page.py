@@ -68,6 +68,7 @@ press("ArrowRight"); await until(() => now.word === 1);
 told.walked = text("said");
 press("ArrowDown"); await until(() => now.line === 2 && now.word === 0);
 told.second = [...document.querySelectorAll(".line")[2].querySelectorAll("span")].map(span => span.textContent);
+told.both = document.querySelectorAll(".line span.now").length;
 told.under = marks().map(([word]) => word);
 press("Escape");
 at("others").open = true; await until(() => at("list").children.length);
@@ -171,6 +172,7 @@ def test_a_word_that_is_pointed_at_shows_what_it_looked_at(told: Any) -> None:
 def test_arrow_keys_go_from_word_to_word_and_from_line_to_line(told: Any) -> None:
     assert told["walked"] == told["said"]
     assert told["second"] == ["<B>&AMP;", "BOXES", "SEVEN"]
+    assert told["both"] == 1  # though both lines have a first word
     assert told["under"] == ["seven", "boxes", "<b>&amp;"]
 
 

@@ -113,11 +113,13 @@ async function enter(number, see = true) {
   }
 }
 
+const here = span => Number(span.parentElement.dataset.line) === now.line;
+
 /* One word of the translation: what it looked at is marked in the text. */
 function choose(word) {
   now.word = word;
   for (const span of target.querySelectorAll("span")) {
-    span.classList.toggle("now", word !== null && Number(span.dataset.word) === word);
+    span.classList.toggle("now", word !== null && Number(span.dataset.word) === word && here(span));
     span.style.setProperty("--weight", 0);
   }
   at("said").replaceChildren();
@@ -151,7 +153,7 @@ async function follow() {
   choose(null);
   if (index < 0) return;
   const weights = now.found.weights.map(row => row[index]);
-  for (const span of target.querySelectorAll("span")) span.style.setProperty("--weight", Math.min(1, weights[span.dataset.word]).toFixed(3));
+  for (const span of target.querySelectorAll("span")) if (here(span)) span.style.setProperty("--weight", Math.min(1, weights[span.dataset.word]).toFixed(3));
   mirror(now.found.source.words.map((_, i) => i === index ? .6 : 0));
   tell(now.found.source.words[index].text, say.seen, best(weights, now.found.target.words));
 }
