@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe
 from dragoman.nn import (
@@ -40,6 +40,7 @@ from dragoman.nn import (
     scattered,
     window,
 )
+from dragoman.nn.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -136,3 +137,12 @@ def parts(recipe: ModelRecipe) -> Parts:
         encoder_sees=rule,
         decoder_sees=causal if rule is everything else both(causal, rule),  # kernels know the plain triangle
     )
+
+
+def recurrent_attention(recipe: ModelRecipe, d_memory: int) -> tuple[nn.Module, nn.Module]:
+    """How a recurrent decoder asks the source: the score, and what makes keys of the encoder's output."""
+    match recipe.attention:
+        case "additive":
+            return Additive(recipe.d_model, d_memory), nn.Identity()  # it has a matrix for the keys itself
+        case "scaled_dot_product":
+            return ScaledDotProduct(), Linear(d_memory, recipe.d_model, bias=False)

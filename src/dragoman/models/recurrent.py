@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe
 from dragoman.models.encoder_decoder import EncoderDecoder
+from dragoman.models.parts import recurrent_attention
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.models.source import Source
-from dragoman.nn import Additive, Dropout, Layout, Padded, ScaledDotProduct
+from dragoman.nn import Dropout, Layout, Padded
 from dragoman.nn.linear import Linear
 
 CELLS: Final[dict[str, type[nn.LSTM | nn.GRU]]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -122,12 +123,7 @@ class Recurrent(EncoderDecoder):
         self.decoder = nn.ModuleList([RecurrentLayer(cell, d, d, dropout)])
         for _ in range(recipe.decoder_layers - 1):
             self.decoder.append(RecurrentLayer(cell, d + d_memory, d, dropout, residual=True))
-        match recipe.attention:
-            case "additive":
-                self.attention: nn.Module = Additive(d, d_memory)
-                self.attention_keys: nn.Module = nn.Identity()
-            case "scaled_dot_product":
-                self.attention, self.attention_keys = ScaledDotProduct(), Linear(d_memory, d, bias=False)
+        self.attention, self.attention_keys = recurrent_attention(recipe, d_memory)
         self.readout = Linear(d + d_memory, d)
         nn.init.xavier_uniform_(self.readout.weight)
         nn.init.zeros_(self.readout.bias)
