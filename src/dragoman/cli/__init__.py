@@ -20,7 +20,7 @@ VERBS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
     "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
-    "inspect": "Pictures of a model: attention, word alignment, positions.",
+    "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
     "average": "Average checkpoints or models into one model.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
