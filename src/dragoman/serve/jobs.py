@@ -82,7 +82,8 @@ class Queue:
 
     A batch is for the job that has waited longest since its last turn. Others that ask for the same are taken along,
     a sentence of each at a time until the batch is full: so a request of one line is in the next batch, however many
-    lines the others still have, and none ever waits for another to end.
+    lines the others still have, and none ever waits for another to end. A batch that completes requests ends with the
+    last of them: who has little is not kept waiting by what who has much would still put in.
     """
 
     def __init__(self, most: int, characters: Callable[[Asked], int | None] = lambda _: None) -> None:
@@ -131,18 +132,23 @@ class Queue:
 
     def _next(self) -> Batch:
         asked = self.turns[0].asked
-        together = deque(job for job in self.turns if job.asked == asked)
+        together = deque((job, job.taken) for job in self.turns if job.asked == asked)
         room = self.characters(asked) or FIRST_CHARACTERS
         parts: list[tuple[Job, int]] = []
+        whole = 0  # parts up to the last that completes a job
         while together and len(parts) < self.most and (room > 0 or not parts):
-            job = together.popleft()
-            parts.append((job, job.taken))
-            room -= len(job.sentences[job.taken])
-            job.taken += 1
-            if job.waiting:
-                together.append(job)
-        batch = Batch(asked, parts)
-        served = set(batch.jobs)
-        behind = [job for job in together if job in served]  # their next turn is in the order they have now
-        self.turns = deque([*(job for job in self.turns if job not in served), *behind])
-        return batch
+            job, place = together.popleft()
+            parts.append((job, place))
+            room -= len(job.sentences[place])
+            if place + 1 < len(job.sentences):
+                together.append((job, place + 1))
+            else:
+                whole = len(parts)
+        if whole and together:
+            parts = parts[:whole]
+        last = {job: number for number, (job, _) in enumerate(parts)}
+        for job, place in parts:
+            job.taken = place + 1
+        behind = sorted((job for job in last if job.waiting), key=last.__getitem__)
+        self.turns = deque([*(job for job in self.turns if job not in last), *behind])
+        return Batch(asked, parts)

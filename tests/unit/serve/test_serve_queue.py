@@ -46,13 +46,21 @@ def test_a_short_request_is_in_the_next_batch_however_long_the_others_are() -> N
     assert taken(queue) == ["long0", "long1", "long2", "long3"]
     queue.put(job("short"))
     assert "short" in taken(queue)
-    assert queue.sentences == 10_000 - 4 - 3
+    assert queue.sentences == 10_000 - 4 - 1
 
 
-def test_a_batch_is_shared_out_evenly_and_the_rest_goes_to_who_has_more() -> None:
-    queue = filled(Queue(9), many("a", 100), many("b", 2), many("c", 100))
-    assert Counter(sentence[0] for sentence in taken(queue)) == {"a": 4, "b": 2, "c": 3}
-    assert Counter(sentence[0] for sentence in taken(queue)) == {"c": 5, "a": 4}  # who got less comes first
+def test_a_batch_is_shared_out_evenly() -> None:
+    queue = filled(Queue(8), many("a", 100), many("b", 50), many("c", 100))
+    assert Counter(sentence[0] for sentence in taken(queue)) == {"a": 3, "b": 3, "c": 2}
+    assert Counter(sentence[0] for sentence in taken(queue)) == {"c": 3, "a": 3, "b": 2}  # who got less comes first
+
+
+def test_a_batch_that_completes_a_request_ends_there_if_others_have_more() -> None:
+    queue = filled(Queue(100), many("a", 1000), many("b", 2), many("c", 1000), many("d", 1))
+    assert taken(queue) == ["a0", "b0", "c0", "d0", "a1", "b1"]
+    assert len(taken(queue)) == 100  # nobody can be completed, so it is full
+    queue = filled(Queue(100), many("a", 3), many("b", 2))
+    assert len(taken(queue)) == 5  # everybody is completed
 
 
 def test_more_requests_than_a_batch_holds_take_turns() -> None:

@@ -43,7 +43,7 @@ def test_each_request_gets_its_own_sentences_in_order() -> None:
     jobs = [scene.put("a", "b", "c", "d"), scene.put("x"), scene.put("y", "z")]
     scene.run()
     assert [texts(job) for job in jobs] == [["A", "B", "C", "D"], ["X"], ["Y", "Z"]]
-    assert [len(batch) for batch in scene.fake.batches] == [3, 3, 1]
+    assert [len(batch) for batch in scene.fake.batches] == [2, 3, 2]
     assert sorted(map(id, scene.done)) == sorted(map(id, jobs))
     assert sum(scene.metrics.batches.counts) == 3
     assert (scene.metrics.sentences["m"], scene.metrics.characters["m"]) == (7, 7)
