@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Triton kernels for LayerNorm(x + Dropout(y)) and its gradients: each row is read once, by one warp.
 
-A tile is `[TILE, CHUNKS, WIDTH]`: a row's columns fill the last two dimensions, so that a warp holds whole
-rows, sums along them without waiting for another, and loads 16 bytes a thread. What fell is found again by the hash of
-`nn/dropout.py`, and nothing is added atomically, so that results repeat to the bit.
+A tile is `[CHUNKS * TILE, WIDTH]`: first the first `WIDTH` columns of `TILE` rows, then their next, and so on. As many
+warps as rows then each hold a whole row, sum along it without waiting for another, and load 16 bytes a thread. What
+fell is found again by the hash of `nn/dropout.py`, and nothing is added atomically, so that results repeat to the bit.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ def _kept(places, first, second, threshold):
 
 
 @triton.jit
-def _along(x):
-    """Sums of rows `[TILE]`, first of what a thread holds, then within its warp."""
-    return tl.sum(tl.sum(x, 1), 1)
+def _along(x, CHUNKS: tl.constexpr, TILE: tl.constexpr):
+    """Sums of rows, for each chunk of a row: `[CHUNKS * TILE, 1]`."""
+    sums = tl.sum(tl.reshape(tl.sum(x, 1), [CHUNKS, TILE]), 0)
+    return tl.reshape(tl.broadcast_to(sums[None, :], [CHUNKS, TILE]), [CHUNKS * TILE])[:, None]
 
 
 @triton.jit
@@ -49,10 +50,9 @@ def residual_norm_kernel(
     D: tl.constexpr, DROP: tl.constexpr, CHUNKS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """`TILE` rows: the sum, its norm, and the mean and the reciprocal deviation of each row."""
-    rows = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    columns = tl.arange(0, CHUNKS)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
-    places = rows[:, None, None] * D + columns
-    inside = (rows < n)[:, None, None] & (columns < D)
+    lines = tl.arange(0, CHUNKS * TILE)[:, None]
+    rows, columns = tl.program_id(0) * TILE + lines % TILE, lines // TILE * WIDTH + tl.arange(0, WIDTH)[None, :]
+    places, inside = rows * D + columns, (rows < n) & (columns < D)
     y = tl.load(y_base + places, mask=inside, other=0.0).to(tl.float32)
     x = tl.load(x_base + places, mask=inside, other=0.0).to(tl.float32)
     if DROP:
@@ -61,15 +61,15 @@ def residual_norm_kernel(
     total = (x + y).to(sum_base.dtype.element_ty)
     tl.store(sum_base + places, total, mask=inside)
     total = total.to(tl.float32)  # as the backward pass will find it
-    mean = _along(total) / D
-    centred = tl.where(columns < D, total - mean[:, None, None], 0.0)
-    slope = 1 / tl.sqrt(_along(centred * centred) / D + epsilon)
+    mean = _along(total, CHUNKS, TILE) / D
+    centred = tl.where(columns < D, total - mean, 0.0)
+    slope = 1 / tl.sqrt(_along(centred * centred, CHUNKS, TILE) / D + epsilon)
     weight = tl.load(weight_base + columns, mask=columns < D, other=0.0)
     bias = tl.load(bias_base + columns, mask=columns < D, other=0.0)
-    out = centred * slope[:, None, None] * weight + bias
-    tl.store(out_base + places, out.to(out_base.dtype.element_ty), mask=inside)
-    tl.store(mean_base + rows, mean, mask=rows < n)
-    tl.store(slope_base + rows, slope, mask=rows < n)
+    tl.store(out_base + places, (centred * slope * weight + bias).to(out_base.dtype.element_ty), mask=inside)
+    once = (rows < n) & (lines < TILE)
+    tl.store(mean_base + rows, mean, mask=once)
+    tl.store(slope_base + rows, slope, mask=once)
 
 
 @triton.jit
@@ -81,33 +81,33 @@ def residual_norm_backward_kernel(
 ):  # fmt: skip
     """The gradients of `ROWS` rows, and what they add to those of weight and bias."""
     part = tl.program_id(0)
-    columns = tl.arange(0, CHUNKS)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    lines = tl.arange(0, CHUNKS * TILE)[:, None]
+    columns = lines // TILE * WIDTH + tl.arange(0, WIDTH)[None, :]
     weight = tl.load(weight_base + columns, mask=columns < D, other=0.0)
-    of_weight = tl.zeros([TILE, CHUNKS, WIDTH], tl.float32)
-    of_bias = tl.zeros([TILE, CHUNKS, WIDTH], tl.float32)
+    of_weight = tl.zeros([CHUNKS * TILE, WIDTH], tl.float32)
+    of_bias = tl.zeros([CHUNKS * TILE, WIDTH], tl.float32)
     if DROP:
         first, second = _numbers(drawn)
     for start in range(0, ROWS, TILE):
-        rows = part * ROWS + start + tl.arange(0, TILE)
-        places = rows[:, None, None] * D + columns
-        inside = (rows < n)[:, None, None] & (columns < D)
+        rows = part * ROWS + start + lines % TILE
+        places, inside = rows * D + columns, (rows < n) & (columns < D)
         grad = tl.load(grad_base + places, mask=inside, other=0.0).to(tl.float32)
         if TWO:
             grad += tl.load(other_base + places, mask=inside, other=0.0).to(tl.float32)
         total = tl.load(sum_base + places, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(mean_base + rows, mask=rows < n, other=0.0)
         slope = tl.load(slope_base + rows, mask=rows < n, other=0.0)
-        normal = (total - mean[:, None, None]) * slope[:, None, None]
+        normal = (total - mean) * slope
         of_weight += grad * normal
         of_bias += grad
         grad *= weight
-        even, along = _along(grad) / D, _along(grad * normal) / D
-        dx = (grad - even[:, None, None] - normal * along[:, None, None]) * slope[:, None, None]
+        even, along = _along(grad, CHUNKS, TILE) / D, _along(grad * normal, CHUNKS, TILE) / D
+        dx = (grad - even - normal * along) * slope
         tl.store(dx_base + places, dx.to(dx_base.dtype.element_ty), mask=inside)
         if DROP:
             dx = tl.where(_kept(places, first, second, threshold), dx * factor, 0.0)
         tl.store(dy_base + places, dx.to(dy_base.dtype.element_ty), mask=inside)
     columns = tl.arange(0, CHUNKS)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     sums = sums_base + part * 2 * D + columns
-    tl.store(sums, tl.sum(of_weight, 0), mask=columns < D)
-    tl.store(sums + D, tl.sum(of_bias, 0), mask=columns < D)
+    tl.store(sums, tl.sum(tl.reshape(of_weight, [CHUNKS, TILE, WIDTH]), 1), mask=columns < D)
+    tl.store(sums + D, tl.sum(tl.reshape(of_bias, [CHUNKS, TILE, WIDTH]), 1), mask=columns < D)
