@@ -92,7 +92,7 @@ class Service:
         return Asked(self.model(body.model).name, search, alignment)
 
     def check_size(self, texts: Sequence[str]) -> int:
-        """The characters of a request, each text counted as one at least; refused where they are too many, or none."""
+        """The characters of a request, each text counted as one at least; refused where too many, or no text."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
             raise ProblemError(
