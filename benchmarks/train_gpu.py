@@ -43,10 +43,11 @@ GROUPS = {  # of kernels, by their names, the first that fits
     "attention, forward": r"^attention_kernel",
     "attention, backward": r"^attention_backward",
     "loss over the vocabulary": r"cross_entropy",
+    "matrices rounded, gradients widened": r"CopyFunctor",
     "matrix products": r"gemm|nvjet|cutlass|cublas|xmma|splitK",
     "optimiser, norm of gradients": r"[Aa]dam|multi_tensor|lpnorm|foreach",
     "embeddings": r"embedding|index_put",
-    "norm, dropout, residual": r"layer_norm|dropout|fused_rand|bernoulli|rsqrt",
+    "norm, dropout, residual": r"layer_norm|residual_norm|dropout|fused_rand|bernoulli|rsqrt",
     "activation, biases, casts, sums": r"triton_|relu_backward|reduce_kernel",
     "copies, zeroing": r"[Mm]emcpy|[Mm]emset|FillFunctor|copy",
 }

@@ -73,3 +73,22 @@ def test_what_falls_is_what_the_hash_says_in_both_passes() -> None:
     assert torch.equal(total != 0, kept)
     assert torch.equal(dy != 0, kept)
     assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("d", [256, 512, 640, 1024])
+def test_bfloat16_is_as_near_as_its_digits(d: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the sizes of training
+    n, p = 131, 0.1
+    x, y, weight, bias, grad, other = made(n, d)
+    drawn = torch.tensor([0.37, 0.81], device=DEVICE)
+    half = [t.bfloat16() for t in (x, y, grad, other)]
+    exact = [t.double().requires_grad_() for t in (*half[:2], weight, bias)]
+    theirs = expected(*exact, drawn, p)
+    wanted = torch.autograd.grad(theirs, exact, half[2].double() + half[3].double())
+    out, *kept = residual_norm(*half[:2], weight, bias, drawn, p, 1e-5)
+    dx, dy, parts = residual_norm_backward(*half[2:], *kept, weight, drawn, p)
+    assert out.dtype == dx.dtype == dy.dtype == torch.bfloat16
+    for found, exactly in zip((out, dx, dy, *parts.sum(0)), (theirs, *wanted), strict=True):
+        assert float((found.double() - exactly).detach().norm() / exactly.detach().norm()) < 1e-2
+    again = residual_norm_backward(*half[2:], *kept, weight, drawn, p)
+    assert all(torch.equal(a, b) for a, b in zip(again, (dx, dy, parts), strict=True))
