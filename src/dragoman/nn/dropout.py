@@ -16,7 +16,7 @@ class Dropout(nn.Module):
     On a CPU, PyTorch draws a random number for each element, which takes a quarter of a small model's training time.
     There we cut every 64 random bits into four of 16, and `p` is rounded to a multiple of 1/65536. Compiled for a GPU,
     ten rounds of a cipher for each element would cost more than reading and writing it; there two numbers are drawn,
-    and a hash of them and the element's place decides, which the backward pass makes again instead of keeping it.
+    and a hash of them and the element's place decides, which a backward pass can make again instead of keeping it.
     """
 
     def __init__(self, p: float) -> None:
