@@ -2,10 +2,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from dragoman.nn import LayerNorm, PostNorm
 from dragoman.nn.residual_norm import residual_norm, residual_norm_backward
 from dragoman.train import compiling
 
@@ -67,6 +70,38 @@ def test_a_sum_that_others_use_stays() -> None:
         return total * 2, *residual_norm_backward(total, None, *kept, 0.3)
 
     assert changed(function, *given())[1] == 1
+
+
+def test_layers_learn_the_same_where_the_compiler_takes_them_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    layers = nn.ModuleList(PostNorm(LayerNorm(D), 0.0) for _ in range(3)).train()
+    inner = nn.ModuleList(nn.Linear(D, D) for _ in range(3))
+    weights, x, probe = [*layers.parameters(), *inner.parameters()], torch.randn(N, D), torch.randn(N, D)
+    additions: list[int] = []
+
+    def forward(x: Tensor) -> Tensor:
+        for around, linear in zip(layers, inner, strict=True):
+            x = around(x, linear)
+        return x
+
+    def backward(graph: GraphModule, _: object) -> Callable[..., object]:
+        for _ in range(2):
+            additions.append(len(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)))
+            compiling.AddedInside()(graph.graph)
+        graph.recompile()
+        return make_boxed_func(graph.forward)
+
+    plain = [(out := forward(x)), *torch.autograd.grad(out, weights, probe)]
+    monkeypatch.setattr("dragoman.nn.residual.suits", lambda x, y: True)
+    backend = aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(graph.forward), bw_compiler=backward)
+    try:
+        out = torch.compile(forward, backend=backend, fullgraph=True)(x)
+        used = [out, *torch.autograd.grad(out, weights, probe)]
+    finally:
+        torch.compiler.reset()
+    assert additions == [2, 0]  # the two norms before the last have two uses each
+    for a, b in zip(used, plain, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
 def test_what_is_compiled_takes_the_pass_and_turns_the_operator_on(monkeypatch: pytest.MonkeyPatch) -> None:
