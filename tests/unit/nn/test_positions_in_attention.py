@@ -42,9 +42,9 @@ def test_relative_positions_are_the_equations_of_shaw_and_others() -> None:
         for h in range(H):
             for i in range(L):
                 rows = [max(-m, min(m, j - i)) + m for j in range(n)]
-                scores = torch.stack([q[b, h, i] @ (k[b, h, j] + function.key[r]) for j, r in enumerate(rows)])
+                scores = torch.stack([q[b, h, i] @ (k[b, h, j] + function.key_table[r]) for j, r in enumerate(rows)])
                 weights = (scores / math.sqrt(K)).softmax(-1)
-                output = sum(w * (v[b, h, j] + function.value[rows[j]]) for j, w in enumerate(weights))
+                output = sum(w * (v[b, h, j] + function.value_table[rows[j]]) for j, w in enumerate(weights))
                 torch.testing.assert_close(got.weights[b, h, i, :n], weights, atol=1e-5, rtol=1e-4)
                 torch.testing.assert_close(got.output[b, h, i], output, atol=1e-5, rtol=1e-4)
     assert not got.weights[0, :, :, 4:].any()
@@ -114,6 +114,12 @@ class TestEveryOne:
         whole = function(q, k, v, look(layout, layout, causal, CPU)).output
         newest = function(q[:, :, -1:], k, v, look(Padded(1, offset=L - 1), Padded(L), causal, CPU)).output
         torch.testing.assert_close(newest, whole[:, :, -1:], atol=1e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize("rows, columns", [(0, L), (B, 0)], ids=["no sentences", "no tokens"])
+    def test_nothing_gives_nothing(self, function: torch.nn.Module, rows: int, columns: int) -> None:
+        layout = Padded(columns, torch.zeros(rows, dtype=torch.long))
+        q, k, v = (torch.randn(rows, H, columns, d) for d in (K, K, V))
+        assert function(q, k, v, look(layout, layout, everything, CPU)).output.shape == (rows, H, columns, V)
 
     def test_weights_only_where_asked_and_gradients_finite_where_nothing_is_seen(self, function) -> None:
         q, k, v = (x.requires_grad_() for x in inputs())
