@@ -99,10 +99,12 @@ def test_muon_takes_the_matrices_and_leaves_embeddings_to_adamw() -> None:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe
 
-    model = Transformer(ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1), 9)
+    sizes = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, positions="relative")
+    model = Transformer(sizes, 9)
     optimiser = Optimiser(model, replace(PAPER, optimiser="muon"))
     names = [{optimiser.names[id(p)] for g in o.param_groups for p in g["params"]} for o in optimiser.inner]
     assert "encoder.0.attention.qkv.weight" in names[0]
     assert "embeddings.tables.shared" in names[1]
+    assert "encoder.0.attention.function.key_table" in names[1]  # a vector for each distance is an embedding too
     assert not names[0] & names[1]
     assert names[0] | names[1] == {n for n, _ in model.named_parameters()}

@@ -11,7 +11,7 @@ from dragoman.nn.attention.sees import Sees
 
 
 def distances(sees: Sees, device: torch.device) -> Tensor:
-    """`[T, S]`: how far behind each query each key stands, counted inside their sentence."""
+    """`[T, S]`: how far after each query each key stands in their sentence, below zero where it stands before it."""
     asking, asked = sees.queries.grid.positions(device), sees.keys.grid.positions(device)
     return asked[None, :] - asking[:, None]
 
@@ -26,17 +26,17 @@ class RelativePositions(nn.Module):
     def __init__(self, d_k: int, d_v: int, max_distance: int) -> None:
         super().__init__()
         self.max_distance = max_distance
-        self.key = nn.Parameter(torch.empty(2 * max_distance + 1, d_k))
-        self.value = nn.Parameter(torch.empty(2 * max_distance + 1, d_v))
-        nn.init.xavier_uniform_(self.key)
-        nn.init.xavier_uniform_(self.value)
+        self.key_table = nn.Parameter(torch.empty(2 * max_distance + 1, d_k))
+        self.value_table = nn.Parameter(torch.empty(2 * max_distance + 1, d_v))
+        nn.init.xavier_uniform_(self.key_table)
+        nn.init.xavier_uniform_(self.value_table)
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
         """Attend by content and distance; the weights exist anyway, and are given only where they were asked for."""
         far = distances(sees, q.device).clamp(-self.max_distance, self.max_distance) + self.max_distance
-        key_TSK, value_TSV = self.key[far].to(q.dtype), self.value[far].to(v.dtype)
+        key_TSK, value_TSV = self.key_table[far].to(q.dtype), self.value_table[far].to(v.dtype)
         scores = (q @ k.mT + torch.einsum("bhtk,tsk->bhts", q, key_TSK)) * q.shape[-1] ** -0.5
         seen = softmax_of_shown(scores, sees.dense(q.device)).to(v.dtype)
         kept = F.dropout(seen, dropout) if dropout else seen
