@@ -6,7 +6,10 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from starlette.testclient import TestClient
+
 from dragoman.decode.translation import Translation
+from dragoman.serve.app import application
 from dragoman.serve.limits import Limits
 from dragoman.serve.service import Served, Service
 
@@ -49,3 +52,12 @@ def fake_service(*names: str, translator: FakeTranslator | None = None, **limits
     return Service(
         {name: Served(name, fake, lambda line: [line], "a fake") for name in names or ("fake",)}, Limits(**limits)
     )
+
+
+def client_of(service: Service) -> Iterator[TestClient]:
+    """A client of a service while it runs."""
+    service.start()
+    with TestClient(application(service), raise_server_exceptions=False) as client:
+        yield client
+    service.close()
+    service.worker.thread.join(30)

@@ -4,52 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_translator import FakeTranslator, fake_service
+from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
 from dragoman.decode.settings import Search
 from dragoman.decode.translator import Translator
 from dragoman.errors import SearchError
 from dragoman.serve.app import application
-from dragoman.serve.limits import Limits
 from dragoman.serve.looking import side
-from dragoman.serve.opening import batch_of, looks, open_model
-from dragoman.serve.service import Service
-from tiny_model import write_tiny_model
-
-
-def client_of(service: Service) -> Iterator[TestClient]:
-    service.start()
-    with TestClient(application(service), raise_server_exceptions=False) as client:
-        yield client
-    service.close()
-    service.worker.thread.join(30)
-
-
-@pytest.fixture(scope="module")
-def fake() -> FakeTranslator:
-    return FakeTranslator()
-
-
-@pytest.fixture(scope="module")
-def client(fake: FakeTranslator) -> Iterator[TestClient]:
-    yield from client_of(fake_service("first", "second", translator=fake, max_characters=5_000))
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("api") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def real(directory: Path) -> Iterator[TestClient]:
-    served = open_model("en-de", directory, 4, device="cpu", threads=1)
-    yield from client_of(Service({"en-de": served}, Limits(), batch=batch_of(served, 4)))
+from dragoman.serve.opening import looks
 
 
 def translate(client: TestClient, **body: Any) -> Any:
@@ -199,32 +166,6 @@ def test_the_description_tells_the_truth(client: TestClient) -> None:
     assert set(told["components"]["schemas"]["ErrorResponse"]["properties"]) == {"error"}
 
 
-def test_libretranslate(client: TestClient) -> None:
-    asked = {"q": "a b", "source": "en", "target": "de", "format": "text", "api_key": ""}
-    assert client.post("/translate", json=asked).json() == {"translatedText": "A B"}
-    assert client.post("/translate", data=asked).json() == {"translatedText": "A B"}
-    assert client.post("/translate", json={"q": ["a", "b"], "alternatives": 1}).json() == {
-        "translatedText": ["A", "B"],
-        "alternatives": [["A 1"], ["B 1"]],
-    }
-    assert client.get("/languages").json() == []  # nobody knows those of the fakes
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"q": "a", "format": "html"}, "only format text is understood; send plain text"),
-        ({"source": "en"}, "the field 'q' is missing; give it"),
-        ({"q": "a", "alternatives": -1}, "alternatives must be at least 0; got -1"),
-        ([], "the body must be a JSON object; send one, with the header Content-Type: application/json"),
-    ],
-)
-def test_libretranslates_errors_are_as_its_clients_expect(client: TestClient, body: Any, message: str) -> None:
-    answer = client.post("/translate", json=body)
-    assert (answer.status_code, answer.json()) == (400, {"error": message})
-    assert client.post("/translate", content=b"\xff").status_code == 400
-
-
 def test_a_real_model_answers_as_the_translator_does(real: TestClient, directory: Path) -> None:
     translator = Translator.load(directory, device="cpu", threads=1)
     texts = ["the old box", "seven boxes, eight halls", "我们去学校。"]
@@ -234,13 +175,6 @@ def test_a_real_model_answers_as_the_translator_does(real: TestClient, directory
         assert one["score"] == pytest.approx(expected.score)
         assert [other["text"] for other in one["alternatives"]] == [other.text for other in expected.alternatives]
         assert [tuple(pair) for pair in one["alignment"]] == list(expected.alignment or ())
-
-
-def test_a_real_models_languages(real: TestClient) -> None:
-    assert real.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]}]
-    assert real.post("/translate", json={"q": "the box", "source": "auto", "target": "de"}).status_code == 200
-    answer = real.post("/translate", json={"q": "the box", "source": "fr", "target": "de"})
-    assert answer.json() == {"error": "fr to de is not translated here; there is: en to de"}
 
 
 def test_attention_of_a_real_model(real: TestClient, directory: Path) -> None:

@@ -1,0 +1,41 @@
+"""LibreTranslate's simplest form: what its clients send, and what they expect back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+
+def test_libretranslate(client: TestClient) -> None:
+    asked = {"q": "a b", "source": "en", "target": "de", "format": "text", "api_key": ""}
+    assert client.post("/translate", json=asked).json() == {"translatedText": "A B"}
+    assert client.post("/translate", data=asked).json() == {"translatedText": "A B"}
+    assert client.post("/translate", json={"q": ["a", "b"], "alternatives": 1}).json() == {
+        "translatedText": ["A", "B"],
+        "alternatives": [["A 1"], ["B 1"]],
+    }
+    assert client.get("/languages").json() == []  # nobody knows those of the fakes
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"q": "a", "format": "html"}, "only format text is understood; send plain text"),
+        ({"source": "en"}, "the field 'q' is missing; give it"),
+        ({"q": "a", "alternatives": -1}, "alternatives must be at least 0; got -1"),
+        ([], "the body must be a JSON object; send one, with the header Content-Type: application/json"),
+    ],
+)
+def test_libretranslates_errors_are_as_its_clients_expect(client: TestClient, body: Any, message: str) -> None:
+    answer = client.post("/translate", json=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": message})
+    assert client.post("/translate", content=b"\xff").status_code == 400
+
+
+def test_a_real_models_languages(real: TestClient) -> None:
+    assert real.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]}]
+    assert real.post("/translate", json={"q": "the box", "source": "auto", "target": "de"}).status_code == 200
+    answer = real.post("/translate", json={"q": "the box", "source": "fr", "target": "de"})
+    assert answer.json() == {"error": "fr to de is not translated here; there is: en to de"}
