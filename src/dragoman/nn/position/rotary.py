@@ -13,9 +13,9 @@ from dragoman.nn.position.sinusoidal import SinusoidalPositions
 
 def rotate(x: Tensor, code: Tensor) -> Tensor:
     """`x [..., L, K]` with each pair of features turned by the angle whose sine and cosine `code [L, K]` holds."""
-    pairs = (x.shape[-1] // 2, 2)  # in numbers, as -1 would be none where there are no tokens
-    sine, cosine = code.unflatten(-1, pairs).unbind(-1)
-    even, odd = x.float().unflatten(-1, pairs).unbind(-1)
+    pairs = x.shape[-1] // 2  # in numbers, as -1 would be none where there are no tokens
+    sine, cosine = code.view(*code.shape[:-1], pairs, 2).unbind(-1)
+    even, odd = x.float().view(*x.shape[:-1], pairs, 2).unbind(-1)
     turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)
     return turned.flatten(-2).to(x.dtype)
 
