@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import torch
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.errors import ShapeError
-from dragoman.nn import MultiHeadSelfAttention, Padded, everything, look, window
+from dragoman.nn import MultiHeadSelfAttention, Padded, Sees, everything, look, window
 from dragoman.nn.attention.sees import Rule
 from dragoman.values import divisors
 
@@ -84,9 +84,13 @@ class SelfAttention(Kind):
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
         """Attend under the rule."""
-        layout = Padded(x.shape[1])
-        y: Tensor = layer(x, look(layout, layout, self.rule, x.device))
+        y: Tensor = layer(x, self.sees(x.shape[1], x.device))
         return y
+
+    def sees(self, n: int, device: torch.device) -> Sees:
+        """What each of n positions looks at."""
+        layout = Padded(n)
+        return look(layout, layout, self.rule, device)
 
     def operations(self, n: int) -> int:
         """Of the heads; the projections before and after them are work on single positions."""
@@ -106,6 +110,11 @@ class Restricted(SelfAttention):
         super().__init__(sizes)
         self.radius = sizes.neighbours // 2
         self.rule = window(self.radius)
+
+    def sees(self, n: int, device: torch.device) -> Sees:
+        """Its neighbourhood, as a band wherever that is less work: a model goes by what is quicker."""
+        sees = super().sees(n, device)
+        return replace(sees, mask=None, band=self.radius) if n > 4 * self.radius else sees
 
     def operations(self, n: int) -> int:
         """Of the heads, as above."""

@@ -36,6 +36,13 @@ every_variant = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(autouse=True)
+def _bands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local attention as a band also where sentences are as short as here."""
+    monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)
+    monkeypatch.setattr("dragoman.nn.attention.sees.WORTH", 4)
+
+
 def build(recipe: ModelRecipe, device: torch.device | str = "cpu") -> Transformer:
     """A model in evaluation mode whose every parameter and statistic is away from its start."""
     model = Transformer(recipe, VOCABULARY if recipe.tie == "all" else (VOCABULARY, VOCABULARY))
