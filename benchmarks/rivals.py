@@ -59,13 +59,13 @@ def write_corpus(directory: Path, size: int) -> list[str]:
     return options
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, object]:
+def measure(name: str, model: list[str], options: argparse.Namespace) -> dict[str, object]:
     """Train one model, and translate lines that it never saw."""
     out = options.out / f"{name.replace(', ', '-').replace(' ', '-')}-{options.seed}"
     steps = options.steps
-    rate = options.rate or RATES[name]
+    rate = options.rate or RATES.get(name, RATES["transformer"])
     changes = [
-        *(*COMMON, *(f"model.{change}" for change in MODELS[name])),
+        *(*COMMON, *(f"model.{change}" for change in model)),
         *(f"train.steps={steps}", f"train.warmup_steps={steps // 10}", f"train.learning_rate={rate}"),
         *(f"train.save_every={steps}", f"train.evaluate_every={steps}"),
         *(f"train.seed={options.seed}", f"data.seed={options.seed}"),
@@ -105,10 +105,10 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=MODELS, action="append", help="One of the models; may be repeated.")
-    parser.add_argument("--steps", type=int, default=2000)
+def main(about: str | None = __doc__, models: dict[str, list[str]] = MODELS, steps: int = 2000) -> None:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=models, action="append", help="One of the models; may be repeated.")
+    parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--pairs", type=int, default=40_000)
     parser.add_argument("--rate", type=float, help="A learning rate instead of each model's own.")
     parser.add_argument("--seed", type=int, default=1, help="Of the weights, of dropout and of the order of batches.")
@@ -116,9 +116,9 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     results = options.out / "results.jsonl"
-    for name in options.only or MODELS:
+    for name in options.only or models:
         with results.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(measure(name, options)) + "\n")
+            file.write(json.dumps(measure(name, models[name], options)) + "\n")
     found = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
     keys = [key for key in found[0] if key != "model"]
     print(f"| model | {' | '.join(key.replace('_', ' ') for key in keys)} |\n|{'---|' * (len(keys) + 1)}")
