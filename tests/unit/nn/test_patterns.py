@@ -176,6 +176,18 @@ def test_low_rank_attention_is_its_equation() -> None:
     assert not got.weights[0, :, :, 6:].any()
 
 
+def test_low_rank_attention_drops_its_mixtures() -> None:
+    function, layout = LowRank(4, 12), Padded(9)
+    q, k, v = torch.randn(B, H, 9, K), torch.randn(B, H, 9, K), torch.randn(B, H, 9, V)
+    sees = look(layout, layout, everything, CPU)
+    with torch.no_grad():
+        whole = function(q, k, v, sees).output
+        drawn = torch.stack([function(q, k, v, sees, dropout=0.3).output for _ in range(2000)])
+    assert (drawn - whole).abs().amax((0, 1, 2, 4)).min() > 0.01
+    error = (drawn.mean(0) - whole).abs() / (drawn.std(0) / 2000**0.5)
+    assert error.max() < 6  # standard errors
+
+
 def test_low_rank_attention_refuses_what_it_cannot_do() -> None:
     function, layout = LowRank(4, 12), Padded(13)
     x = torch.randn(1, 1, 13, 5)

@@ -115,6 +115,17 @@ class TestEveryOne:
         newest = function(q[:, :, -1:], k, v, look(Padded(1, offset=L - 1), Padded(L), causal, CPU)).output
         torch.testing.assert_close(newest, whole[:, :, -1:], atol=1e-5, rtol=1e-5)
 
+    def test_weights_are_dropped_and_the_rest_made_up_for(self, function: torch.nn.Module) -> None:
+        q, k, v = inputs()
+        layout = Padded(L)
+        sees = look(layout, layout, causal, CPU)
+        with torch.no_grad():
+            whole = function(q, k, v, sees).output
+            drawn = torch.stack([function(q, k, v, sees, dropout=0.3).output for _ in range(2000)])
+        assert (drawn - whole).abs().amax((0, 1, 2, 4)).min() > 0.01  # at each position
+        error = (drawn.mean(0) - whole).abs() / (drawn.std(0) / 2000**0.5)
+        assert error.max() < 6  # standard errors
+
     @pytest.mark.parametrize("rows, columns", [(0, L), (B, 0)], ids=["no sentences", "no tokens"])
     def test_nothing_gives_nothing(self, function: torch.nn.Module, rows: int, columns: int) -> None:
         layout = Padded(columns, torch.zeros(rows, dtype=torch.long))
