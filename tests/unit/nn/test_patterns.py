@@ -90,7 +90,7 @@ def test_a_band_is_for_long_texts_alone() -> None:
 @pytest.mark.usefixtures("_bands_for_all")
 @pytest.mark.parametrize("length", [41, 64, 163])
 @pytest.mark.parametrize(
-    "rule", [window(5), both(causal, window(5)), window(0), both(causal, window(20), scattered(5))]
+    "rule", [window(5), both(causal, window(5)), window(0), window(20), both(causal, window(20), scattered(5))]
 )
 def test_the_band_equals_the_grid_with_gradients(rule, length: int, device: torch.device) -> None:
     layout = Padded(length, torch.tensor([length - 12, length], device=device))

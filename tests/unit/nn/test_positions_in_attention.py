@@ -14,6 +14,7 @@ from dragoman.nn import (
     Padded,
     RelativePositions,
     RotaryPositions,
+    Rule,
     ScaledDotProduct,
     causal,
     everything,
@@ -50,15 +51,17 @@ def test_relative_positions_are_the_equations_of_shaw_and_others() -> None:
     assert not got.weights[0, :, :, 4:].any()
 
 
-def test_linear_biases_are_their_equation() -> None:
+@pytest.mark.parametrize("rule", [causal, everything])
+def test_linear_biases_are_their_equation(rule: Rule) -> None:
     q, k, v = inputs()
     layout = Padded(L)
-    got = LinearBias(H)(q, k, v, look(layout, layout, causal, CPU), weights=True)
+    got = LinearBias(H)(q, k, v, look(layout, layout, rule, CPU), weights=True)
     assert got.weights is not None
     for h, slope in enumerate(slopes(H)):
         for i in range(L):
-            scores = torch.stack([q[1, h, i] @ k[1, h, j] / math.sqrt(K) - slope * (i - j) for j in range(i + 1)])
-            torch.testing.assert_close(got.weights[1, h, i, : i + 1], scores.softmax(-1), atol=1e-6, rtol=1e-5)
+            end = i + 1 if rule is causal else L
+            scores = torch.stack([q[1, h, i] @ k[1, h, j] / math.sqrt(K) - slope * abs(i - j) for j in range(end)])
+            torch.testing.assert_close(got.weights[1, h, i, :end], scores.softmax(-1), atol=1e-6, rtol=1e-5)
 
 
 def test_slopes_are_those_of_the_paper() -> None:
