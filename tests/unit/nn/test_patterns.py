@@ -176,6 +176,15 @@ def test_low_rank_attention_is_its_equation() -> None:
     assert not got.weights[0, :, :, 6:].any()
 
 
+def test_low_rank_attention_is_the_same_where_no_length_is_given() -> None:
+    function = LowRank(4, 12)
+    q, k, v = torch.randn(B, H, 9, K), torch.randn(B, H, 9, K), torch.randn(B, H, 9, V)
+    given, none = Padded(9, torch.tensor([9, 9])), Padded(9)
+    one, other = (function(q, k, v, look(x, x, everything, CPU), weights=True) for x in (given, none))
+    torch.testing.assert_close(one.output, other.output)
+    torch.testing.assert_close(one.weights, other.weights.expand_as(one.weights))
+
+
 def test_low_rank_attention_drops_its_mixtures() -> None:
     function, layout = LowRank(4, 12), Padded(9)
     q, k, v = torch.randn(B, H, 9, K), torch.randn(B, H, 9, K), torch.randn(B, H, 9, V)
