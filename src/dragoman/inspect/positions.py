@@ -28,11 +28,11 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
             f"a {model.recipe.architecture} model reads a token after the other and needs no position code; there is "
             "none to draw"
         )
-    nothing = torch.zeros(1, length, model.recipe.d_model)
+    nothing = torch.zeros(1, length, model.recipe.d_model, device=model.projection().device)
     found: dict[str, Codes] = {}
     with torch.inference_mode():
         for side, code in (("source", model.source_positions), ("target", model.target_positions)):
-            found[side] = code.cpu()(nothing, Padded(length))[0].double().numpy()
+            found[side] = code(nothing, Padded(length))[0].double().cpu().numpy()
     if not any(codes.any() for codes in found.values()):
         raise SearchError(
             f"this model has model.positions={model.recipe.positions!r}, which adds nothing to the embeddings; "

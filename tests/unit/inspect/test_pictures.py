@@ -117,6 +117,13 @@ def test_learned_positions_are_drawn_for_each_side(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_bytes().startswith(SVG)
 
 
+@pytest.mark.gpu
+def test_a_model_on_a_gpu_stays_there_when_its_positions_were_looked_at() -> None:
+    model = small(positions="learned", max_positions=9).cuda()
+    assert position_codes(model, 9)["source"].shape == (9, 8)
+    assert model.source_positions.table.is_cuda
+
+
 def test_no_positions_are_no_picture() -> None:
     with pytest.raises(SearchError, match=r"model\.positions='none', which adds nothing"):
         position_codes(small(positions="none"), 5)
