@@ -1,6 +1,7 @@
 import torch
 
 from dragoman.nn import Packed, Padded, both, causal, either, everything, look, window
+from dragoman.nn.layout import joint_tiles
 
 CPU = torch.device("cpu")
 
@@ -76,3 +77,14 @@ def test_packed_sentences_are_rows_of_the_grid() -> None:
     packed = Packed.of(torch.tensor([2, 3]), size=7, longest=4)
     shown = table(everything, packed, packed)
     assert shown[:, 0, 0].tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+def test_kernels_for_packed_sentences_are_left_to_the_patterns_they_know() -> None:
+    lengths = torch.tensor([2, 3])
+    tiles, _ = joint_tiles(lengths, lengths, 7, 7)
+    packed = Packed.of(lengths, size=7, longest=4, tiles=tiles)
+    for rule, known in ((everything, True), (causal, True), (window(1), False), (both(causal, window(1)), False)):
+        assert (look(packed, packed, rule, CPU).tiled is not None) == known
+    other = Packed.of(lengths, size=7, longest=4, tiles=tiles)
+    assert look(packed, other, everything, CPU).tiled is not None
+    assert look(packed, other, causal, CPU).tiled is None
