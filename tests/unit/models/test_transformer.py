@@ -111,6 +111,16 @@ def test_stepping_equals_teacher_forcing(recipe: ModelRecipe, device: torch.devi
     assert state.position == 6
 
 
+@every_variant
+def test_the_decoder_sees_no_order_in_what_it_looks_at_but_what_the_encoder_wrote(recipe: ModelRecipe) -> None:
+    """Distances are told within one sequence alone: between two, places have none."""
+    model = build(recipe)
+    source, target = torch.randint(1, VOCABULARY, (2, 7)), torch.randint(1, VOCABULARY, (2, 5))
+    memory = model.encode(source)
+    shuffled = replace(memory, states=memory.states[:, torch.tensor([3, 0, 6, 2, 5, 1, 4])])
+    close(model.decode(target, memory), model.decode(target, shuffled))
+
+
 def test_an_old_state_stays_good() -> None:
     model = build(SMALL)
     state = model.start(model.encode(padded(sentences(SOURCE_LENGTHS))))
