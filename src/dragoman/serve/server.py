@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 from collections.abc import Callable
@@ -84,6 +85,8 @@ def serve(app: ASGIApp, service: Service, port: socket.socket, listening: Callab
         timeout_graceful_shutdown=int(service.limits.timeout) + LAST_ANSWERS,
     )
     service.start()
+    gc.collect()
+    gc.freeze()  # what is loaded stays, and a collection that looks through all of it holds everybody up for 0.2 s
     try:
         Server(config, service, listening).run(sockets=[port])
     finally:
