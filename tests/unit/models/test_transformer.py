@@ -15,6 +15,7 @@ from dragoman import Packed, Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models import AttentionMaps
+from dragoman.nn import scattered
 
 SMALL = ModelRecipe(
     d_model=12, n_heads=3, d_k=5, d_v=7, d_ff=17, encoder_layers=2, decoder_layers=3, dropout=0.0, max_positions=30
@@ -119,6 +120,18 @@ def test_the_decoder_sees_no_order_in_what_it_looks_at_but_what_the_encoder_wrot
     memory = model.encode(source)
     shuffled = replace(memory, states=memory.states[:, torch.tensor([3, 0, 6, 2, 5, 1, 4])])
     close(model.decode(target, memory), model.decode(target, shuffled))
+
+
+def test_the_numbers_of_a_pattern_become_what_is_seen() -> None:
+    query, key = torch.arange(40)[:, None], torch.arange(40)[None, :]
+    near, past = (query - key).abs(), key <= query
+    local = Transformer(replace(SMALL, pattern="local", window=4), VOCABULARY)
+    assert torch.equal(local.encoder_sees(query, key), near <= 4)
+    assert torch.equal(local.decoder_sees(query, key), (near <= 4) & past)
+    sparse = Transformer(replace(SMALL, pattern="sparse", window=3, global_tokens=2, random_tokens=5), VOCABULARY)
+    shown = (near <= 3) | (query < 2) | (key < 2) | scattered(5)(query, key)
+    assert torch.equal(sparse.encoder_sees(query, key), shown)
+    assert torch.equal(sparse.decoder_sees(query, key), shown & past)
 
 
 def test_an_old_state_stays_good() -> None:
