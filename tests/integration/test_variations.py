@@ -10,8 +10,9 @@ import pytest
 from dragoman import Translator
 from dragoman.data.prepared import Prepared
 from dragoman.decode.cuda_state import fits
-from dragoman.errors import DragomanError, RecipeError, SearchError
+from dragoman.errors import DamagedError, DragomanError, RecipeError, SearchError
 from dragoman.export.ctranslate2 import to_ctranslate2
+from dragoman.files import write_manifest
 from dragoman.inspect.looking import look
 from dragoman.inspect.positions import position_codes
 from dragoman.train.progress import Progress, Silence
@@ -88,6 +89,20 @@ def test_text_longer_than_the_mixtures_is_split_or_refused(tmp_path: Path) -> No
     assert translator.translate(long).text
     with pytest.raises(SearchError, match=r"pieces, but this model has learnt positions for 19; leave it to be split"):
         translator.translate(long, split="never")
+
+
+@pytest.mark.parametrize(
+    "name, key, value", [("low_rank", "max_positions = 80", 4 << 40), ("relative", "max_distance = 3", 4 << 40)]
+)
+def test_sizes_of_a_damaged_recipe_are_refused_before_memory_is_asked_for(
+    name: str, key: str, value: int, tmp_path: Path
+) -> None:
+    directory = write_tiny_model(tmp_path / "model", *VARIATIONS[name])
+    words = (directory / "recipe.toml").read_text()
+    (directory / "recipe.toml").write_text(words.replace(key, f"{key.split(' =')[0]} = {value}"))
+    write_manifest(directory)
+    with pytest.raises(DamagedError, match="ask for over"):
+        Translator.load(directory, engine="torch").translate("the old box")
 
 
 class Crash(BaseException):
