@@ -23,6 +23,7 @@ SPACELESS: Final = re.compile(
     "\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"  # rarer kana and Han
 )
 CACHED_WORDS: Final = 1 << 17
+CACHED_CHARACTERS: Final = 16 * CACHED_WORDS
 
 
 def mark(text: str) -> str:
@@ -71,15 +72,17 @@ class WordCache:
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[int, ...]] = {}
+        self.characters = 0  # of them: a stranger may send words of any length
 
     def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
         """The ids of normalised texts, their new words found all at once; no piece reaches across a space."""
         split = [text.split(" ") for text in texts]
-        if len(self.known) > CACHED_WORDS:
-            self.known = {}  # anew, and not emptied: another thread may be reading the old one
+        if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
+            self.known, self.characters = {}, 0  # anew, and not emptied: another thread may be reading the old one
         known = self.known
         new = list(set(chain.from_iterable(split)).difference(known))
         known.update(zip(new, map(tuple, encode_words(new)), strict=True))
+        self.characters += sum(map(len, new))
         ids_of = known.__getitem__
         return [[*chain.from_iterable(map(ids_of, words))] for words in split]
 

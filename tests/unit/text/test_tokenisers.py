@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import TextError
-from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokeniser, normalise
+from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokeniser, normalise, words
 from dragoman.text.words import mark
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -139,3 +139,20 @@ def test_importing_the_package_imports_no_library() -> None:
     heavy = ("torch", "sentencepiece", "tokenizers", "numpy")
     code = f"import sys, dragoman.text; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_what_is_remembered_of_words_is_bounded_by_their_length_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "CACHED_CHARACTERS", 1000)
+    cache = words.WordCache()
+    asked: list[list[str]] = []
+
+    def encode(new: list[str]) -> list[list[int]]:
+        asked.append(new)
+        return [[len(word)] for word in new]
+
+    for i in range(50):
+        long = "x" * (300 + i)
+        assert cache.encode([f"{long} y"], encode) == [[300 + i, 1]]
+        assert sum(map(len, cache.known)) <= 1000 + 301 + i
+    assert cache.encode(["y y"], encode) == [[1, 1]]
+    assert sum("y" in new for new in asked) > 5  # forgotten now and then, and found again
