@@ -83,7 +83,7 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (gzip.compress(b"seven\n"), "standard input is packed as .gz; give the name of the file"),
+        (gzip.compress(b"seven\n", mtime=0), "standard input is packed as .gz; give the name of the file"),
         ("seven\n".encode("utf-16"), "standard input is UTF-16; convert it with: iconv"),
     ],
 )

@@ -7,11 +7,11 @@ import pytest
 import torch
 from small_corpora import RECIPE, changed, files, put, some_pairs, texts
 
-from dragoman.config import Recipe, RecipeError, TextRecipe
+from dragoman.config import Recipe, TextRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import held_out, prepare
 from dragoman.data.reading import Corpus
-from dragoman.errors import DataError
+from dragoman.errors import DataError, RecipeError
 from dragoman.files import write_manifest
 from dragoman.text import normalise
 
