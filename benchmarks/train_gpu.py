@@ -8,7 +8,8 @@ as it is and under torch.compile (dynamic shapes), all in bfloat16 autocast with
 Each runs in a process of its own: those of one size compile at once, and then each is measured alone, in turns.
 Only real target tokens count. Useful operations are those of the matrix products of real tokens, attention's left out.
 Beside the contenders: ours with all logits held at once, which says what the loss in blocks saves, and ours started
-once more, which says how long the first step takes when its code was kept.
+once more, which says how long the first step takes when its code was kept. `--only ours ours-compilers-norm
+ours-autocast` says what single parts bring.
 """
 
 from __future__ import annotations
@@ -106,9 +107,24 @@ def packed_batches(size: str, count: int) -> list[Any]:
     return made
 
 
-def ours(name: str, size: str, steps: int, profile: bool = False, whole: bool = False) -> dict[str, Any]:
-    """`whole` holds all logits, as the loss does where there is no kernel for it."""
+def do_without(part: str) -> None:
+    """Leave a part of our step to PyTorch: what does it bring?"""
+    import dragoman.nn.residual
     import dragoman.train.loss
+    import dragoman.train.queued
+
+    match part:
+        case "loss":  # all logits are held, as where there is no kernel for it
+            dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
+        case "norm":
+            dragoman.nn.residual.suits = lambda x, y: False
+        case "halves":
+            halves = dragoman.train.queued.Halves
+            dragoman.train.queued.Halves = lambda task, kind: halves(task, None)  # type: ignore[misc, assignment]
+
+
+def ours(name: str, size: str, steps: int, profile: bool = False, without: str = "") -> dict[str, Any]:
+    """Our step as the trainer runs it, or without one of its parts."""
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.train.loss import TranslationLoss
@@ -119,8 +135,7 @@ def ours(name: str, size: str, steps: int, profile: bool = False, whole: bool = 
     d, h, ff, layers, vocabulary, _ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
     device, recipe = torch.device("cuda"), TrainRecipe(compile=True)
-    if whole:
-        dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
+    do_without(without)
     torch.manual_seed(0)
     model = Transformer(shape, vocabulary).to(device).train()
     batches = packed_batches(size, 12)
@@ -270,12 +285,16 @@ def report(name: str, size: str, seconds: float, source: float, target: float) -
 
 CONTENDERS: dict[str, Any] = {
     "ours": lambda size, steps: ours("dragoman", size, steps, profile=True),
-    "ours-whole-logits": lambda size, steps: ours("dragoman, all logits held", size, steps, whole=True),
+    "ours-whole-logits": lambda size, steps: ours("dragoman, all logits held", size, steps, without="loss"),
     "plain": lambda size, steps: peer("torch.nn.Transformer", size, torch_transformer, False, steps),
     "plain-compiled": lambda size, steps: peer("torch.nn.Transformer, compiled", size, torch_transformer, True, steps),
     "marian": lambda size, steps: peer("Hugging Face Marian", size, marian, False, steps),
     "marian-compiled": lambda size, steps: peer("Hugging Face Marian, compiled", size, marian, True, steps),
     "ours-again": lambda size, steps: ours("dragoman, started again", size, steps),
+}
+PARTS: dict[str, Any] = {  # not measured unless asked for
+    "ours-compilers-norm": lambda size, steps: ours("dragoman, norms by the compiler", size, steps, True, "norm"),
+    "ours-autocast": lambda size, steps: ours("dragoman, weights by autocast", size, steps, True, "halves"),
 }
 
 
@@ -293,7 +312,7 @@ def wait_for_turn() -> None:
 
 def child(name: str, size: str, steps: int) -> None:
     torch.set_float32_matmul_precision("high")
-    found = CONTENDERS[name](size, steps)
+    found = (CONTENDERS | PARTS)[name](size, steps)
     Path(os.environ["TURN"] + ".json").write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -342,7 +361,7 @@ def in_turns(size: str, names: list[str], steps: int, folder: Path, after: Path 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["base"], choices=SIZES)
-    parser.add_argument("--only", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
+    parser.add_argument("--only", nargs="+", default=list(CONTENDERS), choices=CONTENDERS | PARTS)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--out", type=Path, help="a JSON file for all numbers")
     parser.add_argument("--after", type=Path, help="measure only when this file is there")

@@ -66,6 +66,11 @@ def test_a_scattered_pattern_depends_on_nothing_but_the_pair_and_the_seed() -> N
     assert torch.equal(later[0], table(scattered(3))[30, :31])
 
 
+def test_more_than_there_are_shows_all() -> None:
+    assert table(scattered(40)).all()
+    assert table(scattered(1 << 40)).all()
+
+
 def test_rules_travel_to_other_processes() -> None:
     rule = both(causal, either(window(2), first(1), scattered(3)))
     assert torch.equal(table(pickle.loads(pickle.dumps(rule))), table(rule))
