@@ -51,7 +51,8 @@ def api(service: Service) -> APIRouter:
         found = await service.translate(texts, asked, deadline(request), partial(gone, request))
 
         def told() -> TranslateResponse:
-            translations = [Translated.of(answer, body.scores, asked.search.n_best > 1) for answer in found]
+            several = asked.search.n_best > 1
+            translations = [Translated.of(answer, body.scores, body.alignments, several) for answer in found]
             return TranslateResponse(model=asked.model, translations=translations)
 
         return told() if len(found) < LARGE // 20 else await asyncio.to_thread(told)

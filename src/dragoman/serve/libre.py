@@ -90,7 +90,8 @@ def parsed(body: bytes, kind: str) -> LibreRequest:
         else:
             fields = json.loads(body)
     except (ValueError, RecursionError):  # of JSON, of UTF-8, or of JSON a thousand lists deep
-        raise ProblemError(400, "not_json", "the body is neither JSON nor a form; send {'q': ...} as JSON") from None
+        words = f'the body is neither JSON nor a form of the type {FORM}; send {{"q": "..."}} as JSON'
+        raise ProblemError(400, "not_json", words) from None
     try:
         return LibreRequest.model_validate(fields)
     except ValidationError as error:

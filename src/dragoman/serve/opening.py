@@ -68,8 +68,9 @@ def batch_of(served: Served, beam: int) -> int:
 
 def languages_of(name: str, directory: Path) -> tuple[str, str] | None:
     """The source's and the target's code: of a name such as en-de, or of the files that the model's card names."""
-    if (pair := re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", name)) is not None:
-        return codes(pair[1], pair[2])
+    pair = re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", name)
+    if pair is not None and (told := codes(pair[1], pair[2])) is not None:  # my-rot looks like a pair, and is none
+        return told
     card = directory / "card.md"
     with suppress(OSError, UnicodeDecodeError):
         title = re.match(r"# (.+) to (.+)\n", card.read_text(encoding="utf-8"))

@@ -22,6 +22,7 @@ KINDS: Final = {
     "string_type": "a text",
     "finite_number": "a finite number",
     "model_type": "an object",
+    "model_attributes_type": "an object",
 }
 BOUNDS: Final = {"ge": "at least", "gt": "over", "le": "at most", "lt": "under"}
 FIELDS: Final = (
@@ -76,12 +77,13 @@ def add_handlers(app: FastAPI) -> None:
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         words = {
-            400: "the body cannot be read as JSON; send an object such as {...} in UTF-8",
+            400: 'the body cannot be read as JSON; send an object such as {"text": "..."} in UTF-8',
             404: "there is no such path; the API is described under /docs",
             405: f"{request.method} is not what this path takes; the API is described under /docs",
         }
         code = CODES.get(error.status_code, "http_error")
-        response = ProblemError(error.status_code, code, words.get(error.status_code, str(error.detail))).response()
+        problem = ProblemError(error.status_code, code, words.get(error.status_code, str(error.detail)))
+        response = problem.response(request.url.path)
         for name, value in (error.headers or {}).items():
             response.headers[name] = value
         return response
@@ -100,7 +102,7 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
     kind, came, limits = str(first["type"]), first.get("input"), first.get("ctx") or {}
     if kind == "json_invalid":
         why = str(limits.get("error", "it ends too early")).strip(".")
-        return ProblemError(400, "not_json", f"the body is not JSON ({why}); send an object such as {{...}}")
+        return ProblemError(400, "not_json", f'the body is not JSON ({why}); send an object such as {{"text": "..."}}')
     if not place:
         words = "the body must be a JSON object; send one, with the header Content-Type: application/json"
         return ProblemError(422, "invalid", words)

@@ -83,11 +83,11 @@ class Translated(Alternative):
     alternatives: list[Alternative] | None = None
 
     @classmethod
-    def of(cls, answer: Answer, scores: bool, several: bool) -> Translated:
+    def of(cls, answer: Answer, scores: bool, alignments: bool, several: bool) -> Translated:
         """An answer with what was asked for of it."""
-        whole = cls(**told(answer, scores))
+        whole = cls(**told(answer, scores, alignments))
         if several:
-            whole.alternatives = [Alternative(**told(other, scores)) for other in answer.alternatives]
+            whole.alternatives = [Alternative(**told(other, scores, alignments)) for other in answer.alternatives]
         return whole
 
 
@@ -171,11 +171,11 @@ class ErrorResponse(BaseModel):
     error: Refusal
 
 
-def told(answer: Answer, scores: bool) -> dict[str, Any]:
+def told(answer: Answer, scores: bool, alignments: bool) -> dict[str, Any]:
     """What an answer says of one translation."""
     entry: dict[str, Any] = {"text": answer.text, "flags": list(answer.flags)}
     if scores:
         entry |= {"score": answer.score, "log_probability": answer.log_probability}
-    if answer.alignment is not None:
+    if alignments and answer.alignment is not None:
         entry["alignment"] = list(answer.alignment)
     return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import socket
@@ -37,9 +38,11 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         taken.close()
         reason = (error.strerror or str(error)).lower()
-        raise PortError(
-            f"port {port} of {host} cannot be had ({reason}); choose another with --port, or 0 for any that is free"
-        ) from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            todo = "--host must be an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
+        else:
+            todo = "choose another with --port, or 0 for any that is free"
+        raise PortError(f"port {port} of {host} cannot be had ({reason}); {todo}") from None
     return taken
 
 

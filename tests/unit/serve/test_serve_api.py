@@ -40,6 +40,14 @@ def test_what_was_asked_for_is_in_the_answer(client: TestClient) -> None:
     assert one["alternatives"][0]["score"] == -2.0
 
 
+def test_nothing_more_is_in_the_answer_also_where_nothing_was_translated(client: TestClient) -> None:
+    assert translate(client, text=["", "\n"])["translations"] == [
+        {"text": "", "flags": []},
+        {"text": "\n", "flags": []},
+    ]
+    assert translate(client, text="", alignments=True)["translations"] == [{"text": "", "alignment": [], "flags": []}]
+
+
 def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> None:
     body = {"beam": 7, "n_best": 2, "length_penalty": 1, "extra_length": 9, "max_length": 30, "min_length": 2}
     translate(client, text="a", no_repeat=4, sampling={"top_p": 0.5, "seed": 3}, **body)
@@ -73,7 +81,7 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
         ('{"text": "a", "min_length": 5, "max_length": 2}', 422, "invalid", "max_length=2 leaves no room"),
         ('{"text": "a", "sampling": {"top_p": 0}}', 422, "invalid", "sampling.top_p must be over 0; got 0"),
         ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "no field 'topp' in sampling; did you mean"),
-        ('{"text": "a", "sampling": 3}', 422, "invalid", "sampling"),
+        ('{"text": "a", "sampling": 3}', 422, "invalid", "sampling must be an object; got int 3"),
         ('{"text": "a\\ud800"}', 422, "invalid", "text 1 has half of a UTF-16 pair, U+D800, at character 1"),
         (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "the texts have 5,001 characters; this server takes 5,000"),
         (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "invalid", "text must be a text"),

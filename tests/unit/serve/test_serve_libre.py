@@ -34,6 +34,15 @@ def test_libretranslates_errors_are_as_its_clients_expect(client: TestClient, bo
     assert client.post("/translate", content=b"\xff").status_code == 400
 
 
+def test_libretranslates_errors_have_its_form_also_before_the_body_is_read(client: TestClient) -> None:
+    answer = client.get("/translate")
+    assert answer.status_code == 405
+    assert answer.json() == {"error": "GET is not what this path takes; the API is described under /docs"}
+    answer = client.post("/translate", files={"q": b"a"})  # a form, but of the kind for files
+    assert answer.status_code == 400
+    assert "nor a form of the type application/x-www-form-urlencoded" in answer.json()["error"]
+
+
 def test_a_real_models_languages(real: TestClient) -> None:
     assert real.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]}]
     assert real.post("/translate", json={"q": "the box", "source": "auto", "target": "de"}).status_code == 200
