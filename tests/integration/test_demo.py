@@ -21,6 +21,7 @@ def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "% of 1,000 lines that were never seen are translated without a mistake" in done.stdout
     assert "jeden Mittwoch um Viertel vor zehn" in done.stdout  # the right answer is shown beside a wrong one
+    assert done.stdout.endswith(f"| dragoman translate {tmp_path / 'demo' / 'model'}\n")  # what to do next
     for name in ("attention.png", "model/manifest.json", "model/card.md", "model/model.safetensors", "train.en"):
         assert (tmp_path / "demo" / name).stat().st_size > 0
     card = (tmp_path / "demo" / "model" / "card.md").read_text(encoding="utf-8")

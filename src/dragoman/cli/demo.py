@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ SETTINGS = [
     *("train.save_every=500", "train.evaluate_every=500", "train.log_every=100"),
 ]
 SHOWN = "I bought twenty-five apples at half past seven."
+TRY = "every Monday at half past seven"
 
 
 @click.command(name="demo")
@@ -90,6 +92,8 @@ def report(out: Path) -> None:
         click.echo(str(error))
     else:
         click.echo(f"{out / 'attention.png'} shows what the model looked at while it translated: {SHOWN}")
+    model = out / "model"
+    click.echo(f'the model is in {model}; try: echo "{TRY}" | dragoman translate {shlex.quote(str(model))}')
 
 
 def draw(translator: Translator, path: Path) -> None:

@@ -63,7 +63,7 @@ def attention(
         click.echo(looked.target_text)
 
 
-@command.command()
+@command.command(short_help="Which word translates which, for sentence pairs.")
 @click.argument("model")
 @click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
@@ -124,7 +124,7 @@ def alignment(
         tell(draw_alignment(names[0], names[1], links[drawn - 1], out))
 
 
-@command.command()
+@command.command(short_help="The position code, and how alike two positions are.")
 @click.argument("model")
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS[:3])}.")
 @click.option("--length", type=click.IntRange(2, 4000), help="How many positions; 100, or all that were learnt.")
@@ -142,7 +142,7 @@ def positions(model: str, out: Path, length: int | None) -> None:
     tell(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
 
 
-@command.command()
+@command.command(short_help="Table 1 of the paper, measured; needs no model.")
 @click.option("--out", type=FILE, help=f"Also draw them over n, for the last d: {', '.join(FORMS[:3])}.")
 @click.option("--length", "lengths", type=click.IntRange(2, 4096), multiple=True,
               help="So many positions n; 64, 256 and 1024, without it.")  # fmt: skip
