@@ -34,12 +34,16 @@ class EncoderDecoder(nn.Module, ABC):
                 f"a {type(self).__name__} is made of a recipe with model.architecture={self.architecture!r}; got one "
                 f"with {recipe.architecture!r}"
             )
+        sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
+        if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
+            raise RecipeError(
+                f"vocabulary must be a number of pieces, or two for source and target; got {vocabulary!r}"
+            )
         if recipe.tie == "all" and not isinstance(vocabulary, int):
             raise RecipeError(
                 f"model.tie='all' needs one vocabulary for source and target, but two came, of {vocabulary[0]} and "
                 f"{vocabulary[1]} pieces; use model.tie='target', or a shared vocabulary"
             )
-        sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
         self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie)
 
@@ -76,6 +80,10 @@ class EncoderDecoder(nn.Module, ABC):
         maps: AttentionMaps | None = None,
     ) -> Tensor:
         """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
+        if source.dim() == target.dim() == 2 and len(source) != len(target):
+            raise ShapeError(
+                f"the source has {len(source)} sentences and the target {len(target)}; give as many of each"
+            )
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ finite and means nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -87,12 +88,18 @@ class Packed:
 
     @classmethod
     def of(
-        cls, lengths: Tensor, size: int | None = None, longest: int | None = None, tiles: Tensor | None = None
+        cls,
+        lengths: Tensor | Sequence[int],
+        size: int | None = None,
+        longest: int | None = None,
+        tiles: Tensor | None = None,
     ) -> Packed:
         """Sentences of these `lengths`, in a tensor of `size` tokens, none longer than `longest`.
 
         Giving `size` and `longest` keeps the shapes fixed from step to step and asks nothing of the device.
         """
+        if not isinstance(lengths, Tensor):
+            lengths = torch.tensor(lengths)
         cheap = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
         total = int(lengths.sum()) if size is None or cheap else None
         most = int(lengths.max()) if longest is None or cheap else None

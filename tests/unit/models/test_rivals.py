@@ -13,7 +13,7 @@ from torch import Tensor
 from dragoman import AttentionMaps, Packed, Padded
 from dragoman.config import ModelRecipe
 from dragoman.errors import RecipeError, ShapeError
-from dragoman.models import Convolutional, EncoderDecoder, Recurrent
+from dragoman.models import Convolutional, EncoderDecoder, Recurrent, Transformer
 from dragoman.models.directory import build as build_model
 
 LSTM = ModelRecipe(architecture="recurrent", d_model=12, encoder_layers=3, decoder_layers=2, dropout=0.0)
@@ -272,3 +272,13 @@ def test_products_in_bfloat16(recipe: ModelRecipe, device: torch.device) -> None
     scale = exact.abs().max().item()
     torch.testing.assert_close(rough.float(), exact, atol=0.05 * scale, rtol=0.05)
     torch.testing.assert_close(logits.float(), exact[:, 2], atol=0.05 * scale, rtol=0.05)
+
+
+@pytest.mark.parametrize("kind", [Transformer, Recurrent, Convolutional])
+def test_mistakes_of_a_caller_are_told_in_words(kind: type[EncoderDecoder]) -> None:
+    for wrong in (0, -1, "many", (11, 0), (11, 13, 17), None):
+        with pytest.raises(RecipeError, match="vocabulary must be a number of pieces, or two for source and target"):
+            kind("tiny", vocabulary=wrong)  # type: ignore[arg-type]
+    model = kind("tiny", vocabulary=11)
+    with pytest.raises(ShapeError, match="the source has 3 sentences and the target 2; give as many of each"):
+        model(torch.ones(3, 5, dtype=torch.long), torch.ones(2, 7, dtype=torch.long))

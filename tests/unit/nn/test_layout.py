@@ -30,6 +30,12 @@ def test_an_offset_moves_positions() -> None:
     assert layout.real(CPU) is None
 
 
+def test_packed_takes_a_list_of_lengths() -> None:
+    layout = Packed.of([3, 0, 2, 1])
+    assert (layout.size, layout.longest) == (6, 3)
+    assert layout.position.tolist() == [0, 1, 2, 0, 1, 0]
+
+
 def test_packed_knows_each_tokens_place(device: torch.device) -> None:
     lengths = torch.tensor([3, 0, 2, 1], device=device)
     layout = Packed.of(lengths, size=8, longest=5)
