@@ -52,6 +52,9 @@ told.start = [state(), text("target"), at("copy").hidden, at("more").hidden, at(
 write(%TEXT%);
 await until(() => state() === "done");
 told.lines = [...document.querySelectorAll("#target .line")].map(line => line.textContent);
+told.begun = [now.line];
+at("source").setSelectionRange(22, 22); now.sent = null; await translate(); // the cursor is in the empty line
+told.begun.push(now.line);
 told.asked = asking.filter(path => path.includes("attention")).length;
 over(document.querySelector(".line"));
 await until(() => now.found);
@@ -154,6 +157,10 @@ def test_it_opens_quietly(told: Any) -> None:
 def test_every_line_is_translated_in_its_place(told: Any) -> None:
     assert told["lines"] == ["HALL THE BOX, OLD THE", "", "  <B>&AMP; BOXES SEVEN"]
     assert told["asked"] == 0  # nobody had looked yet
+
+
+def test_the_line_that_is_looked_into_is_that_of_the_cursor_or_the_first(told: Any) -> None:
+    assert told["begun"] == [2, 0]
 
 
 def test_a_word_that_is_pointed_at_shows_what_it_looked_at(told: Any) -> None:

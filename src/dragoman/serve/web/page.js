@@ -77,7 +77,8 @@ function show(text, flags) {
   at("copy").hidden = at("more").hidden = !now.lines.length;
   const words = flags.map(flag => say[flag === "empty" ? "empty_flag" : flag]).filter(Boolean);
   at("note").textContent = words.length ? say.careful + words.join(", ") : "";
-  const first = now.lines.findIndex(line => line.trim());
+  const typed = source.value.slice(0, source.selectionStart).split(ENDS).length - 1; // where the cursor is
+  const first = (now.lines[typed] || "").trim() ? typed : now.lines.findIndex(line => line.trim());
   now.line = now.found = null;
   if (first >= 0) enter(first, at("looked").open);
 }
