@@ -25,6 +25,9 @@ class AddedInside(CustomGraphPass):
             added, other, *rest = node.args
             if other is None and _plain_sum(added):
                 node.args = (*added.args, *rest)
+                if "eager_input_vals" in node.meta:  # by which the compiler lays out what it hands to the operator
+                    (_, _, *values), named = node.meta["eager_input_vals"]
+                    node.meta["eager_input_vals"] = ((*(arg.meta["val"] for arg in added.args), *values), named)
                 graph.erase_node(added)
 
     def uuid(self) -> Any:

@@ -114,7 +114,7 @@ class TranslationLoss(nn.Module):
             hidden = hidden.to(torch.get_autocast_dtype("cuda"))
             weight, gradient = self.model.projection(), torch.is_grad_enabled()
             sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, gradient)
-            return LossSum(sums[0], sums[1])
+            return LossSum(sums[0], sums[1].detach())
         return smoothed_cross_entropy(self.model.logits(hidden), labels, self.smoothing, real)
 
 

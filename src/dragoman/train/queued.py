@@ -170,7 +170,7 @@ class QueuedSteps:
                 loss = self.task(batch, self.halves.named)
             (loss.smoothed * share).backward()
             self.halves.collect(add=number > 0)
-            sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
+            sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # what is read back holds no graph
         norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None], foreach=True)
         finite = torch.isfinite(norm) & torch.isfinite(sums[0])
         clip = self.recipe.clip

@@ -46,6 +46,18 @@ def test_two_gradients_are_added_by_the_kernel() -> None:
     assert list(node.args[:2]) == graph.graph.find_nodes(op="placeholder")[:2]
 
 
+def test_the_compiler_is_told_how_both_gradients_lie() -> None:
+    def function(a: Tensor, b: Tensor, *kept: Tensor) -> tuple[Tensor, ...]:
+        return residual_norm_backward(a + (b.t() * 2).contiguous(), None, *kept, 0.3)  # type: ignore[no-any-return]
+
+    a, b, *kept = given()
+    graph, additions = changed(function, a, b.t().contiguous(), *kept)
+    (node,) = graph.graph.find_nodes(op="call_function", target=torch.ops.dragoman.residual_norm_backward.default)
+    args, named = node.meta["eager_input_vals"]  # without it, `other` may be laid out column by column
+    assert additions == 0 and not named and len(args) == len(node.args)
+    assert [(value.shape, value.stride()) for value in args[:2]] == [((N, D), (D, 1))] * 2
+
+
 @pytest.mark.parametrize(
     "add",
     [

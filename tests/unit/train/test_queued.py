@@ -162,6 +162,24 @@ def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None
     assert all(torch.isfinite(tensor).all() for tensor in kept[4].values())
 
 
+def test_what_is_read_back_holds_no_graph(device: torch.device) -> None:
+    task, optimiser, recipe = setting(device)
+    forward = task.forward
+
+    def differentiable(here: Batch) -> LossSum:
+        loss = forward(here)
+        return LossSum(loss.smoothed, loss.smoothed * 2)  # an operator of ours lets the plain loss require a gradient
+
+    task.forward = differentiable
+    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, device)
+    for number in range(1, 4):
+        here = batch(number)
+        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
+        queue.settled(all_of_them=True)
+    assert not queue.found.requires_grad
+    assert not any(slot.found.requires_grad for slot in queue.slots)
+
+
 def test_only_packed_compiled_runs_on_one_gpu_are_queued() -> None:
     one, packed = Ranks(device=torch.device("cuda")), batch(1)
     recipe = TrainRecipe(compile=True)
