@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch import nn
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.fx import Graph, Node
@@ -12,6 +14,7 @@ from torch.fx import Graph, Node
 from dragoman.nn import residual_norm
 from dragoman.train import fused_loss  # noqa: F401, whose operator is announced
 
+RUNS = 256  # of one process that may compile a step of their own; by itself the compiler refuses a ninth
 LAZY = "2.13"  # the first version known to put messages into words only where somebody reads them
 
 
@@ -46,12 +49,21 @@ def _plain_sum(node: Any) -> bool:
     return len(parts) == 2 and all(alike)
 
 
-def compiled(task: nn.Module) -> Any:
+ADDED_INSIDE = AddedInside()  # one, because the compiler takes another for another compiler
+
+
+def compiled(task: nn.Module) -> Callable[..., Any]:
     """The task, compiled for one shape when it is first called, with residual connections and norms by our kernel."""
     _announce(torch.ops.dragoman.projected_loss.default)
     residual_norm.announced = True
-    options: dict[str, Any] = {"post_grad_custom_pre_pass": AddedInside()}
-    return torch.compile(task, dynamic=False, fullgraph=True, options=options)
+    options: dict[str, Any] = {"post_grad_custom_pre_pass": ADDED_INSIDE}
+    made = torch.compile(task, dynamic=False, fullgraph=True, options=options)
+
+    def called(*args: Any) -> Any:
+        with torch._dynamo.config.patch(recompile_limit=RUNS):
+            return made(*args)
+
+    return called
 
 
 def _announce(operator: Any) -> None:

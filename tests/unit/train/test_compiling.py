@@ -123,6 +123,26 @@ def test_what_is_compiled_takes_the_pass_and_turns_the_operator_on(monkeypatch: 
     assert compiling.AddedInside().uuid() == compiling.AddedInside().uuid()
 
 
+def test_one_process_can_train_many_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, given_options = torch.compile, []
+
+    def without_a_compiler(task: nn.Module, *, options: dict[str, object], **named: bool) -> object:
+        given_options.append(options)
+        return real(task, backend="eager", **named)
+
+    monkeypatch.setattr("dragoman.nn.residual_norm.announced", False)
+    monkeypatch.setattr(torch, "compile", without_a_compiler)
+    try:
+        for size in range(1, 12):  # the compiler would refuse the ninth
+            task = nn.Sequential(nn.Linear(size, 3))
+            x = torch.randn(2, size)
+            torch.testing.assert_close(compiling.compiled(task)(x), task(x))
+    finally:
+        torch.compiler.reset()
+    assert len(given_options) == 11
+    assert all(options == given_options[0] for options in given_options)  # or equal models would be compiled twice
+
+
 @pytest.mark.skipif(torch.__version__ >= compiling.LAZY, reason="this version needs no announcement")
 def test_an_operator_is_announced_once() -> None:
     from torch._inductor.lowering import lowerings

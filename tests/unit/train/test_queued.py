@@ -163,15 +163,19 @@ def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None
 
 
 def test_what_is_read_back_holds_no_graph(device: torch.device) -> None:
+    class Differentiable(nn.Module):
+        """The task with a plain loss that requires a gradient, as one output of an operator of ours does."""
+
+        def __init__(self, task: nn.Module) -> None:
+            super().__init__()
+            self.task = task
+
+        def forward(self, here: Batch) -> LossSum:
+            loss = self.task(here)
+            return LossSum(loss.smoothed, loss.smoothed * 2)
+
     task, optimiser, recipe = setting(device)
-    forward = task.forward
-
-    def differentiable(here: Batch) -> LossSum:
-        loss = forward(here)
-        return LossSum(loss.smoothed, loss.smoothed * 2)  # an operator of ours lets the plain loss require a gradient
-
-    task.forward = differentiable
-    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, device)
+    queue = queued.QueuedSteps(Differentiable(task), optimiser, recipe, nullcontext, device)
     for number in range(1, 4):
         here = batch(number)
         queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
