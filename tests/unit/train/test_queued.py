@@ -135,8 +135,12 @@ def test_steps_of_two_batches_in_half_precision_are_those_of_autocast(device: to
     for number, (pair, count) in enumerate(zip(pairs, counts, strict=True), 1):
         queue.put(list(pair), number, count, count, 0.01)
     assert all(o.finite for o in queue.settled(all_of_them=True))
-    for ours, theirs, before in zip(task.parameters(), expected, start, strict=True):
-        assert float((ours.detach() - theirs).norm()) < 0.02 * float((theirs - before).norm())
+    moved = [ours.detach() - before for ours, before in zip(task.parameters(), start, strict=True)]
+    wanted = [theirs - before for theirs, before in zip(expected, start, strict=True)]
+    if device.type == "cuda":  # compiled, other places are rounded: bfloat16 by itself makes 0.08, a lost batch 0.75
+        moved, wanted = ([torch.cat([part.flatten() for part in parts])] for parts in (moved, wanted))
+    for ours, theirs in zip(moved, wanted, strict=True):
+        assert float((ours - theirs).norm()) < (0.3 if device.type == "cuda" else 0.02) * float(theirs.norm())
 
 
 def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
