@@ -73,6 +73,8 @@ def command(
 
         watch = Board(out / TRAINING / "tensorboard", watch)
     place = out / TRAINING / "prepared"
+    if ranks.device.type == "cpu" and ranks.world == 1 and (busy := busy_machine(torch.get_num_threads())):
+        watch.note(busy)
 
     def validation(prepared: Prepared, recipe: Recipe) -> Validation:
         """What evaluates; a model that learns positions can write no more pieces than it has of them."""
@@ -117,6 +119,17 @@ def command(
         click.echo(f"dragoman: {stopped}", err=True)
         sys.exit(stopped.exit_code)
     watch.note(f"{out} is finished")
+
+
+def busy_machine(threads: int) -> str:
+    """A word of warning where other programs hold the processors: threads of one step wait for each other."""
+    load, processors = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
+    if threads < 2 or load < 0.75 * processors:
+        return ""
+    return (
+        f"other programs have kept this machine busy (load {load:.1f} on {processors} processors); while they do, "
+        "OMP_NUM_THREADS=1 before the command can make training many times as fast"
+    )
 
 
 def settled(

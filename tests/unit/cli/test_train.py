@@ -10,6 +10,7 @@ import pytest
 
 import dragoman.train.run
 from command_line import leave
+from dragoman.cli.train import busy_machine
 from dragoman.config import Recipe
 from small_model import model_at
 from tiny_run import TINY, write_corpus
@@ -136,3 +137,11 @@ def test_learned_positions_have_room_for_every_sentence_and_bound_translations(
     assert (code, "a sentence of 70 tokens, but model.max_positions=69" in err) == (2, True), err
     code, _, err = leave(capsys, *command[:-1], str(tmp_path / "other"), "--set", "model.max_positions=70")
     assert code == 0, err  # translations by an untrained model go on to their limit
+
+
+@pytest.mark.parametrize(("load", "threads", "told"), [(2.4, 2, True), (2.4, 1, False), (0.3, 2, False)])
+def test_a_busy_machine_is_told_of(load: float, threads: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0), raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    said = busy_machine(threads)
+    assert ("load 2.4 on 2 processors" in said and "OMP_NUM_THREADS=1" in said) if told else said == ""
