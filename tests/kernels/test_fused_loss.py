@@ -43,10 +43,11 @@ def test_without_gradients_the_sums_are_the_same() -> None:
     assert not without[2].numel()
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("n", [0, N])
-def test_nothing_is_read_that_was_not_written(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_that_was_not_written(n: int, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused_loss, "ROWS", 7)
-    hidden, weight = torch.randn(n, D, device=DEVICE), torch.randn(V, D, device=DEVICE)
+    hidden, weight = torch.randn(n, D, device=DEVICE, dtype=kind), torch.randn(V, D, device=DEVICE)
     labels = torch.randint(0, V, (n,), device=DEVICE)
     torch.use_deterministic_algorithms(True, warn_only=True)  # fills fresh memory with NaN
     try:
@@ -73,3 +74,15 @@ def test_bfloat16_is_as_near_as_its_digits() -> None:
         found.append((total.detach(), *torch.autograd.grad(total, (h, w))))
     for exact, near in zip(*found, strict=True):
         assert float((near.float() - exact).norm() / exact.norm()) < 1e-2
+
+
+def test_half_precision_is_near_float32_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU the gradient of the weights is then summed by products that give float32."""
+    monkeypatch.setattr(fused_loss, "ROWS", 7)
+    hidden, weight = torch.randn(N, D, device=DEVICE).bfloat16(), torch.randn(V, D, device=DEVICE).bfloat16().float()
+    labels = torch.randint(0, V, (N,), device=DEVICE)
+    exact, half = (fused_loss.projected_loss(x, weight, labels, 0.1, PAD, True) for x in (hidden.float(), hidden))
+    assert half[3].dtype == torch.float32
+    for ours, reference in zip(half, exact, strict=True):
+        error = (ours.float() - reference).norm() / reference.norm()
+        assert error < 0.02  # a bfloat16 has eight bits
