@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from model_variants import (
+    SMALL,
+    SOURCE_LENGTHS,
+    TARGET_LENGTHS,
+    TRANSFORMERS,
+    VOCABULARY,
+    build,
+    close,
+    name_of,
+    padded,
+    sentences,
+)
 
 from dragoman import Packed, Padded, Transformer
 from dragoman.config import ModelRecipe
@@ -17,24 +27,7 @@ from dragoman.errors import RecipeError, ShapeError
 from dragoman.models import AttentionMaps
 from dragoman.nn import scattered
 
-SMALL = ModelRecipe(
-    d_model=12, n_heads=3, d_k=5, d_v=7, d_ff=17, encoder_layers=2, decoder_layers=3, dropout=0.0, max_positions=30
-)
-VOCABULARY = 19
-SOURCE_LENGTHS, TARGET_LENGTHS = [4, 7, 2], [5, 3, 6]
-
-CODES, ORDERS = ("sinusoidal", "learned", "none"), ("post", "pre")
-VARIANTS = [replace(SMALL, positions=code, norm_order=order) for code, order in product(CODES, ORDERS)]
-VARIANTS += [replace(SMALL, norm="batch"), replace(SMALL, attention="additive"), replace(SMALL, tie="none")]
-VARIANTS += [replace(SMALL, attention_bias=True, activation="gelu", norm="batch", norm_order="pre")]
-VARIANTS += [replace(SMALL, positions="relative", max_distance=2), replace(SMALL, positions="rotary", d_k=6)]
-VARIANTS += [replace(SMALL, positions="alibi"), replace(SMALL, positions="rotary", d_k=6, attention="additive")]
-VARIANTS += [replace(SMALL, pattern="local", window=1), replace(SMALL, pattern="low_rank", rank=3)]
-VARIANTS += [replace(SMALL, pattern="sparse", window=1, global_tokens=1, random_tokens=1)]
-VARIANTS += [replace(SMALL, pattern="local", window=2, positions="relative", max_distance=2, norm_order="pre")]
-every_variant = pytest.mark.parametrize(
-    "recipe", VARIANTS, ids=lambda r: f"{r.positions}-{r.norm_order}-{r.norm}-{r.attention}-{r.tie}-{r.pattern}"
-)
+every_variant = pytest.mark.parametrize("recipe", TRANSFORMERS, ids=name_of)
 
 
 @pytest.fixture(autouse=True)
@@ -42,74 +35,6 @@ def _bands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Local attention as a band also where sentences are as short as here."""
     monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)
     monkeypatch.setattr("dragoman.nn.attention.sees.WORTH", 4)
-
-
-def build(recipe: ModelRecipe, device: torch.device | str = "cpu") -> Transformer:
-    """A model in evaluation mode whose every parameter and statistic is away from its start."""
-    model = Transformer(recipe, VOCABULARY if recipe.tie == "all" else (VOCABULARY, VOCABULARY))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-        for name, buffer in model.named_buffers():
-            buffer.add_(torch.rand_like(buffer) if "variance" in name else torch.randn_like(buffer))
-    return model.to(device).eval()
-
-
-def sentences(lengths: list[int]) -> list[Tensor]:
-    return [torch.randint(1, VOCABULARY, (n,)) for n in lengths]
-
-
-def padded(rows: list[Tensor], device: torch.device | str = "cpu") -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)
-
-
-def close(a: Tensor, b: Tensor) -> None:
-    """Up to the rounding of the largest: small logits are differences of large numbers, in an order the CPU chooses."""
-    torch.testing.assert_close(a, b, atol=1e-5 * max(1.0, float(b.detach().abs().max())), rtol=1e-5)
-
-
-@every_variant
-def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(recipe: ModelRecipe) -> None:
-    model, source, target = build(recipe), sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS)
-    together = model(padded(source), padded(target))
-    for row, (s, t) in enumerate(zip(source, target, strict=True)):
-        close(together[row, : len(t)], model(s[None], t[None])[0])
-
-
-@every_variant
-def test_packed_equals_padded_with_gradients(recipe: ModelRecipe, device: torch.device) -> None:
-    model, source, target = build(recipe, device), sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS)
-    model.train()  # without dropout: so that batch norm's statistics are compared as well
-    lengths = [torch.tensor([*x, 0], device=device) for x in (SOURCE_LENGTHS, TARGET_LENGTHS)]
-    filler = torch.full((2,), 9)
-    flat = [torch.cat([*rows, filler]).to(device) for rows in (source, target)]
-    layouts = [Packed.of(n, size=len(ids), longest=8) for n, ids in zip(lengths, flat, strict=True)]
-    a = model(padded(source, device), padded(target, device))
-    a = torch.cat([a[row, :n] for row, n in enumerate(TARGET_LENGTHS)])
-    b = model(*flat, *layouts)[: len(a)]
-    torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-5)
-    direction = torch.randn_like(a)
-    parameters = list(model.parameters())
-    for x, y in zip(
-        torch.autograd.grad(a, parameters, direction), torch.autograd.grad(b, parameters, direction), strict=True
-    ):
-        torch.testing.assert_close(x, y, atol=1e-4, rtol=1e-4)
-
-
-@every_variant
-def test_stepping_equals_teacher_forcing(recipe: ModelRecipe, device: torch.device) -> None:
-    model = build(recipe, device)
-    source, target = padded(sentences(SOURCE_LENGTHS), device), padded(sentences([6, 6, 6]), device)
-    whole = model(source, target)
-    state = model.start(model.encode(source))
-    for t in range(3):
-        logits, state = model.step(target[:, t], state)
-        close(logits, whole[:, t])
-    logits, state = model.step(target[:, 3:5], state)  # two tokens at once
-    close(logits, whole[:, 3:5])
-    logits, state = model.step(target[:, 5], state)
-    close(logits, whole[:, 5])
-    assert state.position == 6
 
 
 @every_variant
@@ -134,62 +59,12 @@ def test_the_numbers_of_a_pattern_become_what_is_seen() -> None:
     assert torch.equal(sparse.decoder_sees(query, key), shown & past)
 
 
-def test_an_old_state_stays_good() -> None:
-    model = build(SMALL)
-    state = model.start(model.encode(padded(sentences(SOURCE_LENGTHS))))
-    _, state = model.step(torch.tensor([3, 4, 5]), state)
-    first, _ = model.step(torch.tensor([6, 7, 8]), state)
-    model.step(torch.tensor([9, 9, 9]), state)
-    again, _ = model.step(torch.tensor([6, 7, 8]), state)
-    assert torch.equal(first, again)
-
-
 def test_a_packed_memory_can_be_decoded() -> None:
     model, source = build(SMALL), sentences(SOURCE_LENGTHS)
     layout = Packed.of(torch.tensor(SOURCE_LENGTHS))
     a, _ = model.step(torch.tensor([3, 4, 5]), model.start(model.encode(torch.cat(source), layout)))
     b, _ = model.step(torch.tensor([3, 4, 5]), model.start(model.encode(padded(source))))
     close(a, b)
-
-
-@every_variant
-def test_beams_are_reordered_and_sentences_leave(recipe: ModelRecipe) -> None:
-    """Two beams a sentence, swapped, then sentence 1 leaves: each row must equal its own history, replayed."""
-    model, source = build(recipe), padded(sentences(SOURCE_LENGTHS))
-    state = model.start(model.encode(source))
-    _, state = model.step(torch.tensor([1, 1, 1]), state)
-    state = state.select(torch.tensor([0, 0, 1, 1, 2, 2]))
-    second = torch.tensor([3, 4, 5, 6, 7, 8])
-    _, state = model.step(second, state)
-    swap = torch.tensor([1, 1, 2, 3, 5, 4])
-    state = state.select(swap)
-    third = torch.tensor([9, 10, 11, 12, 13, 14])
-    logits, state = model.step(third, state)
-    history = torch.stack([torch.ones(6, dtype=torch.long), second[swap], third], 1)
-    close(logits, model(source.repeat_interleave(2, 0), history)[:, -1])
-    rows, stay = torch.tensor([0, 1, 4, 5]), torch.tensor([0, 2])
-    state = state.select(rows, stay)
-    fourth = torch.tensor([15, 16, 17, 18])
-    logits, _ = model.step(fourth, state)
-    history = torch.cat([history[rows], fourth[:, None]], 1)
-    close(logits, model(source[stay].repeat_interleave(2, 0), history)[:, -1])
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_no_output_depends_on_a_later_token(data: st.DataObject) -> None:
-    recipe = data.draw(st.sampled_from(VARIANTS))
-    length = data.draw(st.integers(2, 9))
-    t = data.draw(st.integers(0, length - 2))
-    torch.manual_seed(data.draw(st.integers(0, 999)))
-    model = build(recipe)
-    source, target = torch.randint(1, VOCABULARY, (2, 4)), torch.randint(1, VOCABULARY, (2, length))
-    changed = target.clone()
-    changed[:, t + 1 :] = torch.randint(1, VOCABULARY, (2, length - t - 1))
-    with torch.no_grad():
-        close(model(source, target)[:, : t + 1], model(source, changed)[:, : t + 1])
-        changed[:, t + 1] = target[:, t + 1] % (VOCABULARY - 1) + 1  # surely another token
-        assert not torch.allclose(model(source, target)[:, t + 1], model(source, changed)[:, t + 1])
 
 
 @settings(max_examples=20, deadline=None)
@@ -243,15 +118,6 @@ def test_steps_give_the_rows_of_the_same_maps() -> None:
             close(maps.decoder[layer][:, :, 0], whole.decoder[layer][:, :, t, : t + 1])
 
 
-def test_an_empty_source_is_finite_forwards_and_backwards() -> None:
-    model = build(SMALL)
-    source = torch.tensor([[0, 0, 0], [3, 4, 0]])
-    logits = model(source, torch.tensor([[1, 5], [1, 6]]))
-    assert logits.isfinite().all()
-    logits.sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
 def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
     model = build(replace(SMALL, dropout=0.5, attention_dropout=0.5, feed_forward_dropout=0.5))
     source, target = padded(sentences(SOURCE_LENGTHS)), padded(sentences(TARGET_LENGTHS))
@@ -278,14 +144,3 @@ def test_wrong_shapes_are_named() -> None:
         model(ids, ids[0], None, Packed.of(torch.tensor([3])))
     with pytest.raises(RecipeError, match="'bsae' is not a preset; did you mean 'base'"):
         Transformer("bsae", 9)
-
-
-def test_a_padded_row_costs_the_others_no_bit_of_attention() -> None:
-    """Ids after the end of a sentence, even wild ones, change nothing at real tokens."""
-    model = build(SMALL)
-    source, target = padded(sentences(SOURCE_LENGTHS)), padded(sentences(TARGET_LENGTHS))
-    layouts = Padded(7, torch.tensor(SOURCE_LENGTHS)), Padded(6, torch.tensor(TARGET_LENGTHS))
-    wild = torch.where(source == 0, 17, source), torch.where(target == 0, 18, target)
-    a, b = model(source, target, *layouts), model(*wild, *layouts)
-    for row, n in enumerate(TARGET_LENGTHS):
-        assert torch.equal(a[row, :n], b[row, :n])

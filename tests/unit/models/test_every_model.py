@@ -1,0 +1,159 @@
+"""What every model promises: the same numbers, whichever way they are asked for, and nothing seen that must not be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_variants import (
+    RIVALS,
+    SOURCE_LENGTHS,
+    TARGET_LENGTHS,
+    TRANSFORMERS,
+    VOCABULARY,
+    build,
+    close,
+    name_of,
+    padded,
+    sentences,
+)
+
+from dragoman import AttentionMaps, Packed, Padded
+from dragoman.config import ModelRecipe
+
+EVERY = [*TRANSFORMERS, *RIVALS]
+every_variant = pytest.mark.parametrize("recipe", EVERY, ids=name_of)
+
+
+@every_variant
+def test_a_sentence_alone_equals_the_same_sentence_in_a_padded_batch(recipe: ModelRecipe) -> None:
+    model, source, target = build(recipe), sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS)
+    together = model(padded(source), padded(target))
+    for row, (s, t) in enumerate(zip(source, target, strict=True)):
+        close(together[row, : len(t)], model(s[None], t[None])[0])
+
+
+@every_variant
+def test_ids_after_the_end_of_a_sentence_change_nothing(recipe: ModelRecipe) -> None:
+    model, source, target = build(recipe), padded(sentences(SOURCE_LENGTHS)), padded(sentences(TARGET_LENGTHS))
+    layouts = Padded(7, torch.tensor(SOURCE_LENGTHS)), Padded(6, torch.tensor(TARGET_LENGTHS))
+    wild = torch.where(source == 0, 17, source), torch.where(target == 0, 18, target)
+    a, b = model(source, target, *layouts), model(*wild, *layouts)
+    for row, n in enumerate(TARGET_LENGTHS):
+        assert torch.equal(a[row, :n], b[row, :n])
+
+
+@every_variant
+def test_packed_equals_padded_with_gradients(recipe: ModelRecipe, device: torch.device) -> None:
+    model, source, target = build(recipe, device).train(), sentences(SOURCE_LENGTHS), sentences(TARGET_LENGTHS)
+    lengths = [torch.tensor([*x, 0], device=device) for x in (SOURCE_LENGTHS, TARGET_LENGTHS)]
+    filler = torch.full((2,), 9)
+    flat = [torch.cat([*rows, filler]).to(device) for rows in (source, target)]
+    layouts = [Packed.of(n, size=len(ids), longest=8) for n, ids in zip(lengths, flat, strict=True)]
+    a = model(padded(source, device), padded(target, device))
+    a = torch.cat([a[row, :n] for row, n in enumerate(TARGET_LENGTHS)])
+    b = model(*flat, *layouts)[: len(a)]
+    torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-5)
+    direction, parameters = torch.randn_like(a), list(model.parameters())
+    ours, theirs = (torch.autograd.grad(x, parameters, direction) for x in (a, b))
+    for x, y in zip(ours, theirs, strict=True):
+        assert x.isfinite().all()
+        torch.testing.assert_close(x, y, atol=1e-4, rtol=1e-4)
+
+
+@every_variant
+def test_stepping_equals_teacher_forcing(recipe: ModelRecipe, device: torch.device) -> None:
+    model = build(recipe, device)
+    source, target = padded(sentences(SOURCE_LENGTHS), device), padded(sentences([6, 6, 6]), device)
+    whole = model(source, target)
+    state = model.start(model.encode(source))
+    for t in range(3):
+        logits, state = model.step(target[:, t], state)
+        close(logits, whole[:, t])
+    logits, state = model.step(target[:, 3:5], state)  # two tokens at once
+    close(logits, whole[:, 3:5])
+    logits, state = model.step(target[:, 5], state)
+    close(logits, whole[:, 5])
+
+
+@every_variant
+def test_an_old_state_stays_good(recipe: ModelRecipe) -> None:
+    model = build(recipe)
+    state = model.start(model.encode(padded(sentences(SOURCE_LENGTHS))))
+    _, state = model.step(torch.tensor([3, 4, 5]), state)
+    first, _ = model.step(torch.tensor([6, 7, 8]), state)
+    model.step(torch.tensor([9, 9, 9]), state)
+    again, _ = model.step(torch.tensor([6, 7, 8]), state)
+    assert torch.equal(first, again)
+
+
+def held(state: Any) -> int:
+    """How many sources a state holds: one a sentence, however many beams look at it."""
+    source = state.source[0] if isinstance(state.source, tuple) else state.source.past
+    return len(source.keys)
+
+
+@every_variant
+def test_beams_are_reordered_and_sentences_leave(recipe: ModelRecipe) -> None:
+    """Two beams a sentence, swapped, then sentence 1 leaves: each row must equal its own history, replayed."""
+    model, source = build(recipe), padded(sentences(SOURCE_LENGTHS))
+    state = model.start(model.encode(source))
+    _, state = model.step(torch.tensor([1, 1, 1]), state)
+    state = state.select(torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert held(state) == 3
+    second = torch.tensor([3, 4, 5, 6, 7, 8])
+    _, state = model.step(second, state)
+    swap = torch.tensor([1, 1, 2, 3, 5, 4])
+    state = state.select(swap)
+    third = torch.tensor([9, 10, 11, 12, 13, 14])
+    maps = AttentionMaps()
+    logits, state = model.step(third, state, maps)
+    history = torch.stack([torch.ones(6, dtype=torch.long), second[swap], third], 1)
+    whole = AttentionMaps()
+    close(logits, model(source.repeat_interleave(2, 0), history, maps=whole)[:, -1])
+    for seen, expected in zip(maps.cross, whole.cross, strict=True):
+        close(seen[:, :, 0], expected[:, :, -1])
+    rows, stay = torch.tensor([0, 1, 4, 5]), torch.tensor([0, 2])
+    state = state.select(rows, stay)
+    assert held(state) == 2
+    fourth = torch.tensor([15, 16, 17, 18])
+    logits, _ = model.step(fourth, state)
+    history = torch.cat([history[rows], fourth[:, None]], 1)
+    close(logits, model(source[stay].repeat_interleave(2, 0), history)[:, -1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_no_output_depends_on_a_later_token(data: st.DataObject) -> None:
+    recipe = data.draw(st.sampled_from(EVERY))
+    length = data.draw(st.integers(2, 9))
+    t = data.draw(st.integers(0, length - 2))
+    torch.manual_seed(data.draw(st.integers(0, 999)))
+    model = build(recipe)
+    source, target = torch.randint(1, VOCABULARY, (2, 4)), torch.randint(1, VOCABULARY, (2, length))
+    changed = target.clone()
+    changed[:, t + 1 :] = torch.randint(1, VOCABULARY, (2, length - t - 1))
+    with torch.no_grad():
+        close(model(source, target)[:, : t + 1], model(source, changed)[:, : t + 1])
+        changed[:, t + 1] = target[:, t + 1] % (VOCABULARY - 1) + 1  # surely another token
+        assert not torch.allclose(model(source, target)[:, t + 1], model(source, changed)[:, t + 1])
+
+
+@every_variant
+def test_an_empty_source_is_finite_forwards_and_backwards(recipe: ModelRecipe) -> None:
+    model = build(recipe).train()
+    logits = model(torch.tensor([[0, 0, 0], [3, 4, 0]]), torch.tensor([[1, 5], [1, 6]]))
+    assert logits.isfinite().all()
+    logits.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@every_variant
+def test_no_sentences_at_all(recipe: ModelRecipe) -> None:
+    model, none = build(recipe), torch.zeros(0, 3, dtype=torch.long)
+    state = model.start(model.encode(none))
+    logits, _ = model.step(none[:, 0], state)
+    assert logits.shape == (0, VOCABULARY)
