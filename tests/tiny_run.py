@@ -27,7 +27,7 @@ from dragoman.data.reading import Corpus
 from dragoman.errors import DragomanError
 from dragoman.train.metrics import CLOCK
 from dragoman.train.parallel import AgreedError, Ranks, join
-from dragoman.train.progress import Silence
+from dragoman.train.progress import Progress, Silence
 from dragoman.train.run import train
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -97,6 +97,21 @@ def tiny_run(
         watch=watch or Silence(),
         ranks=ranks or Ranks(),
     )
+
+
+class Crash(BaseException):
+    """Nothing catches it, as nothing catches a killed process."""
+
+
+class CrashAt(Silence):
+    """A watch that crashes after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
+        if progress.step == self.step:
+            raise Crash
 
 
 def outcome(out: Path) -> dict[str, Any]:

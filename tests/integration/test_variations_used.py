@@ -15,10 +15,9 @@ from dragoman.export.ctranslate2 import to_ctranslate2
 from dragoman.files import write_manifest
 from dragoman.inspect.looking import look
 from dragoman.inspect.positions import position_codes
-from dragoman.train.progress import Progress, Silence
 from dragoman.train.run import check_lengths
 from tiny_model import LINES, write_tiny_model
-from tiny_run import difference, outcome, prepare_tiny, recipe, tiny_run
+from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 
 VARIATIONS = {
     "relative": ("model.positions=relative", "model.max_distance=3"),
@@ -103,19 +102,6 @@ def test_sizes_of_a_damaged_recipe_are_refused_before_memory_is_asked_for(
     write_manifest(directory)
     with pytest.raises(DamagedError, match="ask for over"):
         Translator.load(directory, engine="torch").translate("the old box")
-
-
-class Crash(BaseException):
-    """Nothing catches it, as nothing catches a killed process."""
-
-
-class CrashAt(Silence):
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-        if progress.step == self.step:
-            raise Crash
 
 
 @pytest.mark.parametrize("name", ["relative", "low_rank"])

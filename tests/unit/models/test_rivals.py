@@ -1,4 +1,4 @@
-"""What the Transformer promises, its rivals promise too: the same numbers, whichever way they are asked for."""
+"""What the rivals promise beside what every model does."""
 
 from __future__ import annotations
 

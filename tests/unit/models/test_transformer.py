@@ -1,4 +1,4 @@
-"""The same numbers, whichever way they are asked for; and what the model may and may not see."""
+"""What the Transformer promises beside what every model does."""
 
 from __future__ import annotations
 
@@ -28,13 +28,6 @@ from dragoman.models import AttentionMaps
 from dragoman.nn import scattered
 
 every_variant = pytest.mark.parametrize("recipe", TRANSFORMERS, ids=name_of)
-
-
-@pytest.fixture(autouse=True)
-def _bands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Local attention as a band also where sentences are as short as here."""
-    monkeypatch.setattr("dragoman.nn.attention.sees.SHORT", 0)
-    monkeypatch.setattr("dragoman.nn.attention.sees.WORTH", 4)
 
 
 @every_variant

@@ -8,28 +8,14 @@ import pytest
 import torch
 
 from dragoman.errors import TrainingError
-from dragoman.train.progress import Progress, Silence
 from dragoman.train.run import begin_from
 from small_model import model_at
-from tiny_run import difference, outcome, prepare_tiny, recipe, tiny_run
+from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 
 SETTINGS = {
     "recurrent": ("model.architecture=recurrent", "model.encoder_layers=2", "model.decoder_layers=2"),
     "convolutional": ("model.architecture=convolutional", "model.decoder_layers=2", "model.positions=learned"),
 }
-
-
-class Crash(BaseException):
-    """Nothing catches it, as nothing catches a killed process."""
-
-
-class CrashAt(Silence):
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-        if progress.step == self.step:
-            raise Crash
 
 
 @pytest.fixture(scope="module")

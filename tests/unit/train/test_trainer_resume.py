@@ -18,20 +18,19 @@ from dragoman.nn.linear import has_bfloat16_products
 from dragoman.train.checkpoint import Checkpoints
 from dragoman.train.interrupt import InterruptedTrainingError
 from dragoman.train.progress import Progress, Silence
-from tiny_run import Found, Telling, difference, evaluate, metrics, outcome, prepare_tiny, start, tiny_run
-
-
-class Crash(BaseException):
-    """Nothing catches it, as nothing catches a killed process."""
-
-
-class CrashAt(Silence):
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-        if progress.step == self.step:
-            raise Crash
+from tiny_run import (
+    Crash,
+    CrashAt,
+    Found,
+    Telling,
+    difference,
+    evaluate,
+    metrics,
+    outcome,
+    prepare_tiny,
+    start,
+    tiny_run,
+)
 
 
 class Notes(Silence):

@@ -1,4 +1,4 @@
-"""Two processes train attention that has weights of its own to the weights of one."""
+"""Two processes train the rivals, and attention that has weights of its own, to the weights of one."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from safetensors.torch import load_file
 from tiny_run import Team, member, prepare_tiny, tiny_run, train_as_member
 
 # An epsilon that is not tiny: Adam divides by the root of tiny squares, so that rounding would show.
-PLAIN = ("model.dropout=0.0", "train.steps=4", "train.epsilon=1e-3", "train.ema=0.0", "data.batch_tokens=260")
-VARIATIONS = {
+PLAIN = ("model.dropout=0.0", "train.steps=5", "train.epsilon=1e-3", "train.ema=0.0", "data.batch_tokens=260")
+SIZES = ("model.encoder_layers=3", "model.decoder_layers=2")
+MODELS = {
+    "recurrent": (*SIZES, "model.architecture=recurrent"),
+    "convolutional": (*SIZES, "model.architecture=convolutional"),
     "relative": ("model.positions=relative", "model.max_distance=3", "model.pattern=local", "model.window=2"),
     "low_rank": ("model.pattern=low_rank", "model.rank=4", "model.max_positions=80"),
 }
 
 
-@pytest.mark.parametrize("name, parallel", [("relative", "ddp"), ("relative", "fsdp"), ("low_rank", "fsdp")])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", MODELS)
 def test_two_processes_equal_one_with_accumulation(tmp_path: Path, name: str, parallel: str) -> None:
     prepare_tiny(tmp_path)
-    settings = (*PLAIN, *VARIATIONS[name])
+    settings = (*PLAIN, *MODELS[name])
     tiny_run(tmp_path, tmp_path / "alone", *settings, "train.accumulate=2")
     changes = (*settings, "train.accumulate=1", f"train.parallel={parallel}")
     run = Team(2, member, train_as_member, tmp_path, tmp_path / "both", changes, folder=tmp_path)
     assert run.wait() == [0, 0], run.said()
     one, other = (
-        load_file(tmp_path / side / "training/checkpoints/step-00000004/model.safetensors")
+        load_file(tmp_path / side / "training/checkpoints/step-00000005/model.safetensors")
         for side in ("alone", "both")
     )
     assert set(one) == set(other)
