@@ -32,6 +32,7 @@ from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
 from dragoman.files import sha256, write_safely
+from dragoman.values import MOST
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
 # The settings that decide what is written; the others decide how batches are made of it.
@@ -113,7 +114,7 @@ def clean_valid(job: Job, valid: Corpus) -> Cleaned:
     """The validation set, from which nothing but empty pairs may go: scores are measured on it."""
     lenient = replace(
         job.recipe.data,
-        max_characters=1 << 62,
+        max_characters=MOST,
         max_ratio=1e18,
         min_script=0.0,
         drop_copies=False,
