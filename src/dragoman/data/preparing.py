@@ -67,7 +67,7 @@ def prepare(
     if not corpora:
         raise DataError("there is no corpus to prepare; give at least one")
     everything = [*corpora, *([] if valid is None else [valid])]
-    described = given.describe(everything)
+    described = given.describe(everything, valid)
     inputs = {
         "corpora": described[: len(corpora)],
         "valid": described[len(corpora) :],
