@@ -57,7 +57,7 @@ def shortage(error: BaseException) -> str | None:
     words = str(error)
     if isinstance(error, MemoryError):
         return words
-    short = r"CPUAllocator: (can't allocate|not enough) memory|CUDA out of memory|CUDA error: out of memory|ALLOC_FAILED"
+    short = r"CPUAllocator: (can't allocate|not enough) memory|CUDA (error: )?out of memory|ALLOC_FAILED"
     if not isinstance(error, RuntimeError) or not re.search(short, words):
         return None
     found = re.search(r"tried to allocate ([\d.]+) ?(bytes|[KMGT]iB)", words, re.IGNORECASE)

@@ -18,8 +18,8 @@ from dragoman.config import Recipe
 from dragoman.errors import shortage
 
 LESS = (
-    "ask for less at a time: to train, a smaller data.batch_tokens or a smaller model; to translate, a smaller --batch or "
-    "--beam\n"
+    "ask for less at a time: to train, a smaller data.batch_tokens or a smaller model; to translate, a smaller --batch "
+    "or --beam\n"
 )
 
 
@@ -103,7 +103,7 @@ def test_a_mistake_is_a_message_and_exit_code_2(
         (MemoryError(), f"dragoman: there is not enough memory; {LESS}"),
         (MemoryError("no room"), f"dragoman: there is not enough memory (no room); {LESS}"),
         (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes."),
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes."),
             f"dragoman: there is not enough memory (PyTorch asked for 9 MiB); {LESS}",
         ),
         (

@@ -32,5 +32,6 @@ def map_ids(words: list[str]) -> list[int]:
     """Numbers, or an error that shows what is none."""
     for word in words:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MOST_DIGITS:
-            raise TextError(f"{word[:MOST_DIGITS]!r} is no id; with --ids each line holds whole numbers separated by spaces")
+            shown = repr(word[:MOST_DIGITS])
+            raise TextError(f"{shown} is no id; with --ids each line holds whole numbers separated by spaces")
     return [int(word) for word in words]
