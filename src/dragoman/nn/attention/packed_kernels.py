@@ -59,7 +59,9 @@ def other_tiles_kernel(
     CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for the tiles from `begin` to `end`, in turns."""
+    """The same for the tiles from `begin` to `end`, in turns; mostly they are empty, all of them."""
+    if tl.load(q_tiles + begin) >= tl.load(q_tiles + end):
+        return
     for tile in range(begin + tl.program_id(1), end, tl.num_programs(1)):
         _attend(
             tile, q_base, k_base, v_base, out_base, lse_base, q_tiles, k_tiles, low_base, high_base,
@@ -160,7 +162,10 @@ def other_tiles_backward_kernel(
     CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The same for the tiles from `begin` to `end`, in turns."""
+    """The same for the tiles from `begin` to `end`, in turns; mostly they are empty, all of them."""
+    queries_end = tl.load(q_tiles + begin) >= tl.load(q_tiles + end)
+    if queries_end & (tl.load(k_tiles + begin) >= tl.load(k_tiles + end)):
+        return
     for tile in range(begin + tl.program_id(1), end, tl.num_programs(1)):
         _gradients(
             tile, q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, dk_base, dv_base,
