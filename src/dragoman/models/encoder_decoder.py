@@ -109,7 +109,7 @@ class EncoderDecoder(nn.Module, ABC):
         return layout
 
     def _written(self, ids: Tensor, sentences: int, rows: int | None) -> Tensor:
-        """The ids of a step as `[B, T]`; `rows` of them stand in the state, if it has any, a multiple of `sentences`."""
+        """The ids of a step as `[B, T]`, checked: as many as the state has `rows`, if any, and of `sentences` alike."""
         if tensor(ids, "target").dim() not in (1, 2):
             raise ShapeError(f"a step takes ids of shape [rows], or [rows, tokens]; got {tuple(ids.shape)}")
         if len(ids) % max(1, sentences) or (rows is not None and len(ids) != rows):

@@ -89,6 +89,6 @@ def refuse_ids(ids: Tensor, vocabulary: int, side: str) -> None:
         if least < 0 or most >= vocabulary:
             wrong = least if least < 0 else most
             raise ShapeError(
-                f"there is the id {wrong} among the {side} ids; its vocabulary has {vocabulary} pieces, with ids from 0 "
-                f"to {vocabulary - 1}"
+                f"there is the id {wrong} among the {side} ids; its vocabulary has {vocabulary} pieces, with ids from "
+                f"0 to {vocabulary - 1}"
             )
