@@ -10,7 +10,7 @@ Each runs in a process of its own: those of one size compile at once, and then e
 Only real target tokens count. Useful operations are those of the matrix products of real tokens, attention's left out.
 Beside the contenders: ours with all logits held at once, which says what the loss in blocks saves, and ours started
 once more, which says how long the first step takes when its code was kept. `--only ours ours-compilers-norm
-ours-autocast` says what single parts bring.
+ours-torchs-adam ours-autocast` says what single parts bring.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ def packed_batches(size: str, count: int) -> list[Any]:
 def do_without(part: str) -> None:
     """Leave a part of our step to PyTorch: what does it bring?"""
     import dragoman.nn.residual
+    import dragoman.train.half_adam
     import dragoman.train.loss
     import dragoman.train.queued
 
@@ -122,6 +123,8 @@ def do_without(part: str) -> None:
             dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
         case "norm":
             dragoman.nn.residual.suits = lambda x, y: False
+        case "adam":
+            dragoman.train.half_adam.suits = lambda *_: False  # type: ignore[assignment]
         case "halves":
             halves = dragoman.train.queued.Halves
             dragoman.train.queued.Halves = lambda task, kind: halves(task, None)  # type: ignore[misc, assignment]
@@ -303,6 +306,7 @@ CONTENDERS: dict[str, Any] = {
 }
 PARTS: dict[str, Any] = {  # not measured unless asked for
     "ours-compilers-norm": lambda size, steps: ours("dragoman, norms by the compiler", size, steps, True, "norm"),
+    "ours-torchs-adam": lambda size, steps: ours("dragoman, Adam by PyTorch", size, steps, True, "adam"),
     "ours-autocast": lambda size, steps: ours("dragoman, weights by autocast", size, steps, True, "halves"),
 }
 
