@@ -21,10 +21,10 @@ from dragoman import __version__
 from dragoman.config import DataRecipe, Recipe
 from dragoman.data import inputs as given
 from dragoman.data.cleaning import RULES, Cleaner, Hashes, Seen, examine
-from dragoman.data.encoding import append_texts, encode_splits
+from dragoman.data.encoding import append_depths, append_texts, encode_splits
 from dragoman.data.job import CHUNK, Cleaned, Job, Names, Silence, Watch
-from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared
-from dragoman.data.reading import Corpus, read
+from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
+from dragoman.data.reading import Corpus, read, trees_of
 from dragoman.data.scripts import detect, named
 from dragoman.data.shards import Part, Writer
 from dragoman.data.staging import staged
@@ -32,6 +32,7 @@ from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
 from dragoman.files import sha256, write_safely
+from dragoman.text.trees import Trees
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
 # The settings that decide what is written; the others decide how batches are made of it.
@@ -66,6 +67,9 @@ def prepare(
     if not corpora:
         raise DataError("there is no corpus to prepare; give at least one")
     everything = [*corpora, *([] if valid is None else [valid])]
+    if 0 < sum(corpus.source_trees is not None for corpus in everything) < len(everything):
+        without = ", ".join(corpus.name for corpus in everything if corpus.source_trees is None)
+        raise DataError(f"trees are given for some files and not for {without}; give them for all, or for none")
     described = given.describe(everything)
     inputs = {
         "corpora": described[: len(corpora)],
@@ -131,16 +135,23 @@ def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> C
     parts, hashes = [], [np.zeros(0, np.uint64)]
     with ExitStack() as open_files:
         writers = [open_files.enter_context(Writer(job.staging, f"{name}.{side}", "uint8")) for side in SIDES]
+        laid = Writer(job.staging, f"{name}.{DEPTHS}", "uint8") if corpora[0].source_trees is not None else None
+        if laid is not None:
+            open_files.enter_context(laid)
         for corpus in corpora:
             start = writers[0].count
+            trees = Trees(() if corpus.source_trees is None else trees_of(corpus.source_trees, job.watch.advance))
             chunks = ((s, t, cleaner.recipe, scripts) for s, t in read(corpus, CHUNK, job.watch.advance))
             for chunk in job.workers.map(examine, chunks):
                 stay = np.flatnonzero(cleaner.keep(chunk))
                 for writer, texts in zip(writers, (chunk.sources, chunk.targets), strict=True):
                     append_texts(writer, [texts[i] for i in stay])
+                if laid is not None:
+                    append_depths(laid, [trees.over(text) for text in chunk.sources], stay)
                 hashes.append(chunk.hashes[stay])
+            trees.refuse_more()
             parts.append(Part(corpus.name, start, writers[0].count, corpus.weight))
-    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner)
+    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner, laid is not None)
 
 
 def expected_scripts(recipe: DataRecipe, corpus: Corpus) -> tuple[frozenset[str], frozenset[str]]:

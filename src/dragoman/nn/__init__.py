@@ -44,6 +44,7 @@ from dragoman.nn.position import (
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
+    SyntaxPositions,
     sinusoid,
 )
 from dragoman.nn.residual import PostNorm, PreNorm, Residual
@@ -81,6 +82,7 @@ __all__ = [
     "ScaledDotProduct",
     "Sees",
     "SinusoidalPositions",
+    "SyntaxPositions",
     "both",
     "causal",
     "either",
