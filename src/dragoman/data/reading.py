@@ -116,11 +116,11 @@ def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator
         )
 
 
-def trees_of(path: Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
-    """The trees of a CoNLL-U file, packed or not."""
+def trees_of(path: str | Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
+    """The trees of a CoNLL-U file, packed or not, in order."""
     from dragoman.text.trees import read_trees
 
-    return read_trees((line for block in lines(path, tick) for line in block), str(path))
+    return read_trees((line for block in lines(Path(path), tick) for line in block), str(path))
 
 
 def tsv_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:

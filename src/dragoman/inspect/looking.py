@@ -117,7 +117,9 @@ class Looked:
         return replace(self, maps=maps, source=source, read=read, written=written)
 
 
-def look(translator: Translator, source: str, target: str | None = None, tree: Tree | None = None) -> Looked:
+def look(
+    translator: Translator, source: str, target: str | None = None, trees: Tree | Sequence[Tree] | None = None
+) -> Looked:
     """Read the source, with its tree if the model reads trees, and write the target: its own, where none is given."""
     import torch
 
@@ -131,11 +133,11 @@ def look(translator: Translator, source: str, target: str | None = None, tree: T
     model = translator.engines.torch.model
     if not isinstance(model, EncoderDecoder):
         raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")
-    (source_ids,) = translator.encoded([source], tree)
+    (source_ids,) = translator.encoded([source], trees)
     if not source_ids:
         raise SearchError("the source is empty; give a sentence to look at")
     if target is None:
-        translation = translator.translate(source, split="never", trees=tree)
+        translation = translator.translate(source, split="never", trees=trees)
         target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
     else:
         target_ids = translator.target.encode(target)
