@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from dragoman.errors import TextError
@@ -45,9 +46,8 @@ class Tree:
         White space is not compared: a tree need not say where it stands. `name` is the text's in messages.
         """
         forms = [normalise(word).replace(" ", "") for word in self.words]
-        joined, bare = "".join(forms), text.replace(" ", "")
-        if joined != bare:
-            raise TextError(self._misfit(forms, joined, bare, name))
+        if "".join(forms) != text.replace(" ", ""):
+            raise TextError(self._misfit(forms, text, name))
         places = (min(deep, DEEPEST) for form, deep in zip(forms, self.depths, strict=True) for _ in form)
         laid, spaces = bytearray(), 0
         for character in text:
@@ -58,20 +58,18 @@ class Tree:
             spaces = 0
         return bytes(laid)
 
-    def _misfit(self, forms: Sequence[str], joined: str, bare: str, name: str) -> str:
+    def _misfit(self, forms: Sequence[str], text: str, name: str) -> str:
         """Where tree and text part."""
-        same = next(
-            (i for i, (a, b) in enumerate(zip(joined, bare, strict=False)) if a != b), min(len(joined), len(bare))
-        )
-        word, before = len(forms), 0
+        has, rest = "its end", text
         for number, form in enumerate(forms):
-            if before + len(form) > same:
-                word = number
+            rest = rest.lstrip(" ")
+            seen = "".join(islice((c for c in rest if c != " "), len(form)))
+            if seen != form:
+                has = f"word {number + 1}, {self.words[number]!r},"
                 break
-            before += len(form)
-        has = f"word {word + 1}, {self.words[word]!r}," if word < len(forms) else "its end"
-        rest = bare[before : before + 30] if word < len(forms) else bare[same : same + 30]
-        there = f"{rest!r}" if rest else "no more text"
+            for character in form:
+                rest = rest.lstrip(" ").removeprefix(character)
+        there = repr(rest.lstrip(" ")[:30]) if rest.strip(" ") else "no more text"
         return (
             f"{self.where}: this tree does not fit {name}: it has {has} where the text has {there}; each line with "
             "text needs the tree of just that line, in the same order"
