@@ -21,7 +21,7 @@ from dragoman import __version__
 from dragoman.config import DataRecipe, Recipe
 from dragoman.data import inputs as given
 from dragoman.data.cleaning import RULES, Cleaner, Hashes, Seen, examine
-from dragoman.data.encoding import append_depths, append_texts, encode_splits
+from dragoman.data.encoding import append_depths, append_texts, encode_splits, tokeniser_at
 from dragoman.data.job import CHUNK, Cleaned, Job, Names, Silence, Watch
 from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
 from dragoman.data.reading import Corpus, read, trees_of
@@ -89,12 +89,14 @@ def prepare(
         train = clean_train(job, corpora, checked)
         held = held_out(train.hashes, recipe.data.valid_pairs if valid is None else 0)
         names = settle_tokenisers(job, train.name, held, tokenisers)
+        tokeniser_at.cache_clear()  # those of an earlier preparation stood in the same place
         job.watch.stage("encode", len(train) + len(checked or ()), "pairs")
         encoded = encode_splits(job, train, held, checked, names)
         for now, then in zip(given.states(everything), before, strict=True):
             if now != then:
                 raise DataError(f"{now[0]} changed while it was being read; prepare again when it is complete")
         write_manifest(job, inputs, names, encoded, report(train, checked, encoded))
+    tokeniser_at.cache_clear()
     return Prepared.open(out)
 
 
