@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -31,7 +32,7 @@ def examples(seed: int, n: int) -> list[Example]:
         digits = draw.sample(range(10), draw.randint(3, 6))
         chain = draw.sample(range(len(digits)), len(digits))  # the root's place, then that of its only child, ...
         heads = [0] * len(digits)
-        for above, below in zip(chain, chain[1:], strict=False):
+        for above, below in pairwise(chain):
             heads[below] = above + 1
         tree = Tree.of([str(digit) for digit in digits], heads)
         found.append((digits, list(tree.depths), [digits[place] for place in chain]))

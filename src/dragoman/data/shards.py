@@ -136,9 +136,7 @@ class Depths:
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])
         last = np.cumsum(lengths)
         written = ends[last] - ends[last - lengths]
-        origin = (
-            np.cumsum(sizes) - written
-        )  # one before the first byte, where the first word's space is not in the text
+        origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
         places = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
         found: Ints = deep[np.maximum(places, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dragoman.config import ModelRecipe
-from dragoman.errors import SearchError, TextError
+from dragoman.errors import DragomanError, SearchError
 from dragoman.text import Tokeniser, Tree, normalise
 from dragoman.text.trees import Trees, depths_of_pieces
 
@@ -79,12 +79,12 @@ def trees_for(model: ModelRecipe, trees: Tree | Iterable[Tree] | Trees | None) -
     return Trees(trees)
 
 
-def laid_over(texts: Sequence[str], trees: Trees) -> tuple[list[bytes], TextError | None]:
+def laid_over(texts: Sequence[str], trees: Trees) -> tuple[list[bytes], DragomanError | None]:
     """The depths of each text up to the first whose tree is wrong, and what is wrong with that one."""
     found: list[bytes] = []
     for text in texts:
         try:
             found.append(trees.over(normalise(text)))
-        except TextError as error:
+        except DragomanError as error:
             return found, error
     return found, None

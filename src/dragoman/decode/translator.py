@@ -113,11 +113,10 @@ class Translator:
 
         `prefix` is what a translation must begin with: one for all, or one for each text. `trees` are for models that
         read them, one for each text that is not empty, in order; more are refused, unless they come as `Trees`, of
-        which as many are taken as are needed. `settings` are the fields of
-        `Search` (`beam`, `length_penalty`, `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time;
-        the engine's own choice without it), `split` ("long": text longer than the model was trained for is split into
-        sentences; "sentences": all text is; "never"), `reproducible` (each sentence alone), `alignment` and `attention`
-        (have them in the result).
+        which as many are taken as are needed. `settings` are the fields of `Search` (`beam`, `length_penalty`,
+        `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time; the engine's own choice without
+        it), `split` ("long": text longer than the model was trained for is split into sentences; "sentences": all text
+        is; "never"), `reproducible` (each sentence alone), `alignment` and `attention` (have them in the result).
         """
         check_texts(texts)
         asked, begins, grown = self._asked(settings), prefixes_of(prefix), trees_for(self.recipe.model, trees)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from numbers import Integral
 from typing import Final
 
 from dragoman.errors import TextError
@@ -17,9 +18,7 @@ from dragoman.text.normalise import normalise
 
 DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
 COLUMNS: Final = 10
-NUMBER: Final = re.compile(
-    r"(\d+)(?:-(\d+))?|\d+\.\d+"
-)  # of a word, of a token that is several words, of an empty node
+NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,17 @@ class Tree:
     @classmethod
     def of(cls, words: Sequence[str], heads: Sequence[int], where: str = "the tree") -> Tree:
         """From words and the number of each one's head, counted from 1; 0 for the root."""
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words) or len(words) != len(heads):
+        if isinstance(words, str) or len(words) != len(heads):
             raise TextError(f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}")
         return cls(tuple(words), tuple(depths(heads, [where] * len(heads))), where)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tree."""
+        words, deep = all(isinstance(word, str) for word in self.words), len(self.words) == len(self.depths)
+        if not (words and deep and all(isinstance(depth, int) and depth >= 0 for depth in self.depths)):
+            raise TextError(
+                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}"
+            )
 
     def over(self, text: str, name: str = "its sentence") -> bytes:
         """The depth of each byte of a normalised text; refused where the words of the tree are not those of the text.
@@ -48,15 +55,14 @@ class Tree:
         forms = [normalise(word).replace(" ", "") for word in self.words]
         if "".join(forms) != text.replace(" ", ""):
             raise TextError(self._misfit(forms, text, name))
-        places = (min(deep, DEEPEST) for form, deep in zip(forms, self.depths, strict=True) for _ in form)
-        laid, spaces = bytearray(), 0
-        for character in text:
-            if character == " ":
-                spaces += 1
-                continue
-            laid += bytes([next(places)]) * (spaces + len(character.encode()))
-            spaces = 0
-        return bytes(laid)
+        deep = zip(forms, self.depths, strict=True)
+        bare = b"".join(bytes([min(depth, DEEPEST)]) * len(form.encode()) for form, depth in deep)
+        laid, start = b"", 0
+        for run in text.split(" "):
+            stop = start + len(run.encode())
+            laid += bare[start : start + 1] + bare[start:stop]  # the space before it, then itself
+            start = stop
+        return laid[1:]
 
     def _misfit(self, forms: Sequence[str], text: str, name: str) -> str:
         """Where tree and text part."""
@@ -83,12 +89,12 @@ def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
     """
     found: list[int | None] = [None] * len(heads)
     for start in range(len(heads)):
-        path: list[int] = []
+        path: dict[int, None] = {}  # from the word upwards
         word = start
         while found[word] is None and word not in path:
-            path.append(word)
+            path[word] = None
             head = heads[word]
-            if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head <= len(heads):
+            if isinstance(head, bool) or not isinstance(head, Integral) or not 0 <= head <= len(heads):
                 raise TextError(
                     f"{where[word]}: word {word + 1} has head {head!r}; heads are words of the sentence, 1 to "
                     f"{len(heads)}, or 0 for the root"
@@ -96,10 +102,11 @@ def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
             if head == 0:
                 found[word] = 0
                 break
-            word = head - 1
+            word = int(head) - 1
         above = found[word]
         if above is None:  # the path has come back to itself
-            round_about = " -> ".join(str(i + 1) for i in [*path[path.index(word) :], word])
+            climbed = [*path]
+            round_about = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
             lead = "no word has head 0, and " if 0 not in heads else ""
             raise TextError(
                 f"{where[word]}: {lead}heads go round in a circle, {round_about}; a tree has a root and none"

@@ -11,7 +11,7 @@ from command_line import leave
 from dragoman import Translator
 from dragoman.data.reading import trees_of
 from tiny_model import write_tiny_model
-from tiny_run import TINY, write_corpus
+from tiny_run import TINY, with_trees, write_corpus
 
 LINES = ["the old box", "", "we'll see the box"]
 TREES = ["the 3 old 3 box 0", "we 3 'll 3 see 0 the 5 box 3"]
@@ -140,16 +140,11 @@ def test_recipe_counts_the_matrix(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def grown(folder: Path, name: str, pairs: int = 300) -> list[str]:
-    """A corpus of numbers, each of which hangs on the one before it."""
+    """A corpus of numbers with their trees, as options."""
     folder.mkdir()
-    corpus = write_corpus(folder, pairs)
-    trees = []
-    for line in corpus.source.read_text(encoding="utf-8").splitlines():
-        trees.append(conllu(" ".join(f"{word} {head}" for head, word in enumerate(line.split()))))
-    (folder / "numbers.conllu").write_text("".join(trees), encoding="utf-8")
-    sides = [str(corpus.source), str(corpus.target), str(folder / "numbers.conllu")]
+    files = with_trees(write_corpus(folder, pairs)).files
     options = [f"--{name}{option}" for option in ("source", "target", "source-trees")]
-    return [word for pair in zip(options, sides, strict=True) for word in pair]
+    return [word for pair in zip(options, map(str, files), strict=True) for word in pair]
 
 
 def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

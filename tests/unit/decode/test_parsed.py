@@ -12,7 +12,7 @@ import torch
 from dragoman import Translator
 from dragoman.decode.parsed import Parsed, depths_of, parsed
 from dragoman.decode.settings import Sampling, Search
-from dragoman.errors import SearchError, TextError
+from dragoman.errors import DataError, SearchError, TextError
 from dragoman.inspect.alignment import align_pairs
 from dragoman.inspect.looking import look
 from dragoman.inspect.positions import position_codes
@@ -142,6 +142,15 @@ def test_wrong_trees_are_refused_after_all_before_them_are_answered(translator: 
     found: Iterator[object] = translator.stream([TEXT, TEXT, "in the hall"], trees=[FLAT, HALL, HALL], **SHORT)
     next(found)
     with pytest.raises(TextError, match="the tree: this tree does not fit line 2: it has word 1, 'in', where the text"):
+        next(found)
+
+    def unreadable() -> Iterator[Tree]:
+        yield FLAT
+        raise DataError("t.conllu, line 9, byte 3: not UTF-8")
+
+    found = translator.stream([TEXT, TEXT], trees=unreadable(), **SHORT)
+    next(found)
+    with pytest.raises(DataError, match="line 9"):
         next(found)
     with pytest.raises(TextError, match="only 1 trees, and none for line 2"):
         translator.translate([TEXT, TEXT], trees=[FLAT], **SHORT)

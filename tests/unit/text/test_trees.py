@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,9 +101,13 @@ def test_circles_and_no_root() -> None:
 
 def test_a_tree_from_words_and_heads() -> None:
     assert Tree.of(["we", "sleep"], [2, 0]) == Tree(("we", "sleep"), (1, 0))
-    for words, heads in (("we", [0, 1]), (["we"], [0, 1]), ([3], [0])):
+    assert Tree.of(["we", "sleep"], np.array([2, 0])).depths == (1, 0)  # as parsers give them
+    for words, heads in (("we", [0, 1]), (["we"], [0, 1])):
         with pytest.raises(TextError, match="a list of words and a head for each"):
             Tree.of(words, heads)
+    for words, deep in (((3,), (0,)), (("we",), ()), (("we",), (-1,)), (("we",), ("0",))):
+        with pytest.raises(TextError, match="needs words and a depth from 0 for each"):
+            Tree(words, deep)  # type: ignore[arg-type]
     for heads in ([2, 3], [2, 0.0], [True, 0], [2, None]):
         with pytest.raises(TextError, match="heads are words of the sentence, 1 to 2"):
             Tree.of(["we", "sleep"], heads)  # type: ignore[arg-type]
@@ -151,6 +156,7 @@ def test_heads_are_a_tree_or_refused(heads: list[int]) -> None:
 def test_a_chain_of_any_length_and_a_depth_is_a_byte() -> None:
     n = 5000  # no recursion
     assert depths(range(n), [""] * n) == list(range(n))
+    assert depths([*range(2, n + 1), 0], [""] * n) == list(range(n - 1, -1, -1))
     tree = Tree.of(["x"] * 300, range(300))
     assert tree.over("x" * 300) == bytes([*range(256), *[DEEPEST] * 44])
 

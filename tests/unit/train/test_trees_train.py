@@ -9,29 +9,21 @@ import pytest
 import torch
 
 from dragoman.data.prepared import Prepared
-from dragoman.data.preparing import prepare
 from dragoman.errors import TrainingError
 from dragoman.evaluate.validation import Validation
 from dragoman.models.directory import build
 from dragoman.text.special import PAD
 from dragoman.train.loss import TranslationLoss
 from dragoman.train.step import nothing
-from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run, write_corpus
+from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 
 SYNTAX = "model.positions=syntax"
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Numbers in words; each hangs on the one two before it, if there is one."""
     folder = tmp_path_factory.mktemp("data")
-    corpus, trees = write_corpus(folder), folder / "numbers.conllu"
-    with trees.open("w", encoding="utf-8") as file:
-        for line in corpus.source.read_text(encoding="utf-8").splitlines():
-            for number, word in enumerate(line.split(), 1):
-                file.write(f"{number}\t{word}\t_\t_\t_\t_\t{max(0, number - 2)}\t_\t_\t_\n")
-            file.write("\n")
-    prepare([replace(corpus, source_trees=trees)], recipe(), folder / "prepared", processes=1)
+    prepare_tiny(folder, trees=True)
     return folder
 
 
