@@ -15,7 +15,6 @@ import argparse
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,9 +123,7 @@ def measure(name: str, rows: dict[str, list[Made]], files: Path, options: argpar
         *(f"train.seed={options.seed}", f"data.seed={options.seed}"),
     ]
     command += [word for change in changes for word in ("--set", change)]
-    begun = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    seconds = time.perf_counter() - begun
     translator = Translator.load(out, device="cpu", engine="torch", precision="float32")
     trees = trees_of(files / "test.conllu") if name == "syntax" else None
     texts = translator.translate([made.source for made in rows["test"]], beam=1, trees=trees)
@@ -135,7 +132,7 @@ def measure(name: str, rows: dict[str, list[Made]], files: Path, options: argpar
         there[made.phrases] += 1
         right[made.phrases] += translation.text == made.target
     shares = " | ".join(f"{100 * right[n] / there[n]:.1f}" for n in range(3))
-    print(f"| {name} | {100 * right.total() / there.total():.1f} | {shares} | {seconds:.0f} |", flush=True)
+    print(f"| {name} | {100 * right.total() / there.total():.1f} | {shares} |", flush=True)
 
 
 def main() -> None:
@@ -155,11 +152,11 @@ def main() -> None:
         (files / f"{split}.conllu").write_text("".join(m.tree for m in made), encoding="utf-8")
     there = Counter(made.phrases for made in rows["test"])
     titles = (f"{name} ({there[n]})" for n, name in enumerate(("no phrase", "one", "two")))
-    print(f"| positions | all ({there.total()}) | {' | '.join(titles)} | seconds |\n|---|---|---|---|---|---|")
+    print(f"| positions | all ({there.total()}) | {' | '.join(titles)} |\n|---|---|---|---|---|")
     best = most_without_trees()
     whole = sum(best[n] * count for n, count in there.items()) / there.total()
     shares = " | ".join(f"{100 * share:.1f}" for share in (whole, *best.values()))
-    print(f"| the most to be expected without trees | {shares} | |")
+    print(f"| the most to be expected without trees | {shares} |")
     for name in options.only or KINDS:
         measure(name, rows, files, options)
 
