@@ -10,7 +10,7 @@ Each runs in a process of its own: those of one size compile at once, and then e
 Only real target tokens count. Useful operations are those of the matrix products of real tokens, attention's left out.
 Beside the contenders: ours with all logits held at once, which says what the loss in blocks saves, and ours started
 once more, which says how long the first step takes when its code was kept. `--only ours ours-compilers-norm
-ours-autocast` says what single parts bring.
+ours-torchs-adam ours-autocast` says what single parts bring.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def ceilings() -> dict[str, float]:
 def packed_batches(size: str, count: int) -> list[Any]:
     """Batches as the loader makes them, of random ids."""
     from dragoman.data.batch import Flat, make_batch
-    from dragoman.data.batching import Shape
+    from dragoman.data.batching import Shape, fill_steps
 
     *_, vocabulary, tokens = SIZES[size]
     source, target = lengths(3 * count * tokens // 28, 3)
@@ -102,15 +102,19 @@ def packed_batches(size: str, count: int) -> list[Any]:
         ends = [np.searchsorted(np.cumsum(x[start:]), tokens, side="right") for x in (source, target)]
         here = slice(start, start + min(ends))
         start = here.stop
-        flats = [Flat(rng.integers(4, vocabulary, int((x[here] - 1).sum())), x[here] - 1) for x in (source, target)]
+        order = fill_steps(source[here], target[here])
+        flats = [
+            Flat(rng.integers(4, vocabulary, int((n - 1).sum())), n[order] - 1) for n in (source[here], target[here])
+        ]
         shape = Shape(tokens, tokens, tokens // 16, 128)
-        made.append(make_batch(np.arange(here.stop - here.start), *flats, shape, 0).pin())
+        made.append(make_batch(np.arange(len(order)), *flats, shape, 0).pin())
     return made
 
 
 def do_without(part: str) -> None:
     """Leave a part of our step to PyTorch: what does it bring?"""
     import dragoman.nn.residual
+    import dragoman.train.half_adam
     import dragoman.train.loss
     import dragoman.train.queued
 
@@ -119,6 +123,8 @@ def do_without(part: str) -> None:
             dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
         case "norm":
             dragoman.nn.residual.suits = lambda x, y: False
+        case "adam":
+            dragoman.train.half_adam.suits = lambda *_: False  # type: ignore[assignment]
         case "halves":
             halves = dragoman.train.queued.Halves
             dragoman.train.queued.Halves = lambda task, kind: halves(task, None)  # type: ignore[misc, assignment]
@@ -300,6 +306,7 @@ CONTENDERS: dict[str, Any] = {
 }
 PARTS: dict[str, Any] = {  # not measured unless asked for
     "ours-compilers-norm": lambda size, steps: ours("dragoman, norms by the compiler", size, steps, True, "norm"),
+    "ours-torchs-adam": lambda size, steps: ours("dragoman, Adam by PyTorch", size, steps, True, "adam"),
     "ours-autocast": lambda size, steps: ours("dragoman, weights by autocast", size, steps, True, "halves"),
 }
 

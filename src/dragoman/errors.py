@@ -7,6 +7,8 @@ without a traceback and leaves with exit code 2; from Python each error is also 
 
 from __future__ import annotations
 
+import re
+
 
 class DragomanError(Exception):
     """Anything that Dragoman refuses to do, with the reason in words for the person who asked."""
@@ -45,3 +47,21 @@ class MissingExtraError(DragomanError, ImportError):
 
 class SearchError(DragomanError, ValueError):
     """A search that cannot be done as it was asked."""
+
+
+def shortage(error: BaseException) -> str | None:
+    """What could not be had, where an error says that memory is short, "" if it does not say what; else None.
+
+    PyTorch raises a RuntimeError of many words, a CPU's of one kind and a GPU's of another.
+    """
+    words = str(error)
+    if isinstance(error, MemoryError):
+        return words
+    short = r"CPUAllocator: (can't allocate|not enough) memory|CUDA (error: )?out of memory|ALLOC_FAILED"
+    if not isinstance(error, RuntimeError) or not re.search(short, words):
+        return None
+    found = re.search(r"tried to allocate ([\d.]+) ?(bytes|[KMGT]iB)", words, re.IGNORECASE)
+    if found is None:
+        return ""
+    number, unit = found.groups()
+    return f"PyTorch asked for {f'{int(number) / (1 << 20):,.0f} MiB' if unit == 'bytes' else f'{number} {unit}'}"

@@ -11,6 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dragoman.errors import RecipeError
 
+MOST = (1 << 31) - 1  # a whole number that every part of the machinery can still count with
+
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
@@ -46,10 +48,12 @@ def _directories(place: Path) -> list[str]:
     return []
 
 
-def at_least(least: float, where: str, value: float) -> None:
-    """Refuse numbers under `least`."""
+def at_least(least: float, where: str, value: float, most: int = MOST) -> None:
+    """Refuse numbers under `least`, and whole numbers over `most`, which no machine could work with."""
     if not value >= least:
         raise RecipeError(f"{where} must be at least {least}; got {value}")
+    if isinstance(value, int) and value > most:
+        raise RecipeError(f"{where} must be at most {most:,}; got {value:,}")
 
 
 def fraction(where: str, value: float) -> None:

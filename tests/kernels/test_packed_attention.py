@@ -54,6 +54,27 @@ def test_within_sentences(rule: object) -> None:
     assert not found[1][0][sum(TARGET) :].any()  # filler sees nothing
 
 
+@pytest.mark.parametrize("around", [3, 16])
+def test_tiles_beyond_the_usual_number(around: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "AROUND", around)
+    heads = MultiHeadSelfAttention(D, H, d_k=K, d_v=K).to(DEVICE)
+    lengths = [33] * 24  # no two of which share a tile
+    x = torch.randn(sum(lengths), D, device=DEVICE)
+    probe, found = torch.randn_like(x), []
+    for tiled in (False, True):
+        _, here = layouts(lengths, lengths, (len(x), len(x)), tiled)
+        if here.tiles is not None:
+            used = int((here.tiles.diff() > 0).sum())
+            assert used == len(lengths) > -(-(len(here.tiles) - 1) * 3 // 8)  # for which there are programs
+        y = x.clone().requires_grad_()
+        out = heads(y, look(here, here, causal, DEVICE))
+        (out * probe).sum().backward()
+        assert y.grad is not None
+        found.append((out.detach(), y.grad))
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        close(ours, theirs)
+
+
 def test_from_sentences_to_others_of_other_lengths() -> None:
     heads = MultiHeadCrossAttention(D, H, d_k=K, d_v=K).to(DEVICE)
     x, memory = torch.randn(sum(TARGET) + 5, D, device=DEVICE), torch.randn(sum(SOURCE) + 81, D, device=DEVICE)

@@ -10,10 +10,17 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from dragoman import __version__
 from dragoman.cli import VERBS, group, main
 from dragoman.config import Recipe
+from dragoman.errors import shortage
+
+LESS = (
+    "ask for less at a time: to train, a smaller data.batch_tokens or a smaller model; to translate, a smaller --batch "
+    "or --beam\n"
+)
 
 
 def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -73,7 +80,8 @@ def test_the_parts_of_a_model_add_up_to_its_weights(capsys: pytest.CaptureFixtur
         (["recipe", "bgi"], "bgi is neither a file nor the name of a preset; did you mean 'big'?"),
         (["recipe", "--set", "model.n_head=4"], "there is no key model.n_head in a recipe; did you mean 'n_heads'?"),
         (["recipe", "--vocabulary", "many"], "'many' is not a valid integer"),
-        (["recipe", "--vocabulary", "-3"], "-3 is not in the range x>=1"),
+        (["recipe", "--vocabulary", "-3"], "-3 is not in the range 1<=x<=2147483647"),
+        (["recipe", "--vocabulary", "9" * 20], "is not in the range 1<=x<=2147483647"),
         (["recipe", "--sett", "a.b=c"], "No such option"),
     ],
 )
@@ -92,8 +100,17 @@ def test_a_mistake_is_a_message_and_exit_code_2(
     [
         (OSError(5, "Input/output error", "somewhere"), "dragoman: somewhere: Input/output error\n"),
         (OSError("odd"), "dragoman: odd\n"),
-        (MemoryError(), "dragoman: there is not enough memory; ask for less at a time\n"),
-        (MemoryError("no room"), "dragoman: there is not enough memory (no room); ask for less at a time\n"),
+        (MemoryError(), f"dragoman: there is not enough memory; {LESS}"),
+        (MemoryError("no room"), f"dragoman: there is not enough memory (no room); {LESS}"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9437184 bytes."),
+            f"dragoman: there is not enough memory (PyTorch asked for 9 MiB); {LESS}",
+        ),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of ..."),
+            f"dragoman: there is not enough memory (PyTorch asked for 1.50 GiB); {LESS}",
+        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), f"dragoman: there is not enough memory; {LESS}"),
     ],
 )
 def test_what_the_system_refuses_is_a_line(
@@ -104,6 +121,23 @@ def test_what_the_system_refuses_is_a_line(
 
     monkeypatch.setattr(group, "main", fails)
     assert leave(capsys, "recipe") == (2, "", message)
+
+
+def test_what_pytorch_says_when_there_is_no_memory_is_known() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert shortage(raised.value) == "PyTorch asked for 1,099,511,627,776 MiB"
+
+
+def test_an_error_that_nobody_expected_keeps_its_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("shapes cannot be multiplied")
+
+    monkeypatch.setattr(group, "main", fails)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        leave(capsys, "recipe")
 
 
 def test_a_reader_that_goes_away_is_no_crash() -> None:

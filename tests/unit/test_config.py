@@ -199,3 +199,44 @@ def test_what_python_hands_over_is_checked_too(make, message) -> None:
 def test_whole_numbers_become_numbers_and_lists_become_tuples() -> None:
     assert repr(ModelRecipe(dropout=0).dropout) == "0.0"
     assert DataRecipe(weights=[1, 2]).weights == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        ("model.d_model", 10**6),
+        ("model.d_k", 10**6),
+        ("model.max_positions", 10**6),
+        ("model.encoder_layers", 1000),
+        ("model.window", 2**31 - 1),
+        ("text.vocabulary_size", 2**31 - 1),
+        ("data.workers", 1024),
+        ("data.ahead", 1024),
+        ("train.steps", 2**31 - 1),
+        ("train.patience", 2**31 - 1),
+    ],
+)
+def test_numbers_that_no_machine_could_work_with_are_refused(change: str, most: int) -> None:
+    section, _, key = change.partition(".")
+    more = {"model.window": ["model.pattern=local"]}.get(change, [])
+    allowed = Recipe.load("base", [f"{change}={most}", *more])
+    assert getattr(getattr(allowed, section), key) == most
+    with pytest.raises(RecipeError, match=f"{change} must be at most {most:,}; got {most + 1:,}"):
+        Recipe.load("base", [f"{change}={most + 1}", *more])
+
+
+def test_a_width_of_a_convolution_has_an_end_too() -> None:
+    with pytest.raises(RecipeError, match="kernel_width must be at most 1,000,000; got 1,000,001"):
+        Recipe.load("base", ["model.architecture=convolutional", "model.kernel_width=1000001"])
+
+
+def test_numbers_of_thousands_of_digits_are_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"train\.steps must be a number of fewer digits; got one of 5,000"):
+        Recipe.load("base", [f"train.steps={'9' * 5000}"])
+    with pytest.raises(RecipeError, match=r"recipe\.toml is not TOML"):
+        Recipe.load(write(tmp_path, f"[train]\nsteps = {'9' * 5000}\n"))
+
+
+def test_heads_for_the_widest_model_are_found_at_once() -> None:
+    with pytest.raises(RecipeError, match=r"does not split into model\.n_heads=7; use n_heads from \[1, 2, 4, 5"):
+        Recipe.load("base", ["model.d_model=1000000", "model.n_heads=7"])

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 
 from dragoman import __version__
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, shortage
 from dragoman.values import suggest
 
 # verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
@@ -82,8 +82,14 @@ def main(args: list[str] | None = None) -> None:
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
         refuse(f"{where}{error.strerror or error}")
-    except MemoryError as error:
-        refuse(f"there is not enough memory{f' ({error})' if str(error) else ''}; ask for less at a time")
+    except (MemoryError, RuntimeError) as error:
+        what = shortage(error)
+        if what is None:
+            raise
+        refuse(
+            f"there is not enough memory{f' ({what})' if what else ''}; ask for less at a time: to train, a smaller "
+            "data.batch_tokens or a smaller model; to translate, a smaller --batch or --beam"
+        )
 
 
 def refuse(message: str | click.ClickException, code: int = 2) -> None:

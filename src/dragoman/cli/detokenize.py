@@ -10,6 +10,8 @@ from dragoman.cli.tokenize import convert_lines
 from dragoman.errors import TextError
 from dragoman.text import load_tokeniser
 
+MOST_DIGITS = 40  # far more than any id has; of thousands Python makes no number
+
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
@@ -29,6 +31,7 @@ def command(directory: Path, name: str, ids: bool) -> None:
 def map_ids(words: list[str]) -> list[int]:
     """Numbers, or an error that shows what is none."""
     for word in words:
-        if not (word.isascii() and word.removeprefix("-").isdecimal()):
-            raise TextError(f"{word!r} is no id; with --ids each line holds whole numbers separated by spaces")
+        if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MOST_DIGITS:
+            shown = repr(word[:MOST_DIGITS])
+            raise TextError(f"{shown} is no id; with --ids each line holds whole numbers separated by spaces")
     return [int(word) for word in words]

@@ -43,7 +43,7 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
-@click.option("--threads", type=int, help="CPU threads; the engine's own choice, without it.")
+@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 def command(
     model: str | None,

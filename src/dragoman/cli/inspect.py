@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.incoming import text_of
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def attention(
     it needs no network. --kind, --layer, --head and --words choose a part of it, for both.
     """
     known_form(out, FORMS)
+    source, target = text_of("--source", source), None if target is None else text_of("--target", target)
     translator = load(model)
     from dragoman.inspect.looking import look
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from dragoman.cli.outgoing import check_stdout
 from dragoman.config import PRESETS, Recipe
+from dragoman.values import MOST
 
 
 @click.command()
@@ -12,7 +14,7 @@ from dragoman.config import PRESETS, Recipe
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one value; may be repeated.")
 @click.option(
     "--vocabulary",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST),
     default=37000,
     show_default=True,
     help="Vocabulary size for the parameter count.",
@@ -22,6 +24,7 @@ def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
 
     SOURCE is a preset or a TOML file. What is printed is itself a recipe: save it, change it, use it.
     """
+    check_stdout()
     recipe = Recipe.load(source, changes)
     click.echo(recipe.to_toml(), nl=False)
     click.echo(f"\n# {parameter_line(recipe, vocabulary)}")

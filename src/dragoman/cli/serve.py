@@ -23,7 +23,7 @@ from dragoman.errors import MissingExtraError
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
-@click.option("--threads", type=int, help="CPU threads; the engine's own choice, without it.")
+@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--reproducible", is_flag=True, help="The same translation in any company, from every engine.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Requests at once; more are answered 429.")
 @click.option("--max-characters", type=int, default=1_000_000, show_default=True, help="Of a request.")

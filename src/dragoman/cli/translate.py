@@ -50,7 +50,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
-@click.option("--threads", type=int, help="CPU threads; the engine's own choice, without it.")
+@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 @click.option("--reproducible", is_flag=True, help="To the last bit the same, whatever else is translated with a line.")
 @click.option("--progress/--no-progress", default=None,

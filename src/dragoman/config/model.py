@@ -10,6 +10,7 @@ from dragoman.errors import RecipeError
 from dragoman.values import at_least, check_kinds, divisors, fraction
 
 IN_ATTENTION = ("relative", "rotary", "alibi")  # positions that attention is told, and not the embeddings
+MOST_SIZE, MOST_LAYERS = 1_000_000, 1_000  # far beyond what can be trained; the weights can still be counted
 NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # keys that mean something with some values of another key alone
     "window": ("pattern", ("local", "sparse")),
     "global_tokens": ("pattern", ("sparse",)),
@@ -72,11 +73,11 @@ class ModelRecipe:
         """Refuse what cannot be built, and say what could."""
         check_kinds(self, "model")
         for name in ("d_model", "n_heads", "d_ff", "max_positions", "rank", "max_distance"):
-            at_least(1, f"model.{name}", getattr(self, name))
+            at_least(1, f"model.{name}", getattr(self, name), MOST_SIZE)
         for name in ("window", "global_tokens", "random_tokens"):
             at_least(0, f"model.{name}", getattr(self, name))
         for name in ("encoder_layers", "decoder_layers"):
-            at_least(1, f"model.{name}", getattr(self, name))
+            at_least(1, f"model.{name}", getattr(self, name), MOST_LAYERS)
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             fraction(f"model.{name}", getattr(self, name))
         splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
@@ -87,7 +88,7 @@ class ModelRecipe:
             )
         for name in ("d_k", "d_v"):
             if getattr(self, name) is not None:
-                at_least(1, f"model.{name}", getattr(self, name))
+                at_least(1, f"model.{name}", getattr(self, name), MOST_SIZE)
         if self.positions in ("sinusoidal", "syntax") and self.d_model % 2 and self.architecture != "recurrent":
             raise RecipeError(
                 f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
@@ -119,6 +120,7 @@ class ModelRecipe:
                 f"model.kernel_width={self.kernel_width} has no middle; use an odd number, such as 3 or 5, so that the "
                 "encoder looks as far to the left as to the right"
             )
+        at_least(1, "model.kernel_width", self.kernel_width, MOST_SIZE)
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:

@@ -118,7 +118,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise RecipeError(f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}") from None
     except IsADirectoryError:
         raise RecipeError(f"{path} is a directory; expected a recipe, which is a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise RecipeError(f"{path} is not TOML: {error}") from None
 
 
@@ -144,6 +144,8 @@ def apply_change(table: dict[str, Any], change: str) -> None:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except ValueError:
+        raise RecipeError(f"{key.strip()} must be a number of fewer digits; got one of {len(text.strip()):,}") from None
     if not isinstance(table.setdefault(name, {}), dict):
         raise RecipeError(f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}")
     table[name][entry] = value

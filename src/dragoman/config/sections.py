@@ -8,6 +8,8 @@ from typing import Literal
 from dragoman.errors import RecipeError
 from dragoman.values import at_least, check_kinds, fraction, seed
 
+MOST_WORKERS = 1_024  # as many threads as an engine may have
+
 
 @dataclass(frozen=True)
 class TextRecipe:
@@ -55,8 +57,10 @@ class DataRecipe:
     def __post_init__(self) -> None:
         """Refuse what cannot be, and say what could."""
         check_kinds(self, "data")
-        for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens", "workers", "ahead"):
+        for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens"):
             at_least(1, f"data.{name}", getattr(self, name))
+        for name in ("workers", "ahead"):
+            at_least(1, f"data.{name}", getattr(self, name), MOST_WORKERS)
         for name in ("valid_pairs", "batch_sentences"):
             at_least(0, f"data.{name}", getattr(self, name))
         seed("data.seed", self.seed)

@@ -30,9 +30,12 @@ class OtherInputsError(DataError):
         )
 
 
-def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
-    """Each corpus with the size and SHA-256 of its files; refuses a file that is given twice, under whatever name."""
-    seen: dict[tuple[int, int], Path] = {}
+def describe(corpora: Sequence[Corpus], valid: Corpus | None = None) -> list[dict[str, Any]]:
+    """Each corpus with the size and SHA-256 of its files; refuses a file that is given twice, under whatever name.
+
+    `valid` says which of them is the validation set: who gives it from the training files needs other advice.
+    """
+    seen: dict[tuple[int, int], tuple[Path, Corpus]] = {}
     described: list[dict[str, Any]] = []
     for corpus in corpora:
         for path in corpus.files:
@@ -41,9 +44,14 @@ def describe(corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
             if not status.st_size:
                 raise DataError(f"{path} is empty; expected a sentence per line")
             first = seen.get((status.st_dev, status.st_ino))
-            seen[status.st_dev, status.st_ino] = path
+            seen[status.st_dev, status.st_ino] = path, corpus
             if first is not None:
-                other = "" if first == path else f", the other time as {first}"
+                other = "" if first[0] == path else f", the other time as {first[0]}"
+                if corpus is valid and first[1] is not valid:
+                    raise DataError(
+                        f"{path} is among the training files too{other}; what a model was trained on does not show how "
+                        "good it is: give other sentences, or leave --valid-... out, and some are held out"
+                    )
                 raise DataError(
                     f"{path} is given twice{other}; each side of each corpus is a file of its own, and to see a corpus "
                     "more often, give it a weight"

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from dragoman.config import DataRecipe
 from dragoman.data.batch import Batch, Flat, make_batch
-from dragoman.data.batching import Plan, Shape, draw, packed_shape, plan_packed, plan_padded
+from dragoman.data.batching import Plan, Shape, draw, fill_steps, packed_shape, plan_packed, plan_padded
 from dragoman.data.sampling import Sampler
 from dragoman.data.shards import Split
 from dragoman.errors import DataError
@@ -153,6 +153,8 @@ class Loader:
 
     def _make(self, plan: Plan, number: int, epoch: int, state: int) -> Batch:
         pairs = plan[number] if number < len(plan) else plan.pairs[:0]
+        if self.shape is not None:
+            pairs = pairs[fill_steps(self.source_lengths[pairs], self.target_lengths[pairs])]
         source, target = Flat(*self.split.source.gather(pairs)), Flat(*self.split.target.gather(pairs))
         if self.sampler is not None:
             rooms = (self.shape.source, self.shape.target) if self.shape else (None, None)

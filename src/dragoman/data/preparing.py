@@ -33,6 +33,7 @@ from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
 from dragoman.files import sha256, write_safely
 from dragoman.text.trees import Trees
+from dragoman.values import MOST
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
 # The settings that decide what is written; the others decide how batches are made of it.
@@ -70,7 +71,7 @@ def prepare(
     if 0 < sum(corpus.source_trees is not None for corpus in everything) < len(everything):
         without = ", ".join(corpus.name for corpus in everything if corpus.source_trees is None)
         raise DataError(f"trees are given for some files and not for {without}; give them for all, or for none")
-    described = given.describe(everything)
+    described = given.describe(everything, valid)
     inputs = {
         "corpora": described[: len(corpora)],
         "valid": described[len(corpora) :],
@@ -119,7 +120,7 @@ def clean_valid(job: Job, valid: Corpus) -> Cleaned:
     """The validation set, from which nothing but empty pairs may go: scores are measured on it."""
     lenient = replace(
         job.recipe.data,
-        max_characters=1 << 62,
+        max_characters=MOST,
         max_ratio=1e18,
         min_script=0.0,
         drop_copies=False,

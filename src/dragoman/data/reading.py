@@ -150,7 +150,7 @@ def json_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
     where = f"{corpus.source}, line {number}"
     try:
         entry = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no JSON, one number of thousands of digits, or nested too deep
         raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
     if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
         entry = entry["translation"]

@@ -36,6 +36,13 @@ def letters() -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
     return tuple(names), table
 
 
+def scripts_of_many() -> list[str]:
+    """The names of scripts that have several letters; a sign such as that of Kelvin is a letter alone."""
+    names, table = letters()
+    sizes = np.bincount(table, minlength=len(names))
+    return [name for name, size in zip(names[1:], sizes[1:], strict=True) if size > 4]
+
+
 def counts(texts: Sequence[str]) -> dict[str, int]:
     """How many letters of each script the texts hold."""
     names, table = letters()
@@ -62,7 +69,7 @@ def named(script: str) -> frozenset[str]:
         return KNOWN_AS[wanted]
     names = letters()[0]
     if wanted not in names or not wanted:
-        known = [name.lower() for name in [*KNOWN_AS, *names[1:]]]
+        known = [name.lower() for name in [*KNOWN_AS, *scripts_of_many()]]
         hint = suggest(script, known)
         if len(hint) > 200:
             hint = "; use 'auto', 'off', or a script's name in Unicode such as latin, cyrillic, greek, arabic, japanese"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from dragoman.text.words import MARK, SPACELESS
 
 Links = list[tuple[int, int]]
+UNSEEN: Final = ("", "<0x09>", "<0x0A>", "<0x0D>", "<0x20>", "<pad>", "<s>", "</s>")  # what writes no letter
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:
@@ -16,7 +17,7 @@ def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Li
     `attention_TS [T, S]` has a row for each target piece and a column for each source piece; one column more is the
     source's end mark.
     """
-    return link(attention_TS, word_numbers(source), word_numbers(target))
+    return link(attention_TS, seen_words(source), seen_words(target))
 
 
 def link(
@@ -24,9 +25,10 @@ def link(
 ) -> Links:
     """Link each target piece, or each target word, to where it looked most; nowhere if that is the end mark.
 
-    Between words, weights are summed over the pieces of a source word and averaged over those of a target word.
+    Between words, weights are summed over the pieces of a source word and averaged over those of a target word. A
+    piece whose word is -1 belongs to none.
     """
-    if not len(from_words) or not len(to_words):
+    if max(from_words, default=-1) < 0 or max(to_words, default=-1) < 0:
         return []
     import numpy as np  # here, because plain translating does without
 
@@ -35,11 +37,11 @@ def link(
     if by == "word":
         columns = sorted(set(places))
         weights = np.stack([weights[:, [p == c for p in places]].sum(1) for c in columns], axis=1)
-        rows = sorted(set(to_words))
+        rows = sorted({word for word in to_words if word >= 0})
         weights = np.stack([weights[[w == r for w in to_words]].mean(0) for r in rows])
         places, to_words = columns, rows
     pairs = zip((places[best] for best in weights.argmax(1)), to_words, strict=True)
-    return sorted({(source, target) for source, target in pairs if source >= 0})
+    return sorted({(source, target) for source, target in pairs if source >= 0 and target >= 0})
 
 
 def word_numbers(pieces: Sequence[str]) -> list[int]:
@@ -51,3 +53,11 @@ def word_numbers(pieces: Sequence[str]) -> list[int]:
         numbers.append(number)
         before = piece
     return numbers
+
+
+def seen_words(pieces: Sequence[str]) -> list[int]:
+    """`word_numbers`, counting those words alone that a reader sees; a piece of another, as a lone ▁, has -1."""
+    numbers = word_numbers(pieces)
+    seen = {number for number, piece in zip(numbers, pieces, strict=True) if piece.strip(MARK) not in UNSEEN}
+    places = {number: place for place, number in enumerate(sorted(seen))}
+    return [places.get(number, -1) for number in numbers]

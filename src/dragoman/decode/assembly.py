@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.decode.alignment import align, word_numbers
+from dragoman.decode.alignment import align, seen_words
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.decode.splitting import begins_word, join
 from dragoman.decode.translation import Translation
@@ -44,7 +44,7 @@ class Assembly:
         total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
         divisor = sum(self.search.normaliser(len(pieces) + 1) for pieces in written)
         made = Translation(
-            join([self.target.decode(pieces) for pieces in written]),
+            join([self.target.decode(pieces).strip() for pieces in written]),  # a lone ▁ writes a space too many
             score=chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0,
             log_probability=total,
             tokens=tuple(piece for pieces in written for piece in self.target.pieces(pieces)),
@@ -73,8 +73,8 @@ class Assembly:
             if before_source and not begins_word(from_pieces, 0):
                 before_source -= 1  # the cut went through a word
             found += [(s + before_source, t + before_target) for s, t in align(attention, from_pieces, to_pieces)]
-            before_source += max(word_numbers(from_pieces), default=-1) + 1
-            before_target += max(word_numbers(to_pieces), default=-1) + 1
+            before_source += max(seen_words(from_pieces), default=-1) + 1
+            before_target += max(seen_words(to_pieces), default=-1) + 1
         return found
 
 

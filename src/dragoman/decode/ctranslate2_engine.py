@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.config import Recipe
-from dragoman.decode.native_engine import cores
+from dragoman.decode.native_engine import usual_threads
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.errors import SearchError
 from dragoman.export.ctranslate2 import MARKS, to_ctranslate2, why_not
@@ -33,7 +33,7 @@ class CTranslate2Engine:
     def __init__(self, model: Path, threads: int | None = None) -> None:
         import ctranslate2
 
-        self.threads = workers = threads or cores()
+        self.threads = workers = threads or usual_threads()
         self.batch = MOST_SENTENCES * workers
         self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
         self.precision = str(self.translator.compute_type)  # where the CPU lacks the one asked for, another

@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from dragoman.decode.devices import devices, gpu, known
-from dragoman.decode.settings import Engine, Search, whole
+from dragoman.decode.settings import MOST_THREADS, Engine, Search, whole
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
 from dragoman.values import suggest
@@ -18,7 +18,6 @@ from dragoman.values import suggest
 if TYPE_CHECKING:
     from dragoman.decode.torch_engine import TorchEngine
 
-MOST_THREADS: Final = 1024
 ENGINES: Final = ("native", "ctranslate2", "cuda", "torch")
 PRECISIONS: Final = ("auto", "int8", "bfloat16", "float32")
 HAVE: Final = {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, unknown
-from dragoman.decode.settings import Hypothesis, Search
+from dragoman.decode.settings import MOST_THREADS, Hypothesis, Search
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.export.stored_weights import Weights, map_weights, tensors_of
 from dragoman.files import ABOUT, RECIPE, check_tensors, stored_vocabulary
@@ -88,7 +88,7 @@ class NativeEngine:
                 f"{directory / ABOUT} has a vocabulary of {min(vocabulary)}, which does not even hold the {EOS + 1} "
                 "marks; restore it from a copy"
             )
-        return cls(code, recipe, vocabulary, weights, threads or cores(), quantise)
+        return cls(code, recipe, vocabulary, weights, threads or usual_threads(), quantise)
 
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Every search but sampling and very wide beams."""
@@ -255,6 +255,13 @@ def working_code() -> ctypes.CDLL | None:
     """The library, built without tiles where the system refuses them: a thread's signal stack may be too small."""
     code = library("translate")
     return code if code is None or code.ask_for_tiles() == 0 else library("translate", "-mno-amx-int8")
+
+
+def usual_threads() -> int:
+    """OMP_NUM_THREADS, as PyTorch and others heed it, where it is a number of threads; else every processor."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is of nested levels
+    number = int(asked) if asked.isdecimal() and len(asked) < 5 else 0
+    return number if 0 < number <= MOST_THREADS else cores()
 
 
 def cores() -> int:

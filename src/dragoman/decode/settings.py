@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from dragoman.errors import SearchError
 
+MOST_THREADS: Final = 1024
 MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
 MOST_PIECES: Final = 100_000
 MOST_PENALTY: Final = 5.0  # lp of the longest text is then still a float32

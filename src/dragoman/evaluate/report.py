@@ -177,6 +177,8 @@ def file_names(names: list[str]) -> list[str]:
 
 def make_room(directory: Path) -> None:
     """The directory of a report, made if need be; refused where nothing can be written there."""
+    if directory.exists() and not directory.is_dir():
+        raise DataError(f"{directory} is a file, but --report is the directory to write; choose another name")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=directory):

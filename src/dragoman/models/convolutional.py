@@ -149,7 +149,7 @@ class Convolutional(EncoderDecoder):
         self, ids: Tensor, state: ConvolutionalState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, ConvolutionalState]:
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
-        target = ids if ids.dim() == 2 else ids[:, None]
+        target = self._written(ids, len(state.source.past.keys), len(state.past[0]))
         layout = Padded(target.shape[1], offset=state.position)
         words = self.dropout(self.target_positions(self.embeddings.target(target), layout))
         hidden, past = self._decode(words, state.past, state.source, maps)

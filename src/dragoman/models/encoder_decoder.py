@@ -80,7 +80,7 @@ class EncoderDecoder(nn.Module, ABC):
         maps: AttentionMaps | None = None,
     ) -> Tensor:
         """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
-        if source.dim() == target.dim() == 2 and len(source) != len(target):
+        if tensor(source, "source").dim() == tensor(target, "target").dim() == 2 and len(source) != len(target):
             raise ShapeError(
                 f"the source has {len(source)} sentences and the target {len(target)}; give as many of each"
             )
@@ -99,7 +99,7 @@ class EncoderDecoder(nn.Module, ABC):
         return sum(p.numel() for p in self.parameters())
 
     def _layout(self, ids: Tensor, layout: Layout | None, side: str) -> Layout:
-        if layout is None and ids.dim() != 2:
+        if layout is None and tensor(ids, side).dim() != 2:
             raise ShapeError(
                 f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
             )
@@ -107,3 +107,19 @@ class EncoderDecoder(nn.Module, ABC):
         if ids.shape[-1] != layout.size:
             raise ShapeError(f"{side} ids have {ids.shape[-1]} columns, but their layout has {layout.size}")
         return layout
+
+    def _written(self, ids: Tensor, sentences: int, rows: int | None) -> Tensor:
+        """The ids of a step as `[B, T]`, checked: as many as the state has `rows`, if any, and of `sentences` alike."""
+        if tensor(ids, "target").dim() not in (1, 2):
+            raise ShapeError(f"a step takes ids of shape [rows], or [rows, tokens]; got {tuple(ids.shape)}")
+        if len(ids) % max(1, sentences) or (rows is not None and len(ids) != rows):
+            one = f"{rows} rows" if rows is not None else f"{sentences} sentences, with as many rows each"
+            raise ShapeError(f"a step got {len(ids)} rows of ids, but its state has {one}; give as many")
+        return ids if ids.dim() == 2 else ids[:, None]
+
+
+def tensor(ids: object, side: str) -> Tensor:
+    """Ids, if they are a tensor."""
+    if not isinstance(ids, Tensor):
+        raise ShapeError(f"{side} ids come as a tensor of whole numbers, as torch.tensor([[5, 6, 2]]); got {ids!r:.80}")
+    return ids

@@ -156,7 +156,7 @@ class Recurrent(EncoderDecoder):
         self, ids: Tensor, state: RecurrentState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
-        x = self.embeddings.target(ids if ids.dim() == 2 else ids[:, None])
+        x = self.embeddings.target(self._written(ids, len(state.source.past.keys), state.past[0][0].shape[1]))
         hidden, past = self._decode(x, state.past, state.source, maps)
         logits = self.logits(hidden if ids.dim() == 2 else hidden[:, 0])
         return logits, RecurrentState(past, state.source)

@@ -145,7 +145,8 @@ class Transformer(EncoderDecoder):
         self, ids: Tensor, state: TransformerState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, TransformerState]:
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
-        target = ids if ids.dim() == 2 else ids[:, None]
+        past = state.own[0].past
+        target = self._written(ids, len(state.source[0].keys), None if past is None else len(past.keys))
         layout = Padded(target.shape[1], offset=state.position)
         sees = look(layout, Padded(layout.longest), self.decoder_sees, ids.device)
         own = tuple(cache.fork() for cache in state.own)

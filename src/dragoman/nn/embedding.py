@@ -49,13 +49,11 @@ class Embeddings(nn.Module):
 
     def source(self, ids: Tensor) -> Tensor:
         """Source ids `[...]` to `[..., D]`."""
-        rows: Tensor = F.embedding(ids, self._table(0)) * self.scale
-        return rows
+        return self._rows(ids, 0, "source")
 
     def target(self, ids: Tensor) -> Tensor:
         """Target ids `[...]` to `[..., D]`."""
-        rows: Tensor = F.embedding(ids, self._table(1)) * self.scale
-        return rows
+        return self._rows(ids, 1, "target")
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
@@ -65,6 +63,32 @@ class Embeddings(nn.Module):
         """The matrix of `logits`."""
         return self._table(2)
 
+    def _rows(self, ids: Tensor, use: int, side: str) -> Tensor:
+        table = self._table(use)
+        if torch.compiler.is_compiling():
+            rows: Tensor = F.embedding(ids, table) * self.scale
+            return rows
+        try:  # asking only when it has failed costs nothing, and on a GPU asking would wait for it
+            rows = F.embedding(ids, table) * self.scale
+        except (IndexError, RuntimeError):
+            refuse_ids(ids, len(table), side)
+            raise
+        return rows
+
     def _table(self, use: int) -> Tensor:
         table: Tensor = self.tables[self.names[use]]
         return table
+
+
+def refuse_ids(ids: Tensor, vocabulary: int, side: str) -> None:
+    """Say what is wrong with ids that have no embedding, if it is the ids that are wrong."""
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ShapeError(f"{side} ids are of the type {ids.dtype}; expected whole numbers, torch.int64 or torch.int32")
+    if ids.numel() and ids.device.type == "cpu":
+        least, most = int(ids.min()), int(ids.max())
+        if least < 0 or most >= vocabulary:
+            wrong = least if least < 0 else most
+            raise ShapeError(
+                f"there is the id {wrong} among the {side} ids; its vocabulary has {vocabulary} pieces, with ids from "
+                f"0 to {vocabulary - 1}"
+            )

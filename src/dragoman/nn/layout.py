@@ -103,8 +103,12 @@ class Packed:
         Giving `size` and `longest` keeps the shapes fixed from step to step and asks nothing of the device.
         """
         if not isinstance(lengths, Tensor):
-            lengths = torch.tensor(lengths)
+            lengths = as_lengths(lengths)
         cheap = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+        if cheap and (lengths.dim() != 1 or not len(lengths) or lengths.is_floating_point() or int(lengths.min()) < 0):
+            raise ShapeError(
+                f"lengths are whole numbers, one for each sentence, 0 or more; got {lengths.tolist()!r:.80}"
+            )
         total = int(lengths.sum()) if size is None or cheap else None
         most = int(lengths.max()) if longest is None or cheap else None
         size = size if size is not None else total
@@ -157,6 +161,14 @@ class Packed:
 
 
 Layout = Padded | Packed
+
+
+def as_lengths(lengths: Sequence[int]) -> Tensor:
+    """Lengths as a tensor, refused in words where they cannot be one."""
+    try:
+        return torch.tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        raise ShapeError(f"lengths are whole numbers, one for each sentence; got {lengths!r:.80}") from None
 
 
 def joint_tiles(

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.nn.dropout import hashed_mask
 from dragoman.nn.kernels import available
 
-ROWS: Final = 64  # of a program on the way back
+ROWS: Final = 128  # of a program on the way back
 TILE: Final = 4  # of them at a time, a warp each
 WIDTH: Final = 256  # columns that a warp loads at once
 WIDEST: Final = 1024  # beyond which a warp's registers do not hold a row

@@ -88,7 +88,7 @@ def residual_norm_backward_kernel(
     of_bias = tl.zeros([CHUNKS * TILE, WIDTH], tl.float32)
     if DROP:
         first, second = _numbers(drawn)
-    for start in range(0, ROWS, TILE):
+    for start in tl.range(0, ROWS, TILE, num_stages=3):  # two tiles are on their way while one is worked on
         rows = part * ROWS + start + lines % TILE
         places, inside = rows * D + columns, (rows < n) & (columns < D)
         grad = tl.load(grad_base + places, mask=inside, other=0.0).to(tl.float32)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from dragoman.decode.alignment import word_numbers
+from dragoman.decode.alignment import seen_words
 from dragoman.decode.translation import Translation
 from dragoman.serve.schema import AttentionResponse, Side, Word
 from dragoman.text.words import MARK
@@ -32,8 +32,9 @@ def side(text: str, pieces: Sequence[str]) -> Side:
     A word that the tokeniser writes in another way than the text does has no place; those after it still have theirs.
     """
     groups: dict[int, list[int]] = {}
-    for place, number in enumerate(word_numbers(pieces)):
-        groups.setdefault(number, []).append(place)
+    for place, number in enumerate(seen_words(pieces)):
+        if number >= 0:
+            groups.setdefault(number, []).append(place)
     words, cursor = [], 0
     for group in groups.values():
         label = BYTES.sub(written, "".join(pieces[i] for i in group)).replace(MARK, " ").strip()

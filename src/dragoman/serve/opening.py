@@ -18,6 +18,7 @@ from dragoman.serve.texts import cutter
 
 WARM = "Good morning! 你好。 1 2 3"
 PACKED = {".gz", ".xz", ".zst", ".bz2"}
+SUBTAGS = "(?:_(?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"  # a script and a region, as in zh_Hans_CN
 
 
 def named(models: Sequence[str]) -> dict[str, Path]:
@@ -27,6 +28,8 @@ def named(models: Sequence[str]) -> dict[str, Path]:
         name, equals, place = model.partition("=")
         if not equals or Path(model).is_dir():
             name, place = "", model
+        if not place:
+            raise SearchError(f"{model!r} names no model; write it as NAME=DIRECTORY, as in en-de=my-model")
         directory = find_model(place)
         name = name or directory.resolve().name
         if name in found:
@@ -72,13 +75,30 @@ def batch_of(served: Served, beam: int) -> int:
 
 
 def languages_of(name: str, directory: Path) -> tuple[str, str] | None:
-    """The source's and the target's code: of a name such as en-de, or of the files that the model's card names."""
-    pair = re.fullmatch(r"([a-z]{2,3})-([a-z]{2,3})", name)
-    if pair is not None and (told := codes(pair[1], pair[2])) is not None:  # my-rot looks like a pair, and is none
-        return told
-    card = directory / "card.md"
+    """The source's and the target's code: of a name such as en-de, or of the files that the model's card names.
+
+    A name that somebody chose comes first. One that is the directory's own may be a pair by chance, as my-new is
+    (Burmese and Newari), so that there the card does.
+    """
+    told, written = of_name(name), of_card(directory)
+    return written or told if name == directory.resolve().name else told or written
+
+
+def of_name(name: str) -> tuple[str, str] | None:
+    """The codes in a name such as en-de, deu-eng or pt_BR-zh_Hans; my-run has two (Burmese, Rundi), but no pair."""
+    pair = re.fullmatch(rf"([a-z]{{2,3}}){SUBTAGS}-([a-z]{{2,3}}){SUBTAGS}", name)
+    found = codes(pair[1], pair[2]) if pair is not None else None
+    if pair is None or found is None:
+        return None
+    # who writes two letters for one language writes three only for one that has no code of two
+    alike = len(pair[1]) == len(pair[2]) or all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
+    return found if alike else None
+
+
+def of_card(directory: Path) -> tuple[str, str] | None:
+    """The codes at the ends of the files that a model's card says it was trained on."""
     with suppress(OSError, UnicodeDecodeError):
-        title = re.match(r"# (.+) to (.+)\n", card.read_text(encoding="utf-8"))
+        title = re.match(r"# (.+) to (.+)\n", (directory / "card.md").read_text(encoding="utf-8"))
         return codes(*(ending(file) for file in title.groups())) if title is not None else None
     return None
 

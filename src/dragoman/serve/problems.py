@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dragoman.decode.settings import shown
-from dragoman.errors import DragomanError, SearchError, TextError
+from dragoman.errors import DragomanError, SearchError, TextError, shortage
 from dragoman.values import suggest
 
 KINDS: Final = {
@@ -51,13 +51,13 @@ class ProblemError(DragomanError):
 
 def problem_of(error: BaseException) -> ProblemError:
     """What to tell of an error; of one that nobody expected, nothing but that it happened."""
+    if shortage(error) is not None:
+        return ProblemError(503, "no_memory", "there is not enough memory for this now; ask for less at a time", 5)
     match error:
         case ProblemError():
             return error
         case SearchError() | TextError():
             return ProblemError(422, "invalid", str(error))
-        case MemoryError():
-            return ProblemError(503, "no_memory", "there is not enough memory for this now; ask for less at a time", 5)
         case DragomanError():
             return ProblemError(500, "failed", str(error))
         case _:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from dragoman.decode.alignment import word_numbers
+from dragoman.decode.alignment import seen_words
 from dragoman.decode.splitting import join
 from dragoman.decode.translation import Translation
 
@@ -143,6 +143,6 @@ def aligned(chosen: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None
         if one.alignment is None:
             return None
         found += [(source + sources, target + targets) for source, target in one.alignment]
-        sources += max(word_numbers(one.source_tokens), default=-1) + 1
-        targets += max(word_numbers(one.tokens), default=-1) + 1
+        sources += max(seen_words(one.source_tokens), default=-1) + 1
+        targets += max(seen_words(one.tokens), default=-1) + 1
     return tuple(found)

@@ -27,6 +27,8 @@ DROPPED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\ufeff]+")
 
 def normalise(text: str) -> str:
     """The text as the tokenisers see it, and as they give it back; text that is already so costs next to nothing."""
+    if not isinstance(text, str):
+        raise TextError(f"a text is a str; got {type(text).__name__} {text!r:.60}")
     if (
         text.isprintable()  # rules out control characters, every white space but " ", and lone surrogates
         and "  " not in text

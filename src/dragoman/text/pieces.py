@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Final
 
 from dragoman.errors import TextError
@@ -63,7 +64,10 @@ class PieceTable:
 
     def checked(self, ids: Iterable[int]) -> list[int]:
         """The ids as a list, refused where one is outside of the vocabulary: -1 would silently be the last piece."""
-        numbers = [int(number) for number in ids]
+        try:
+            numbers = [index(number) for number in ids]
+        except TypeError:
+            raise TextError(f"ids are whole numbers, such as [5, 6, 7]; got {ids!r:.60}") from None
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))
             raise TextError(f"id {wrong} is outside of this vocabulary; its ids are 0 to {len(self.names) - 1}")

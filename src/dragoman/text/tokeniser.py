@@ -122,6 +122,8 @@ class PieceTokeniser(ABC):
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
+        if isinstance(texts, str):
+            raise TextError(f"texts come as a list of str; got one text, {texts!r:.60}; use encode for it")
         if not 1 <= threads <= MOST_THREADS:  # sentencepiece ends the process where the system refuses it a thread
             raise TextError(f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads")
         rows: list[list[int]] = []

@@ -57,6 +57,10 @@ def has_begun(out: Path) -> bool:
 
 def own_recipe(start_from: Path) -> Recipe:
     """The recipe of the model that a run begins from."""
+    if not start_from.is_dir():
+        what = "is a file; a model is a directory" if start_from.exists() else "is not there"
+        hint = suggest_directory(start_from, is_model) or "; give --from the --out of a finished training"
+        raise DamagedError(f"{start_from} {what}{hint}")
     for name in NEEDED:
         if not (start_from / name).is_file():
             hint = suggest_directory(start_from, is_model) or "; give the --out of a finished training"

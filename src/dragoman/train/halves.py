@@ -46,7 +46,7 @@ class Halves:
         self.whole: list[Tensor] = list(found.values()) if kind is not None else []
         names = list(found) if kind is not None else []
         self.half = [p.detach().to(kind).requires_grad_() for p in self.whole]
-        self.gradients = [torch.zeros_like(p, requires_grad=False) for p in self.whole]
+        self.gradients: list[Tensor] = []
         self.named = dict(zip(names, self.half, strict=True))
 
     def refresh(self) -> None:
@@ -57,6 +57,8 @@ class Halves:
 
     def collect(self, add: bool) -> None:
         """Give the weights the gradients of their halves, or add these to what was given, and begin anew."""
+        if not self.gradients:
+            self.gradients = [torch.zeros_like(p, requires_grad=False) for p in self.whole]
         fresh: list[tuple[Tensor, Tensor]] = []
         more: list[tuple[Tensor, Tensor]] = []
         for whole, half, total in zip(self.whole, self.half, self.gradients, strict=True):

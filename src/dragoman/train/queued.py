@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.native.build import cache_directory
+from dragoman.train import half_adam
+from dragoman.train.half_adam import HalfAdam
 from dragoman.train.halves import Halves, WithWeights
 from dragoman.train.optimiser import Optimiser
 from dragoman.train.outcome import Outcome
@@ -78,6 +80,7 @@ class QueuedSteps:
         with autocast():
             kind = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
         self.halves = Halves(task, kind)
+        self.adam: HalfAdam | None = None
         self.task = compiled(WithWeights(task))
         self.parameters = [p for p in task.parameters() if p.requires_grad]
         self.optimiser, self.recipe, self.autocast, self.device = optimiser, recipe, autocast, device
@@ -134,6 +137,9 @@ class QueuedSteps:
         """Make the tensors that the graph reads, once and for all steps."""
         self.stream.wait_stream(torch.cuda.current_stream())  # what made the weights
         self.batches = [batch.to(self.device) for batch in batches]
+        if half_adam.suits(self.halves, self.optimiser, len(batches)):
+            self.adam = HalfAdam(self.halves, self.optimiser)
+            self.halves.refresh()
         for _ in range(AHEAD + 1):
             self.slots.append(
                 Slot(
@@ -157,6 +163,8 @@ class QueuedSteps:
             # Others' CUDA calls (the loader pins memory meanwhile) are none of the recording's business.
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 self._work()
+            if self.adam is not None:
+                self.adam.remember()
             self.graph = graph
             graph.replay()
 
@@ -164,23 +172,38 @@ class QueuedSteps:
         """The whole step, on the device alone."""
         rate, share = self.numbers.unbind()
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        self.halves.refresh()
+        if self.adam is None:
+            self.halves.refresh()
         for number, batch in enumerate(self.batches):
             with self.autocast():
                 loss = self.task(batch, self.halves.named)
             (loss.smoothed * share).backward()
-            self.halves.collect(add=number > 0)
+            if self.adam is None:
+                self.halves.collect(add=number > 0)
             sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # what is read back holds no graph
-        norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None], foreach=True)
+        norm = total_norm(
+            [p.grad for p in self.parameters if p.grad is not None],
+            self.adam.gradients() if self.adam is not None else [],
+        )
         finite = torch.isfinite(norm) & torch.isfinite(sums[0])
         clip = self.recipe.clip
         divisor = ((norm + 1e-6) / clip).clamp(min=1.0) if clip else torch.ones_like(norm)
-        self.optimiser.step_on_device(rate, divisor, (~finite).float())
+        skip = (~finite).float()
+        self.optimiser.step_on_device(rate, divisor, skip)
+        if self.adam is not None:
+            self.adam.step(rate, divisor, skip)
         if self.ema:
             with torch.no_grad():
                 for average, weight in self.ema.items():
                     average.lerp_(weight, finite * (1 - self.recipe.ema))
         self.found.copy_(torch.cat([sums, norm.double()[None]]))
+
+
+def total_norm(*groups: list[Tensor]) -> Tensor:
+    """The norm of all gradients together, in float32; each group is of one precision."""
+    norms = [norm for group in groups if group for norm in torch._foreach_norm(group, 2, torch.float32)]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
 
 
 def tensors_of(batches: list[Batch]) -> list[Tensor]:

@@ -101,6 +101,8 @@ def training_choices(
     steps = 12 * every if asked is None else asked
     rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
     warmup = min(max(50, min(4000, steps // 12)), steps // 2)
+    why_warmup = "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
+    why_warmup = "the paper's, which is enough for a longer run too" if warmup == 4000 else why_warmup
     often = f"{steps // every} times in the run" if steps >= 2 * every else "once in the run"
     in_epoch = epoch(batch)
     once = "an epoch is one step" if in_epoch == 1 else f"{in_epoch:,} steps an epoch"
@@ -114,9 +116,7 @@ def training_choices(
     return [
         Choice(f"data.batch_tokens={batch}", f"{size}: {once}"),
         *([Choice(f"train.steps={steps}", long)] if asked is None else []),
-        Choice(
-            f"train.warmup_steps={warmup}", "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
-        ),
+        Choice(f"train.warmup_steps={warmup}", why_warmup),
         Choice("train.schedule=cosine", "the number of steps is known, so that the rate can end at nothing"),
         Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),
         Choice(f"train.save_every={every}", often),

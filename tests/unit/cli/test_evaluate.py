@@ -127,7 +127,8 @@ def test_mistakes_are_messages(files: dict[str, str], capsys: pytest.CaptureFixt
         ([str(tmp_path), "--source", files["en"], *right], "is not a model"),
         (["no-such", "--source", files["en"], *right], "there is no directory no-such"),
         (["some-model", "--source", files["en"], *right, "--beam", "0"], "beam must be at least 1"),
-        ([*ours, "--report", files["ours"]], "the report cannot be written to"),
+        ([*ours, "--report", files["ours"]], "is a file, but --report is the directory to write"),
+        ([*ours, "--report", files["ours"] + "/in"], "the report cannot be written to"),
         ([*ours, "--beam", "4"], "--beam would do nothing here: nothing is translated"),
         ([*ours, "--against", files["worse"], "--device", "cpu"], "--device would do nothing here"),
         (

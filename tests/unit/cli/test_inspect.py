@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_the_error_rate_beside_links_of_people(model: str, tmp_path: Path, capsy
     code, _, err = leave(capsys, "alignment", model, *files)
     assert code == 2
     assert "gold has 2 lines but" in err
+
+
+@pytest.mark.parametrize("side", ["--source", "--target"])
+def test_words_that_are_not_utf8_are_told(
+    model: str, side: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--source": "one", "--target": "two"} | {side: os.fsdecode(b"caf\xe9")}
+    words = [word for pair in given.items() for word in pair]
+    code, _, err = leave(capsys, "attention", model, *words, "--out", str(tmp_path / "page.html"))
+    assert (code, f"{side} is not UTF-8; got b'caf\\xe9'" in err) == (2, True), err
 
 
 def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

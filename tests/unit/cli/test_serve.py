@@ -95,6 +95,18 @@ def test_models_are_named_by_the_caller_or_by_their_directory(model: Path, monke
         ("mine", "# en to fr\n", ("en", "fr")),
         ("mine", "# source to target\n", None),
         ("mine", "# books to train.txt\n", None),
+        ("my-run", None, None),  # Burmese, and the code of three letters for Rundi, which has rn
+        ("my-run", "# train.en to train.de\n", ("en", "de")),
+        ("my-rn", None, ("my", "rn")),
+        ("eng-deu", None, ("en", "de")),
+        ("en-gsw", None, ("en", "gsw")),
+        ("gsw-en", None, ("gsw", "en")),
+        ("eng-de", None, None),
+        ("pt_BR-en_GB", None, ("pt", "en")),
+        ("en-zh_Hans", None, ("en", "zh")),
+        ("sr_Latn_RS-en", None, ("sr", "en")),
+        ("zh-Hans", None, None),
+        ("en-de-v2", None, None),
     ],
 )
 def test_languages_come_from_the_name_or_from_the_card(
@@ -103,6 +115,20 @@ def test_languages_come_from_the_name_or_from_the_card(
     if title is not None:
         (tmp_path / "card.md").write_text(title + "\nmore\n", encoding="utf-8")
     assert languages_of(name, tmp_path) == expected
+
+
+def test_of_a_directory_that_nobody_named_the_card_is_believed_first(tmp_path: Path) -> None:
+    directory = tmp_path / "my-new"  # Burmese and Newari, by chance
+    directory.mkdir()
+    assert languages_of("my-new", directory) == ("my", "new")
+    (directory / "card.md").write_text("# train.en to train.de\n", encoding="utf-8")
+    assert languages_of("my-new", directory) == ("en", "de")
+    assert languages_of("fr-it", directory) == ("fr", "it")
+
+
+def test_a_name_without_a_model_is_refused() -> None:
+    with pytest.raises(SearchError, match="'en-de=' names no model; write it as NAME=DIRECTORY"):
+        named(["en-de="])
 
 
 def test_the_address_is_one_that_a_browser_can_open() -> None:

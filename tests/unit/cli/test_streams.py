@@ -198,7 +198,8 @@ def test_work_goes_on_where_nobody_hears_of_it(model: Path, closed: str, tmp_pat
 
 def test_closed_streams_are_told(model: Path) -> None:
     cases = [(verb, "<&-", b"standard input is closed") for verb in ("tokenize", "detokenize")]
-    cases += [(verb, ">&-", b"standard output is closed") for verb in ("tokenize", "detokenize", "evaluate")]
+    written = ("tokenize", "detokenize", "evaluate", "recipe")
+    cases += [(verb, ">&-", b"standard output is closed") for verb in written]
     for verb, shell, message in cases:
         done = run(verb, model, shell=shell, given=b"")
         assert (done.returncode, b"Traceback" in done.stderr) == (2, False)

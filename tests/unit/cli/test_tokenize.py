@@ -85,6 +85,7 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         ),
         (["detokenize", "{}", "--ids"], b"5 6\n5 six", "standard input, line 2: 'six' is no id"),
         (["detokenize", "{}", "--ids"], b"5 99999", "standard input, line 1: id 99999 is outside"),
+        (["detokenize", "{}", "--ids"], b"5\n" + b"9" * 5000, f"standard input, line 2: '{'9' * 40}' is no id"),
         (["detokenize", "{}", "--ids"], b"-1", "standard input, line 1: id -1 is outside"),
     ],
 )

@@ -107,7 +107,9 @@ def test_from_a_model_come_its_sizes_and_its_tokenisers(tmp_path: Path, capsys: 
     for more, message in (
         (["--set", "text.shared=false"], "text.shared=False was asked for, but --from keeps the tokenisers"),
         (["--set", "model.d_ff=11"], "inner.bias has shape (10,) there, and the recipe asks for (11,)"),
-        (["--from", str(tmp_path / "modle")], f"is not a model: it has no model.safetensors; did you mean {model}?"),
+        (["--from", str(tmp_path / "modle")], f"modle is not there; did you mean {model}?"),
+        (["--from", str(model / "recipe.toml")], "recipe.toml is a file; a model is a directory"),
+        (["--from", str(tmp_path)], f"is not a model: it has no model.safetensors; did you mean {model}?"),
     ):
         code, _, err = leave(capsys, *words(tmp_path, begin), "--out", str(tmp_path / "other"), *more)
         assert (code, message in err, "Traceback" in err) == (2, True, False), err

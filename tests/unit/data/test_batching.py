@@ -3,12 +3,24 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.batching import Shape, cut_padded, draw, packed_shape, plan_packed, plan_padded, random_order
+from dragoman.data.batching import (
+    STEP,
+    Shape,
+    cut_padded,
+    draw,
+    fill_steps,
+    packed_shape,
+    plan_packed,
+    plan_padded,
+    random_order,
+)
 from dragoman.data.shards import Part
 from dragoman.errors import DataError
+from dragoman.nn.layout import TILE, joint_tiles
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 17), st.integers(1, 23)), min_size=1, max_size=70)
 
@@ -81,6 +93,40 @@ def test_packed_batches_hold_each_pair_once_and_end_only_when_full(lengths, size
             more = [*rows, plan[k + 1][0] - 100]
             assert len(more) > most or source[more].sum() > sizes[0] or target[more].sum() > sizes[1]
     assert plan.used == pytest.approx((source.sum() / sizes[0] / len(plan), target.sum() / sizes[1] / len(plan)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(lengths=LENGTHS | st.just([]), room=st.integers(1, 40))
+def test_neighbours_fill_steps_as_the_rule_says(lengths, room):
+    source, target = [a for a, _ in lengths], [b for _, b in lengths]
+    sizes = [max(pair) for pair in lengths]
+    expected = [i for i in range(len(lengths)) if sizes[i] > room]
+    waiting = [i for i in range(len(lengths)) if sizes[i] <= room]
+    left = [room, room]
+    while waiting:
+        fitting = [i for i in waiting if sizes[i] <= min(left)]
+        if not fitting:
+            left = [room, room]
+            continue
+        best = max(fitting, key=lambda i: (sizes[i], -i))
+        left = [left[0] - source[best], left[1] - target[best]]
+        waiting.remove(best)
+        expected.append(best)
+    assert fill_steps(np.array(source, np.int64), np.array(target, np.int64), room).tolist() == expected
+
+
+def test_sentences_of_common_lengths_nearly_fill_their_steps():
+    assert STEP == TILE  # which kernels take at a time
+    rng = np.random.default_rng(1)
+    source = np.exp(rng.normal(3.2, 0.55, 1200)).clip(3, 120).astype(np.int64)
+    target = (source * rng.normal(1, 0.15, 1200)).clip(3, 120).astype(np.int64)
+
+    def tiles(order):
+        starts, _ = joint_tiles(*(torch.from_numpy(n[order]) for n in (source, target)), source.sum(), target.sum())
+        return int((starts.diff() > 0).sum())
+
+    least = np.maximum(source, target).sum() / STEP
+    assert tiles(fill_steps(source, target)) < 1.12 * least < 1.25 * least < tiles(np.arange(1200))
 
 
 @settings(max_examples=100, deadline=None)

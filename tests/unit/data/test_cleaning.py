@@ -138,3 +138,5 @@ def test_scripts_by_name():
         named("cyrilic")
     with pytest.raises(DataError, match="use 'auto', 'off'"):
         named("zzzzzzzz")
+    with pytest.raises(DataError, match=r"no script 'klingon'; (?!did you mean 'kelvin')"):  # a letter, and no script
+        named("klingon")

@@ -216,8 +216,10 @@ def test_files_given_twice_are_refused(tmp_path):
     for message, corpora in twice.items():
         with pytest.raises(DataError, match=message):
             prepare(corpora, RECIPE, tmp_path / "out")
-    with pytest.raises(DataError, match=r"b\.de is given twice"):
+    with pytest.raises(DataError, match=r"b\.de is among the training files too; .*leave --valid-\.\.\. out"):
         prepare([two], RECIPE, tmp_path / "out", valid=Corpus(one.source, two.target))
+    with pytest.raises(DataError, match=r"b\.de is given twice"):
+        prepare([one], RECIPE, tmp_path / "out", valid=Corpus(two.target, two.target))
     assert not (tmp_path / "out").exists()
 
 

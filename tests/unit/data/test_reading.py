@@ -204,6 +204,10 @@ MALFORMED = {
         r"as source and as target",
     ),
     "JSON: no JSON": (lambda f: jsonl(f, '{"en": "a", "de": "b"}\n{"en": \n'), r"a\.jsonl, line 2: not JSON"),
+    "JSON: a number that is too long": (
+        lambda f: jsonl(f, f'{{"en": {"9" * 5000}, "de": "b"}}\n'),
+        r"a\.jsonl, line 1: not JSON \(Exceeds the limit",
+    ),
     "JSON: a list": (lambda f: jsonl(f, '["a", "b"]\n'), r"a\.jsonl, line 1: list instead of an object"),
     "JSON: no such key": (
         lambda f: jsonl(f, '{"en": "a", "fr": "b"}\n'),

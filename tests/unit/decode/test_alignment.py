@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dragoman.decode.alignment import align, link, word_numbers
+from dragoman.decode.alignment import align, link, seen_words, word_numbers
+from dragoman.text import learn
+from tiny_model import LINES
 
 # ▁the ▁win dow -> ▁das ▁Fen ster
 SOURCE, TARGET = ["▁the", "▁win", "dow"], ["▁das", "▁Fen", "ster"]
@@ -47,6 +49,35 @@ def test_words_begin_at_spaces_and_where_no_spaces_are_written_at_each_piece() -
     assert word_numbers(["▁GPU", "▁", "很", "快"]) == [0, 1, 1, 2]
     assert word_numbers(["con", "tinued", "▁here"]) == [0, 0, 1]
     assert word_numbers([]) == []
+
+
+def test_a_space_that_nothing_follows_is_no_word() -> None:
+    assert seen_words(["▁"]) == [-1]
+    assert seen_words(["▁", "▁the", "▁", "▁win", "dow", "▁"]) == [-1, 0, -1, 1, 1, -1]
+    assert seen_words(["▁", "win", "dow"]) == [0, 0, 0]
+    assert seen_words(["▁GPU", "▁", "很", "快"]) == [0, 1, 1, 2]
+    assert seen_words(["<0x20>", "▁the"]) == [-1, 0]
+    assert seen_words([]) == []
+
+
+def test_a_space_that_nothing_follows_is_linked_with_nothing() -> None:
+    assert align(np.ones((1, 3)), ["▁the", "▁box"], ["▁"]) == []
+    assert align(np.ones((3, 1)), ["▁"], ["▁der", "▁Kas", "ten"]) == []
+    assert align(np.eye(3), ["▁a", "▁", "▁b"], ["▁", "▁der", "▁Kasten"]) == [(1, 1)]
+    assert link(np.eye(3), [0, -1, 1], [-1, 0, 1], by="word") == [(1, 1)]
+    assert link(np.eye(2), [0, 1], [-1, -1], by="word") == []
+
+
+TOKENISER = learn("bpe", [line for line in LINES if line.isascii()] * 4, 330)
+
+
+@given(st.lists(st.integers(4 + 256, TOKENISER.vocabulary_size - 1) | st.just(TOKENISER.to_ids(["▁"])[0]), max_size=9))
+def test_words_are_counted_as_a_reader_does(ids: list[int]) -> None:
+    numbers = seen_words(TOKENISER.pieces(ids))
+    words = TOKENISER.decode(ids).split()
+    for number, word in enumerate(words):
+        assert TOKENISER.decode([i for i, n in zip(ids, numbers, strict=True) if n == number]).strip() == word
+    assert max(numbers, default=-1) + 1 == len(words)
 
 
 @given(st.data())

@@ -12,7 +12,7 @@ from dragoman import Translator
 from dragoman.decode import Sampling, Search
 from dragoman.decode.cuda_engine import CudaEngine
 from dragoman.decode.engines import ENGINES, HAVE, PRECISIONS, Engines
-from dragoman.decode.native_engine import cores
+from dragoman.decode.native_engine import cores, usual_threads
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.evaluate.systems import ModelSystem
@@ -187,6 +187,31 @@ def test_workers_are_the_processors_this_process_may_use(
     pytest.importorskip("ctranslate2")
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path))
     monkeypatch.setattr(os, "cpu_count", lambda: 97)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     engine = Engines(directory, "cpu", "ctranslate2").get("ctranslate2")
     assert engine is not None
     assert engine.translator.num_translators == cores() != 97
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("3", 3), (" 5 ", 5), ("7,2", 7), ("1024", 1024)]
+    + [(wrong, None) for wrong in ("", "0", "-2", "two", "1.5", "1025", "9" * 5000)],
+)
+def test_without_threads_the_variable_of_openmp_says_how_many(
+    value: str, expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert usual_threads() == (expected or cores())
+
+
+@pytest.mark.parametrize("name", ["native", "ctranslate2"])
+def test_engines_on_the_cpu_heed_openmps_variable_but_not_above_threads(
+    name: str, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    for threads, expected in ((None, 3), (2, 2)):
+        engine = Engines(directory, "cpu", name, threads).get(name)
+        if engine is None:
+            pytest.skip(f"{name} cannot be had here")
+        assert engine.threads == expected

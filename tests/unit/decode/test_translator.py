@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman import Translator
 from dragoman.decode import Hypothesis, Sampling, Search
-from dragoman.decode.assembly import longest_loop
+from dragoman.decode.assembly import Assembly, longest_loop
 from dragoman.decode.splitting import join, split_pieces
 from dragoman.errors import SearchError
 from dragoman.text import normalise
@@ -352,3 +352,18 @@ def test_bfloat16_that_would_kill_the_process_is_refused(tmp_path: Path, monkeyp
     translator = Translator.load(model_at(tmp_path / "m"), engine="torch", device="cpu", precision="bfloat16")
     with pytest.raises(SearchError, match=r"illegal instruction.*use 'float32'"):
         translator.translate("one two")
+
+
+def test_a_lone_space_is_neither_text_nor_a_word_of_the_alignment(translator: Translator) -> None:
+    source, target = translator.source, translator.target
+    read, (space,) = tuple(source.encode("the box")), target.to_ids(["▁"])
+    for written, text, links in (
+        ((space,), "", ()),
+        ((space, *target.encode("Kasten")), "Kasten", ((1, 0),)),
+        ((*target.encode("Kasten"), space), "Kasten", ((1, 0),)),
+    ):
+        looked = {(read, written): [[0.0] * (len(read) - 1) + [1.0]] * len(written)}
+        made = Assembly(source, target, Search(), aligning=looked)
+        one = made.translation([(read, [Hypothesis(list(written), -1.0, -1.0, False)])])
+        assert (one.text, one.empty, one.alignment) == (text, not text, links)
+        assert one.tokens == tuple(target.pieces(written))

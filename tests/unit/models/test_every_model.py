@@ -23,6 +23,7 @@ from model_variants import (
 
 from dragoman import AttentionMaps, Packed, Padded
 from dragoman.config import ModelRecipe
+from dragoman.errors import ShapeError
 
 EVERY = [*TRANSFORMERS, *RIVALS]
 every_variant = pytest.mark.parametrize("recipe", EVERY, ids=name_of)
@@ -157,3 +158,48 @@ def test_no_sentences_at_all(recipe: ModelRecipe) -> None:
     state = model.start(model.encode(none))
     logits, _ = model.step(none[:, 0], state)
     assert logits.shape == (0, VOCABULARY)
+
+
+@pytest.mark.parametrize("wrong", [-1, VOCABULARY, 10**12])
+@pytest.mark.parametrize("recipe", [TRANSFORMERS[0], *RIVALS[:2]], ids=name_of)
+def test_ids_outside_the_vocabulary_are_named(recipe: ModelRecipe, wrong: int) -> None:
+    model, source, target = build(recipe), padded(sentences(SOURCE_LENGTHS)), padded(sentences(TARGET_LENGTHS))
+    state = model.start(model.encode(source))
+    bad_source, bad_target = source.clone(), target.clone()
+    bad_source[1, 0] = bad_target[2, 1] = wrong
+    asked = [
+        ("source", lambda: model(bad_source, target)),
+        ("target", lambda: model(source, bad_target)),
+        ("source", lambda: model.encode(bad_source)),
+        ("target", lambda: model.step(bad_target[:, 1], state)),
+    ]
+    for side, ask in asked:
+        message = f"id {wrong} among the {side} ids; its vocabulary has {VOCABULARY} pieces, with ids from 0 to"
+        with pytest.raises(ShapeError, match=message):
+            ask()
+
+
+@pytest.mark.parametrize("recipe", [TRANSFORMERS[0], *RIVALS[:2]], ids=name_of)
+def test_what_is_no_tensor_of_ids_is_refused(recipe: ModelRecipe) -> None:
+    model, source, target = build(recipe), padded(sentences(SOURCE_LENGTHS)), padded(sentences(TARGET_LENGTHS))
+    with pytest.raises(ShapeError, match=r"target ids come as a tensor of whole numbers, as .*; got \[\[1, 5\]\]"):
+        model(source, [[1, 5]])
+    with pytest.raises(ShapeError, match="source ids come as a tensor"):
+        model.encode(None)
+    for kind in (torch.float32, torch.bool, torch.int16):
+        with pytest.raises(ShapeError, match=f"source ids are of the type {kind}; expected whole numbers"):
+            model(source.to(kind), target)
+    torch.testing.assert_close(model(source.int(), target.int()), model(source, target))
+
+
+@every_variant
+def test_a_step_has_an_id_for_each_row_of_its_state(recipe: ModelRecipe) -> None:
+    model, source = build(recipe), padded(sentences(SOURCE_LENGTHS))
+    first = model.start(model.encode(source))
+    _, state = model.step(torch.tensor([1, 1, 1]), first)
+    _, wide = model.step(torch.tensor([1] * 6), first.select(torch.tensor([0, 0, 1, 1, 2, 2])))
+    for ids, before in (([1], first), ([1] * 4, first), ([1], state), ([1] * 6, state), ([1] * 3, wide)):
+        with pytest.raises(ShapeError, match=rf"a step got {len(ids)} rows of ids, but its state has .*; give as many"):
+            model.step(torch.tensor(ids), before)
+    with pytest.raises(ShapeError, match=r"a step takes ids of shape \[rows\], or \[rows, tokens\]; got \(3, 1, 1\)"):
+        model.step(torch.ones(3, 1, 1, dtype=torch.int64), state)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -74,3 +76,9 @@ def test_packed_refuses_what_does_not_fit() -> None:
         Packed.of(torch.tensor([3, 4]), size=6)
     with pytest.raises(ShapeError, match="4 tokens came, but longest=3"):
         Packed.of(torch.tensor([3, 4]), longest=3)
+
+
+@pytest.mark.parametrize("lengths", [[3, -1], [], [1.5], [[2], [3]], "ab", None, [2, None], torch.tensor([2.0])])
+def test_lengths_that_are_none_are_refused(lengths: Any) -> None:
+    with pytest.raises(ShapeError, match="lengths are whole numbers, one for each sentence"):
+        Packed.of(lengths)

@@ -33,6 +33,8 @@ class FakeTranslator:
                 raise ZeroDivisionError("an error that says secret things")
             if text == "huge":
                 raise MemoryError
+            if text == "large":
+                raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has secret things")
             yield self.translation(text, settings)
 
     def translation(self, text: str, settings: dict[str, Any]) -> Translation:

@@ -87,6 +87,7 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
         (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "invalid", "text must be a text"),
         ('{"text": "crash"}', 500, "internal", "the server met an error that it did not expect; its log has more"),
         ('{"text": "huge"}', 503, "no_memory", "not enough memory"),
+        ('{"text": "large"}', 503, "no_memory", "not enough memory"),
     ],
 )
 def test_a_mistake_is_told_in_words(client: TestClient, body: str, status: int, code: str, message: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
+from dragoman.serve.looking import looked
 from dragoman.serve.texts import LONGEST, answers, cutter, planned, shorter
 from tiny_model import write_tiny_model
 
@@ -115,3 +116,17 @@ def test_a_longer_one_is_translated_as_the_translator_itself_would(translator: T
     assert answer.score == pytest.approx(expected.score)
     assert answer.log_probability == pytest.approx(expected.log_probability)
     assert "split" in answer.flags
+
+
+def test_words_that_are_looked_at_are_those_of_the_alignment() -> None:
+    pieces = ("▁", "▁Kas", "ten", "▁", "▁alt")
+    alignment, weights = ((0, 0), (1, 1)), [[0.5, 0.5]] * 5
+    translation = Translation(
+        "Kasten  alt", tokens=pieces, source_tokens=("▁old", "▁box"), alignment=alignment, attention=weights
+    )
+    answer = looked("m", "old box", translation)
+    assert [(word.text, word.start, word.pieces) for word in answer.target.words] == [
+        ("Kasten", 0, [1, 2]),
+        ("alt", 8, [4]),
+    ]
+    assert [answer.target.words[target].text for _, target in answer.alignment] == ["Kasten", "alt"]

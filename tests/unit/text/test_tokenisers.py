@@ -5,10 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
+import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -156,3 +159,27 @@ def test_what_is_remembered_of_words_is_bounded_by_their_length_too(monkeypatch:
         assert sum(map(len, cache.known)) <= 1000 + 301 + i
     assert cache.encode(["y y"], encode) == [[1, 1]]
     assert sum("y" in new for new in asked) > 5  # forgotten now and then, and found again
+
+
+@pytest.mark.parametrize("text", [None, b"the box", 7, ["the box"]])
+def test_what_is_no_text_is_refused(tokeniser: Tokeniser, text: Any) -> None:
+    for ask in (tokeniser.encode, lambda one: tokeniser.encode_many([one]), lambda one: tokeniser.sample(one, 0.1, 1)):
+        with pytest.raises(TextError, match=f"a text is a str; got {type(text).__name__} "):
+            ask(text)
+
+
+def test_one_text_is_not_taken_for_many_letters(tokeniser: Tokeniser) -> None:
+    with pytest.raises(TextError, match="got one text, 'the box'; use encode for it"):
+        tokeniser.encode_many("the box")
+
+
+@pytest.mark.parametrize("ids", ["56", [1.5], [None], ["5"], None, 5])
+def test_what_are_no_ids_is_refused(tokeniser: Tokeniser, ids: Any) -> None:
+    for ask in (tokeniser.decode, tokeniser.pieces):
+        with pytest.raises(TextError, match="ids are whole numbers"):
+            ask(ids)
+
+
+def test_ids_of_other_libraries_are_whole_numbers_too(tokeniser: Tokeniser) -> None:
+    ids = tokeniser.encode("the box")
+    assert tokeniser.decode(np.array(ids)) == tokeniser.decode(torch.tensor(ids)) == "the box"

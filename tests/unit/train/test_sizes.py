@@ -52,6 +52,19 @@ def test_a_number_of_steps_that_was_asked_for_is_what_the_rest_follows(steps: in
     assert recipe.train.evaluate_every == recipe.train.save_every == max(min(20, steps), steps // 12)
 
 
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (100, "train.warmup_steps=50: for so few steps"),
+        (1200, "train.warmup_steps=100: a twelfth of the steps"),
+        (480_000, "train.warmup_steps=4000: the paper's, which is enough for a longer run too"),
+    ],
+)
+def test_the_reason_given_for_a_warm_up_is_true(steps: int, reason: str) -> None:
+    choices = training_choices(1000, 20_000, Recipe.load("tiny").model, False, full(20_000), steps)
+    assert reason in [f"{choice.change}: {choice.reason}" for choice in choices]
+
+
 def test_little_data_never_gets_the_base_model() -> None:
     for fast in (True, False):
         assert settled(29_000, fast).model.d_model < 512

@@ -15,6 +15,7 @@ from dragoman.nn.attention.sees import Tiled
 from dragoman.nn.layout import TILE
 
 BLOCK = 64
+AROUND = 16  # programs for each head that go round the tiles beyond the usual number
 SIZES = (16, 32, 64, 128)  # of d_k: what the matrix units take
 
 
@@ -33,7 +34,7 @@ def _views(q: Tensor, kv: Tensor | None, width: int) -> tuple[Tensor, Tensor, Te
     return q, kv, kv[:, width:]
 
 
-def _options(q: Tensor, heads: int, width: int) -> dict[str, Any]:
+def _options(q: Tensor, heads: int, width: int, registers: int) -> dict[str, Any]:
     exact = q.dtype == torch.float32
     return {
         "HEADS": heads,
@@ -44,8 +45,20 @@ def _options(q: Tensor, heads: int, width: int) -> dict[str, Any]:
         "num_warps": 4,
         "num_stages": 1,
         # More programs at once are worth more than the few registers that are then kept in memory.
-        "maxnreg": None if exact or width // heads > 64 else 128,
+        "maxnreg": None if exact or width // heads > 64 else registers,
     }
+
+
+def _launch(usual: Any, others: Any, heads: int, tiles: Tensor, arguments: tuple[Any, ...], **options: Any) -> None:
+    """One program a head for each of as many tiles as are usual, and a few that go round the rest of the table.
+
+    Full tiles take a quarter of the table, and sentences in any order hardly more than a third.
+    """
+    room = len(tiles) - 1
+    enough = -(-room * 3 // 8)
+    usual[(heads, enough)](*arguments, **options)
+    if room > enough:
+        others[(heads, min(room - enough, AROUND))](*arguments, enough, room, **options)
 
 
 @torch.library.custom_op("dragoman::packed_attention", mutates_args=())
@@ -67,16 +80,17 @@ def packed_attention(
     `first .. final - 1`. Tiles, as many for queries as for keys, are rows at which programs begin. Gives the output
     `[N, H*K]` and a log-sum-exp for the backward pass.
     """
-    from dragoman.nn.attention.packed_kernels import attention_kernel
+    from dragoman.nn.attention.packed_kernels import attention_kernel, other_tiles_kernel
 
     width = q.shape[1] // 3 if kv is None else q.shape[1]
     q_view, k_view, v_view = _views(q, kv, width)
     out, lse = q.new_empty(len(q), width), q.new_empty(heads, len(q), dtype=torch.float32)
-    attention_kernel[(heads, len(q_tiles) - 1)](
-        q_view, k_view, v_view, out, lse, q_tiles, low, high,
+    arguments = (
+        q_view, k_view, v_view, out, lse, q_tiles, k_tiles, low, high,
         len(q), q_view.stride(0), k_view.stride(0), (width // heads) ** -0.5,
-        CAUSAL=causal, **_options(q, heads, width),
     )  # fmt: skip
+    options = _options(q, heads, width, registers=96)
+    _launch(attention_kernel, other_tiles_kernel, heads, q_tiles, arguments, CAUSAL=causal, **options)
     return out, lse
 
 
@@ -103,19 +117,20 @@ def packed_attention_backward(
     final: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of `q` and `kv`; the latter is empty where `kv` is None."""
-    from dragoman.nn.attention.packed_kernels import attention_backward_kernel
+    from dragoman.nn.attention.packed_kernels import attention_backward_kernel, other_tiles_backward_kernel
 
     width = out.shape[1]
     dq = torch.empty_like(q)
     dkv = q.new_empty(0) if kv is None else torch.empty_like(kv)
     q_view, k_view, v_view = _views(q, kv, width)
     dq_view, dk_view, dv_view = _views(dq, None if kv is None else dkv, width)
-    attention_backward_kernel[(heads, len(q_tiles) - 1)](
+    arguments = (
         q_view, k_view, v_view, out, grad, lse, dq_view, dk_view, dv_view,
         q_tiles, k_tiles, low, high, first, final,
         len(q), q_view.stride(0), k_view.stride(0), (width // heads) ** -0.5,
-        CAUSAL=causal, **_options(q, heads, width),
     )  # fmt: skip
+    options = _options(q, heads, width, registers=128)
+    _launch(attention_backward_kernel, other_tiles_backward_kernel, heads, q_tiles, arguments, CAUSAL=causal, **options)
     return dq, dkv
 
 

@@ -1,9 +1,11 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Triton kernels for attention among many short sentences that lie end to end.
 
-A program holds one tile of rows (whole sentences, where they fit; see `joint_tiles`) of one head, finds from the bounds
-of its rows which of the other side's rows they belong with, and goes through those in blocks: mostly a single one. In
-the backward pass a tile of queries and its tile of keys are mostly alone with each other, and done at once.
+A program holds one tile of rows (whole sentences, where they fit; see `joint_tiles`) of one head, and finds from the
+bounds of its rows which of the other side's rows they belong with. Mostly these are the other side's tile of the same
+number: the two are alone with each other, and done at once. Otherwise it goes through those rows in blocks. Tables of
+tiles are as long as the worst case needs, which empty programs would pay for: a few programs of a second kernel go
+round the tiles beyond the usual number, and mostly find none. (The same loop in the first kernel costs it registers.)
 The softmax is exact, sums have a fixed order, and nothing is added atomically, so that results repeat to the bit.
 A tile may begin and end anywhere: boundaries decide the speed, never the result.
 """
@@ -25,6 +27,12 @@ def _range(low, high):
 
 
 @triton.jit
+def _beyond(low, high, first, last):
+    """Which of these [low, high) are not empty, and reach out of [first, last)."""
+    return (high > low) & ((low < first) | (high > last))
+
+
+@triton.jit
 def _load(base, rows, stride, columns, limit):
     places = base + rows.to(tl.int64)[:, None] * stride + columns[None, :]
     return tl.load(places, mask=(rows < limit)[:, None], other=0.0)
@@ -32,23 +40,83 @@ def _load(base, rows, stride, columns, limit):
 
 @triton.jit
 def attention_kernel(
-    q_base, k_base, v_base, out_base, lse_base, tiles, low_base, high_base,
+    q_base, k_base, v_base, out_base, lse_base, q_tiles, k_tiles, low_base, high_base,
     n_queries, q_stride, kv_stride, scale,
     CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Output and log-sum-exp (of scores times log2 e) of one tile of queries and one head."""
-    head, tile = tl.program_id(0), tl.program_id(1)
-    first, last = tl.load(tiles + tile), tl.load(tiles + tile + 1)
-    if first >= last:
+    _attend(
+        tl.program_id(1), q_base, k_base, v_base, out_base, lse_base, q_tiles, k_tiles, low_base, high_base,
+        n_queries, q_stride, kv_stride, scale, CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
+    )  # fmt: skip
+
+
+@triton.jit
+def other_tiles_kernel(
+    q_base, k_base, v_base, out_base, lse_base, q_tiles, k_tiles, low_base, high_base,
+    n_queries, q_stride, kv_stride, scale, begin, end,
+    CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The same for the tiles from `begin` to `end`, in turns; mostly they are empty, all of them."""
+    if tl.load(q_tiles + begin) >= tl.load(q_tiles + end):
         return
-    rows, columns = first + tl.arange(0, TILE), head * K + tl.arange(0, K)
-    low = tl.load(low_base + rows, mask=rows < last, other=0)
-    high = tl.load(high_base + rows, mask=rows < last, other=0)
+    for tile in range(begin + tl.program_id(1), end, tl.num_programs(1)):
+        _attend(
+            tile, q_base, k_base, v_base, out_base, lse_base, q_tiles, k_tiles, low_base, high_base,
+            n_queries, q_stride, kv_stride, scale, CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
+        )  # fmt: skip
+
+
+@triton.jit
+def _attend(
+    tile, q_base, k_base, v_base, out_base, lse_base, q_tiles, k_tiles, low_base, high_base,
+    n_queries, q_stride, kv_stride, scale,
+    CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(0)
+    first, last = tl.load(q_tiles + tile), tl.load(q_tiles + tile + 1)
+    k_first, k_last = tl.load(k_tiles + tile), tl.load(k_tiles + tile + 1)
+    if first < last:
+        rows, keys, columns = first + tl.arange(0, TILE), k_first + tl.arange(0, TILE), head * K + tl.arange(0, K)
+        low = tl.load(low_base + rows, mask=rows < last, other=0)
+        high = tl.load(high_base + rows, mask=rows < last, other=0)
+        q = _load(q_base, rows, q_stride, columns, last)
+        k = _load(k_base, keys, kv_stride, columns, k_last)  # on its way before it is known whether it is all
+        v = _load(v_base, keys, kv_stride, columns, k_last)
+        if tl.max(_beyond(low, high, k_first, k_last).to(tl.int32), 0) == 0:
+            scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
+            shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
+            if CAUSAL:
+                shown = shown & (keys[None, :] <= rows[:, None])
+            scores = tl.where(shown, scores, -1e30)
+            top = tl.max(scores, 1)
+            weights = tl.where(shown, tl.exp2(scores - top[:, None]), 0.0)
+            total = tl.sum(weights, 1)
+            mixed = tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
+        else:
+            top, total, mixed = _in_blocks(
+                q, k_base, v_base, rows, low, high, last, columns, kv_stride, scale,
+                CAUSAL, K, TILE, BLOCK, PRECISION,
+            )  # fmt: skip
+        mixed = mixed / tl.where(total > 0, total, 1.0)[:, None]  # a query that sees nothing gives zeros
+        out = out_base + rows.to(tl.int64)[:, None] * (HEADS * K) + columns[None, :]
+        tl.store(out, mixed.to(out_base.dtype.element_ty), mask=(rows < last)[:, None])
+        lse = tl.where(total > 0, top + tl.log2(total), 0.0)
+        tl.store(lse_base + head * n_queries + rows, lse, mask=rows < last)
+
+
+@triton.jit
+def _in_blocks(
+    q, k_base, v_base, rows, low, high, last, columns, kv_stride, scale,
+    CAUSAL: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The softmax over keys that lie in several tiles: highest scores, sums of the weights, and the values mixed."""
     begin, end = _range(low, high)
     if CAUSAL:
         end = tl.minimum(end, last)
-    q = _load(q_base, rows, q_stride, columns, last)
     top = tl.full([TILE], -1e30, tl.float32)
     total = tl.zeros([TILE], tl.float32)
     mixed = tl.zeros([TILE, K], tl.float32)
@@ -67,12 +135,7 @@ def attention_kernel(
         total = total * shrink + tl.sum(weights, 1)
         mixed = mixed * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
         top = higher
-    mixed = mixed / tl.where(total > 0, total, 1.0)[:, None]  # a query that sees nothing gives zeros
-    inside = (rows < last)[:, None]
-    out = out_base + rows.to(tl.int64)[:, None] * (HEADS * K) + columns[None, :]
-    tl.store(out, mixed.to(out_base.dtype.element_ty), mask=inside)
-    lse = tl.where(total > 0, top + tl.log2(total), 0.0)
-    tl.store(lse_base + head * n_queries + rows, lse, mask=rows < last)
+    return top, total, mixed
 
 
 @triton.jit
@@ -84,53 +147,87 @@ def attention_backward_kernel(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The gradients of a tile of queries and a tile of keys: at once, where they see each other alone."""
-    head, tile = tl.program_id(0), tl.program_id(1)
+    _gradients(
+        tl.program_id(1), q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, dk_base, dv_base,
+        q_tiles, k_tiles, low_base, high_base, first_base, final_base,
+        n_queries, q_stride, kv_stride, scale, CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
+    )  # fmt: skip
+
+
+@triton.jit
+def other_tiles_backward_kernel(
+    q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, dk_base, dv_base,
+    q_tiles, k_tiles, low_base, high_base, first_base, final_base,
+    n_queries, q_stride, kv_stride, scale, begin, end,
+    CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The same for the tiles from `begin` to `end`, in turns; mostly they are empty, all of them."""
+    queries_end = tl.load(q_tiles + begin) >= tl.load(q_tiles + end)
+    if queries_end & (tl.load(k_tiles + begin) >= tl.load(k_tiles + end)):
+        return
+    for tile in range(begin + tl.program_id(1), end, tl.num_programs(1)):
+        _gradients(
+            tile, q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, dk_base, dv_base,
+            q_tiles, k_tiles, low_base, high_base, first_base, final_base,
+            n_queries, q_stride, kv_stride, scale, CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
+        )  # fmt: skip
+
+
+@triton.jit
+def _gradients(
+    tile, q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, dk_base, dv_base,
+    q_tiles, k_tiles, low_base, high_base, first_base, final_base,
+    n_queries, q_stride, kv_stride, scale,
+    CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(0)
     q_first, q_last = tl.load(q_tiles + tile), tl.load(q_tiles + tile + 1)
     k_first, k_last = tl.load(k_tiles + tile), tl.load(k_tiles + tile + 1)
-    if (q_first >= q_last) & (k_first >= k_last):
-        return
-    rows, keys = q_first + tl.arange(0, TILE), k_first + tl.arange(0, TILE)
-    low = tl.load(low_base + rows, mask=rows < q_last, other=0)
-    high = tl.load(high_base + rows, mask=rows < q_last, other=0)
-    seen_begin, seen_end = _range(low, high)
-    seeing_begin, seeing_end = _range(
-        tl.load(first_base + keys, mask=keys < k_last, other=0), tl.load(final_base + keys, mask=keys < k_last, other=0)
-    )
-    inside = (seen_begin >= k_first) & (seen_end <= k_last) & (seeing_begin >= q_first) & (seeing_end <= q_last)
-    if inside:
-        columns = head * K + tl.arange(0, K)
-        q = _load(q_base, rows, q_stride, columns, q_last)
-        k = _load(k_base, keys, kv_stride, columns, k_last)
-        v = _load(v_base, keys, kv_stride, columns, k_last)
-        grad = _load(grad_base, rows, HEADS * K, columns, q_last)
-        lse = tl.load(lse_base + head * n_queries + rows, mask=rows < q_last, other=0.0)
-        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
-        shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
-        if CAUSAL:
-            shown = shown & (keys[None, :] <= rows[:, None])
-        weights = tl.where(shown, tl.exp2(scores - lse[:, None]), 0.0)
-        of_weights = tl.dot(grad, tl.trans(v), input_precision=PRECISION)
-        along = tl.sum(weights * of_weights, 1)
-        of_scores = (weights * (of_weights - along[:, None])).to(q.dtype)
-        dv = tl.dot(tl.trans(weights.to(grad.dtype)), grad, input_precision=PRECISION)
-        dk = tl.dot(tl.trans(of_scores), q, input_precision=PRECISION)
-        dq = tl.dot(of_scores, k, input_precision=PRECISION)
-        place = rows.to(tl.int64)[:, None] * q_stride + columns[None, :]
-        tl.store(dq_base + place, (dq * scale).to(dq_base.dtype.element_ty), mask=(rows < q_last)[:, None])
-        place = keys.to(tl.int64)[:, None] * kv_stride + columns[None, :]
-        tl.store(dk_base + place, (dk * scale).to(dk_base.dtype.element_ty), mask=(keys < k_last)[:, None])
-        tl.store(dv_base + place, dv.to(dv_base.dtype.element_ty), mask=(keys < k_last)[:, None])
-    else:
-        _queries_gradient(
-            q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, low_base, high_base,
-            n_queries, q_stride, kv_stride, scale, head, q_first, q_last, seen_begin, seen_end,
-            CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
-        )  # fmt: skip
-        _keys_gradient(
-            q_base, k_base, v_base, out_base, grad_base, lse_base, dk_base, dv_base, low_base, high_base,
-            n_queries, q_stride, kv_stride, scale, head, k_first, k_last, seeing_begin, seeing_end,
-            CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
-        )  # fmt: skip
+    if (q_first < q_last) | (k_first < k_last):
+        rows, keys = q_first + tl.arange(0, TILE), k_first + tl.arange(0, TILE)
+        low = tl.load(low_base + rows, mask=rows < q_last, other=0)
+        high = tl.load(high_base + rows, mask=rows < q_last, other=0)
+        seeing = tl.load(first_base + keys, mask=keys < k_last, other=0)
+        seeing_end = tl.load(final_base + keys, mask=keys < k_last, other=0)
+        apart = _beyond(low, high, k_first, k_last) | _beyond(seeing, seeing_end, q_first, q_last)
+        if tl.max(apart.to(tl.int32), 0) == 0:
+            columns = head * K + tl.arange(0, K)
+            q = _load(q_base, rows, q_stride, columns, q_last)
+            k = _load(k_base, keys, kv_stride, columns, k_last)
+            v = _load(v_base, keys, kv_stride, columns, k_last)
+            grad = _load(grad_base, rows, HEADS * K, columns, q_last)
+            lse = tl.load(lse_base + head * n_queries + rows, mask=rows < q_last, other=0.0)
+            scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
+            shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
+            if CAUSAL:
+                shown = shown & (keys[None, :] <= rows[:, None])
+            weights = tl.where(shown, tl.exp2(scores - lse[:, None]), 0.0)
+            of_weights = tl.dot(grad, tl.trans(v), input_precision=PRECISION)
+            along = tl.sum(weights * of_weights, 1)
+            of_scores = (weights * (of_weights - along[:, None])).to(q.dtype)
+            dv = tl.dot(tl.trans(weights.to(grad.dtype)), grad, input_precision=PRECISION)
+            dk = tl.dot(tl.trans(of_scores), q, input_precision=PRECISION)
+            dq = tl.dot(of_scores, k, input_precision=PRECISION)
+            place = rows.to(tl.int64)[:, None] * q_stride + columns[None, :]
+            tl.store(dq_base + place, (dq * scale).to(dq_base.dtype.element_ty), mask=(rows < q_last)[:, None])
+            place = keys.to(tl.int64)[:, None] * kv_stride + columns[None, :]
+            tl.store(dk_base + place, (dk * scale).to(dk_base.dtype.element_ty), mask=(keys < k_last)[:, None])
+            tl.store(dv_base + place, dv.to(dv_base.dtype.element_ty), mask=(keys < k_last)[:, None])
+        else:
+            begin, end = _range(low, high)
+            _queries_gradient(
+                q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, low_base, high_base,
+                n_queries, q_stride, kv_stride, scale, head, q_first, q_last, begin, end,
+                CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
+            )  # fmt: skip
+            begin, end = _range(seeing, seeing_end)
+            _keys_gradient(
+                q_base, k_base, v_base, out_base, grad_base, lse_base, dk_base, dv_base, low_base, high_base,
+                n_queries, q_stride, kv_stride, scale, head, k_first, k_last, begin, end,
+                CAUSAL, HEADS, K, TILE, BLOCK, PRECISION,
+            )  # fmt: skip
 
 
 @triton.jit
