@@ -61,6 +61,14 @@ def test_the_code_of_a_depth_is_about_as_large_as_that_of_a_place() -> None:
 def test_without_trees_it_says_what_to_give() -> None:
     with pytest.raises(ShapeError, match="no depths; give trees with the sentences"):
         SyntaxPositions(6)(torch.zeros(2, 4, 6), Padded(4))
+    with pytest.raises(ShapeError, match=r"depths of shape \(2, 3\) came for tokens of shape \(2, 4\)"):
+        SyntaxPositions(6)(torch.zeros(2, 4, 6), Padded(4, depths=torch.zeros(2, 3, dtype=torch.long)))
+
+
+def test_what_is_deeper_than_the_deepest_counts_as_that() -> None:
+    code, layouts = SyntaxPositions(6), [Padded(2, depths=torch.tensor([[0, n]])) for n in (254, 255, 256, 9999)]
+    found = [code(torch.zeros(1, 2, 6), layout) for layout in layouts]
+    assert torch.equal(found[1], found[2]) and torch.equal(found[1], found[3]) and not torch.equal(found[0], found[1])
 
 
 def test_half_precision_stays() -> None:

@@ -11,7 +11,7 @@ from dragoman.nn.layout import Layout
 from dragoman.nn.linear import Linear
 from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
 
-DEPTHS = 256  # 0 is the root
+DEPTHS = 256  # 0 is the root; what is deeper counts as the deepest
 
 
 class SyntaxPositions(nn.Module):
@@ -36,8 +36,13 @@ class SyntaxPositions(nn.Module):
                 "model.positions='syntax' needs to know how deep in its tree each token stands, but the layout of the "
                 "source has no depths; give trees with the sentences, such as --source-trees"
             )
+        if layout.depths.shape != x.shape[:-1]:
+            raise ShapeError(
+                f"depths of shape {tuple(layout.depths.shape)} came for tokens of shape {tuple(x.shape[:-1])}; give "
+                "one for each token"
+            )
         placed: Tensor = self.order(x, layout)
-        return placed + F.embedding(layout.depths, self.codes()).to(x.dtype)
+        return placed + F.embedding(layout.depths.clamp(0, DEPTHS - 1), self.codes()).to(x.dtype)
 
     def codes(self) -> Tensor:
         """What is added at each depth, `[256, D]`."""
