@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from dragoman import Translator
+from dragoman.decode.cuda_state import fits
 from dragoman.decode.parsed import Parsed, depths_of, parsed
 from dragoman.decode.settings import Sampling, Search
-from dragoman.errors import DataError, SearchError, TextError
+from dragoman.errors import DataError, DragomanError, SearchError, TextError
+from dragoman.export.ctranslate2 import to_ctranslate2
 from dragoman.inspect.alignment import align_pairs
 from dragoman.inspect.looking import look
 from dragoman.inspect.positions import position_codes
@@ -188,9 +190,9 @@ def test_prefixes_and_another_process(translator: Translator) -> None:
     assert again.translate(TEXT, trees=DEEP, **SHORT).text == translator.translate(TEXT, trees=DEEP, **SHORT).text
 
 
-def test_other_engines_do_not_know_it(directory: Path) -> None:
-    from dragoman.decode.cuda_state import fits
-
+def test_other_engines_do_not_know_it(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(DragomanError, match=r"model\.positions='syntax'|not installed"):
+        to_ctranslate2(directory, tmp_path / "exported")
     translator = Translator.load(directory, device="cpu")
     assert translator.running.engine == "torch"
     assert not fits(translator.engines.torch.model)
