@@ -13,7 +13,7 @@ import random
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,17 @@ def write_corpus(directory: Path, pairs: int = 300) -> Corpus:
     return Corpus(*sides)
 
 
+def with_trees(corpus: Corpus) -> Corpus:
+    """The same with a tree for each line, in which a word hangs on the one two before it, if there is one."""
+    place = corpus.source.with_suffix(".conllu")
+    with place.open("w", encoding="utf-8") as file:
+        for line in corpus.source.read_text(encoding="utf-8").splitlines():
+            for number, word in enumerate(line.split(), 1):
+                file.write(f"{number}\t{word}\t_\t_\t_\t_\t{max(0, number - 2)}\t_\t_\t_\n")
+            file.write("\n")
+    return replace(corpus, source_trees=place)
+
+
 def recipe(*changes: str) -> Recipe:
     """The tiny recipe, with changes."""
     rival = any(change.startswith("model.architecture=") for change in changes)
@@ -57,10 +68,11 @@ def recipe(*changes: str) -> Recipe:
     return Recipe.from_changes([*(change for change in TINY if not change.startswith(without)), *changes])
 
 
-def prepare_tiny(directory: Path) -> Prepared:
+def prepare_tiny(directory: Path, trees: bool = False) -> Prepared:
     """The tiny data."""
     directory.mkdir(parents=True, exist_ok=True)
-    return prepare([write_corpus(directory)], recipe(), directory / "prepared", processes=1)
+    corpus = write_corpus(directory)
+    return prepare([with_trees(corpus) if trees else corpus], recipe(), directory / "prepared", processes=1)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ MODELS = {
     "recurrent": (*SIZES, "model.architecture=recurrent"),
     "convolutional": (*SIZES, "model.architecture=convolutional"),
     "relative": ("model.positions=relative", "model.max_distance=3", "model.pattern=local", "model.window=2"),
+    "syntax": ("model.positions=syntax",),
     "low_rank": ("model.pattern=low_rank", "model.rank=4", "model.max_positions=80"),
 }
 
@@ -24,7 +25,7 @@ MODELS = {
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 @pytest.mark.parametrize("name", MODELS)
 def test_two_processes_equal_one_with_accumulation(tmp_path: Path, name: str, parallel: str) -> None:
-    prepare_tiny(tmp_path)
+    prepare_tiny(tmp_path, trees=name == "syntax")
     settings = (*PLAIN, *MODELS[name])
     tiny_run(tmp_path, tmp_path / "alone", *settings, "train.accumulate=2")
     changes = (*settings, "train.accumulate=1", f"train.parallel={parallel}")

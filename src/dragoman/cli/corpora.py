@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,9 +21,13 @@ OPTIONS = [
     click.option("--jsonl", "jsonls", type=FILE, multiple=True, help='An object per line: {"en": ..., "de": ...}.'),
     click.option("--source-key", default="", help="The source in JSON lines (such as en), or its column in TSV."),
     click.option("--target-key", default="", help="The target in JSON lines (such as de), or its column in TSV."),
+    click.option(
+        "--source-trees", "trees", type=FILE, multiple=True, help="The sources' dependency trees, in CoNLL-U."
+    ),
     click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus."),
     click.option("--valid-source", type=FILE, help="Validation sentences; without them, pairs are held out by hash."),
     click.option("--valid-target", type=FILE, help="Their translations."),
+    click.option("--valid-source-trees", "valid_trees", type=FILE, help="The trees of the validation sources."),
     click.option("--valid-tsv", type=FILE, help="Validation pairs as --tsv, with the same keys."),
     click.option("--valid-jsonl", type=FILE, help="Validation pairs as --jsonl, with the same keys."),
 ]
@@ -52,8 +56,8 @@ def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 PARAMETERS = (
-    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key"),
-    *("weights", "valid_source", "valid_target", "valid_tsv", "valid_jsonl"),
+    *("sources", "targets", "tsvs", "jsonls", "source_key", "target_key", "trees"),
+    *("weights", "valid_source", "valid_target", "valid_trees", "valid_tsv", "valid_jsonl"),
 )
 
 
@@ -64,13 +68,15 @@ def gather(
     jsonls: tuple[Path, ...],
     source_key: str,
     target_key: str,
+    trees: tuple[Path, ...],
     weights: tuple[float, ...],
     valid_source: Path | None,
     valid_target: Path | None,
+    valid_trees: Path | None,
     valid_tsv: Path | None,
     valid_jsonl: Path | None,
 ) -> Given:
-    """The corpora in order, with their weights."""
+    """The corpora in order, with their weights and trees."""
     if len(sources) != len(targets):
         raise DataError(
             f"--source names {len(sources)} and --target {len(targets)} of the files; plain files come in twos"
@@ -86,7 +92,9 @@ def gather(
         raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl")
     if weights and len(weights) != len(corpora):
         raise DataError(f"{len(weights)} weights came for {len(corpora)} corpora; give one for each, or none")
-    weighted = zip(corpora, weights or [1.0] * len(corpora), strict=True)
+    if trees and len(trees) != len(corpora):
+        raise DataError(f"{len(trees)} files of trees came for {len(corpora)} corpora; give one for each, or none")
+    weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
     if (valid_source is None) != (valid_target is None):
         raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
     valid = [] if valid_source is None else [Corpus(valid_source, valid_target)]
@@ -96,10 +104,12 @@ def gather(
         raise DataError(
             f"there is one validation set, but {' and '.join(v.name for v in valid)} came; put them together"
         )
+    if valid_trees is not None and not valid:
+        raise DataError(f"--valid-source-trees {valid_trees} belongs to a validation set, and none is given")
     if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):
         raise DataError("--source-key and --target-key are for TSV and JSON lines, but only plain files came")
     return Given(
-        [Corpus(c.source, c.target, c.form, c.source_key, c.target_key, weight) for c, weight in weighted],
-        valid[0] if valid else None,
+        [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted],
+        replace(valid[0], source_trees=valid_trees) if valid else None,
         (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target"),
     )

@@ -28,6 +28,8 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.argument("model", required=False)
 @click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one a line.")
 @click.option("--reference", "references", type=FILE, multiple=True, help="Their right translations.")
+@click.option("--source-trees", "trees", type=FILE, multiple=True,
+              help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
 @click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Score these translations; no model.")
 @click.option("--against", type=FILE, multiple=True, help="Compare with another model, or with a file for each set.")
 @click.option("--name", "names", multiple=True, help="What to call each test set.")
@@ -46,6 +48,7 @@ METRICS = ("BLEU", "chrF", "TER")
 def command(
     model: str | None,
     sources: tuple[Path, ...],
+    trees: tuple[Path, ...],
     references: tuple[Path, ...],
     hypotheses: tuple[Path, ...],
     against: tuple[Path, ...],
@@ -78,7 +81,7 @@ def command(
     from dragoman.evaluate.scoring import compare, make, score
     from dragoman.evaluate.systems import FileSystem, ModelSystem, System
 
-    sets = read_held_out(references, sources, names)
+    sets = read_held_out(references, sources, names, trees)
     make(chosen, sets[0].references, tokenize)  # a mistake in a name costs no hour of translating
     search = Search(beam=beam, length_penalty=length_penalty)
     system: System = ModelSystem(model, search, **engine) if model else FileSystem(hypotheses, "--hypothesis", sets)
@@ -86,6 +89,8 @@ def command(
     if against:
         named = str(against[0])
         other = ModelSystem(named, search, **engine) if other_is_model else FileSystem(against, "--against", sets)
+    if not any(isinstance(each, ModelSystem) and each.reads_trees for each in (system, other)):
+        refuse_idle(("trees",), "no model here reads trees")
     if place is not None:
         make_room(place)  # a mistake in this costs no hour either
     progress = Progress()

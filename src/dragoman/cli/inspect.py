@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dragoman.cli.incoming import text_of
 from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.text import Tree
 
 FILE = click.Path(path_type=Path)
 FORMS = (".png", ".svg", ".pdf", ".html")
@@ -24,6 +27,7 @@ def command() -> None:
 @click.argument("model")
 @click.option("--source", required=True, help="A sentence.")
 @click.option("--target", help="Its translation; the model's own, without it.")
+@click.option("--source-trees", "trees", type=FILE, help="A CoNLL-U file with its tree, for a model that reads trees.")
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS)}; .html is to explore.")
 @click.option(
     "--kind",
@@ -34,7 +38,15 @@ def command() -> None:
 @click.option("--head", type=int, help="One head, counted from 1; all, without it.")
 @click.option("--words", is_flag=True, help="A row and a column for each word instead of each piece.")
 def attention(
-    model: str, source: str, target: str | None, out: Path, kind: Any, layer: int | None, head: int | None, words: bool
+    model: str,
+    source: str,
+    target: str | None,
+    trees: Path | None,
+    out: Path,
+    kind: Any,
+    layer: int | None,
+    head: int | None,
+    words: bool,
 ) -> None:
     """What every layer and head looks at, for one sentence pair.
 
@@ -46,7 +58,7 @@ def attention(
     translator = load(model)
     from dragoman.inspect.looking import look
 
-    looked = look(translator, source, target)
+    looked = look(translator, source, target, trees_in(trees))
     if out.suffix.lower() == ".html":
         from dragoman.files import write_safely
         from dragoman.inspect.page import page
@@ -69,6 +81,7 @@ def attention(
 @click.argument("model")
 @click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
+@click.option("--source-trees", "trees", type=FILE, help="The sources' trees in CoNLL-U, for a model that reads them.")
 @click.option("--out", type=FILE, help=f"Draw one pair as a picture: {', '.join(FORMS[:3])}; prints nothing.")
 @click.option("--line", type=click.IntRange(1), help="Which pair to draw; the first, without it.")
 @click.option("--gold", type=FILE, help="Links made by people (i-j sure, ipj possible); prints the error rate.")
@@ -77,6 +90,7 @@ def alignment(
     model: str,
     source: Path,
     target: Path,
+    trees: Path | None,
     out: Path | None,
     line: int | None,
     gold: Path | None,
@@ -110,9 +124,9 @@ def alignment(
     from dragoman.inspect.alignment import align_pairs, draw_alignment, pharaoh
     from dragoman.inspect.looking import Side
 
-    if out is not None and not right:
+    if out is not None and not right and trees is None:  # else it takes them all to know which tree is whose
         pairs, drawn = [pairs[drawn - 1]], 1
-    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs])
+    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs], trees_in(trees))
     for each in links if out is None else ():
         click.echo(pharaoh(each))
     if right:
@@ -193,6 +207,13 @@ def load(model: str) -> Any:
     from dragoman.decode.translator import Translator
 
     return Translator.load(model, device="cpu", engine="torch")
+
+
+def trees_in(path: Path | None) -> list[Tree] | None:
+    """The trees of a file, if one was given."""
+    from dragoman.data.reading import trees_of
+
+    return None if path is None else list(trees_of(path))
 
 
 def tell(note: str) -> None:

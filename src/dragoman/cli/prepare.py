@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Learn the tokeniser, clean the pairs, and write them as ids for training.
 
-    Several corpora can be given, each by its own --source and --target, --tsv or --jsonl; weights go with them in that
-    order. Files may be packed as .gz, .xz or .zst.
+    Several corpora can be given, each by its own --source and --target, --tsv or --jsonl; weights and trees go with
+    them in that order. Files may be packed as .gz, .xz or .zst.
     """
     recipe = Recipe.load(source_recipe, changes)
     started = time.monotonic()

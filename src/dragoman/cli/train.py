@@ -172,6 +172,7 @@ def settled(
         pairs = count_pairs(given.corpora)
         chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
     recipe = made()
+    check_trees(given, recipe)
     out = place.parent.parent
     try:
         with Bars() as bars:
@@ -214,6 +215,21 @@ def settled(
             if choice.change.partition("=")[0] not in asked:
                 watch.note(f"{choice.change}: {choice.reason}")
     return recipe
+
+
+def check_trees(given: Given, recipe: Recipe) -> None:
+    """Refuse a model without the trees that it reads, and trees that no model reads, before all the work."""
+    reads, there = recipe.model.positions == "syntax", given.corpora[0].source_trees is not None
+    if reads and not there:
+        raise TrainingError(
+            "model.positions='syntax' needs the dependency tree of each source sentence; give --source-trees with a "
+            "CoNLL-U file for each corpus, or use other positions"
+        )
+    if there and not reads:
+        raise TrainingError(
+            f"--source-trees would do nothing: model.positions={recipe.model.positions!r} reads no trees; add --set "
+            "model.positions=syntax, or leave them out"
+        )
 
 
 def settings(section: str, values: Any) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -35,6 +36,8 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--min-length", type=int, default=0, help="At least so many pieces.")
 @click.option("--max-length", type=int, help="At most so many pieces, and never over 50 more than the source has.")
 @click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N pieces in a row twice.")
+@click.option("--source-trees", "trees", type=click.Path(), multiple=True,
+              help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
 @click.option("--prefix", help="What every translation begins with.")
 @click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
 @click.option("--temperature", type=float, help="Under 1 the likely gets likelier, over 1 less so.")
@@ -61,6 +64,7 @@ def command(
     alignments: bool,
     as_json: bool,
     beam: int | None,
+    trees: tuple[str, ...],
     prefix: str | None,
     sample: bool,
     temperature: float | None,
@@ -85,7 +89,9 @@ def command(
     directory = find_model(model)  # before the files: where the two are swapped, it is the model that is missed
     sources = [named(file) for file in files or ("-",)]
     check_incoming(sources)
-    place = place_of(named(output), sources)
+    parses = [Path(file) for file in trees]
+    check_incoming(parses)
+    place = place_of(named(output), [*sources, *parses])
     prefix = None if prefix is None else text_of("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
@@ -106,11 +112,16 @@ def command(
         no_repeat=settings.pop("no_repeat"),
         sampling=Sampling(seed=seed, **drawn) if sample or drawn else None,
     )
+    from dragoman.data.reading import trees_of
+    from dragoman.decode.parsed import check_trees
     from dragoman.decode.translator import Translator
+    from dragoman.text.trees import Trees
 
     translator = Translator.load(
         directory, device=device, engine=engine, threads=threads, precision=precision, language=language
     )
+    grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
+    check_trees(translator.recipe.model, grown)
     running = translator.running_for(search=search, prefix=prefix)  # loaded now: the first line is answered the sooner
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(
@@ -120,12 +131,15 @@ def command(
         tell(f"dragoman: {running}\n")
     with opened(place) as (target, done), report:
         for found in arriving(sources):
-            for translation in translator.stream(found, search=search, prefix=prefix, alignment=alignments, **settings):
+            asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, **settings}
+            for translation in translator.stream(found, **asked):
                 report.count(translation)
                 target.write(show.lines(translation, report.done))
                 if report.done % 64 == 0:
                     target.flush()
             target.flush()
+        if grown is not None:
+            grown.refuse_more()
         done()
 
 

@@ -33,11 +33,12 @@ NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # keys that mean something
 class ModelRecipe:
     """The model of section 3, with the paper's base model as the defaults.
 
-    `d_k` and `d_v` are `d_model / n_heads` where they are not given, as in section 3.2.2. `pattern` is what
-    self-attention looks at: all; `window` tokens to either side ("local"); these, the first `global_tokens` and about
+    `d_k` and `d_v` are `d_model / n_heads` where they are not given, as in section 3.2.2. `pattern` is what self-
+    attention looks at: all; `window` tokens to either side ("local"); these, the first `global_tokens` and about
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is how far
-    "relative" positions are told apart. The paper's rivals have a `cell` ("recurrent") or a `kernel_width`
-    ("convolutional") instead of heads and feed-forward networks; docs/rivals.md says which keys each knows.
+    "relative" positions are told apart; "syntax" adds a word's depth in its dependency tree in the encoder. The paper's
+    rivals have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward networks;
+    docs/rivals.md says which keys each knows.
     """
 
     architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
@@ -59,7 +60,7 @@ class ModelRecipe:
     global_tokens: int = 1
     random_tokens: int = 2
     rank: int = 32
-    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "none"] = "sinusoidal"
+    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "syntax", "none"] = "sinusoidal"
     max_positions: int = 1024
     max_distance: int = 16
     norm: Literal["layer", "batch"] = "layer"
@@ -88,7 +89,7 @@ class ModelRecipe:
         for name in ("d_k", "d_v"):
             if getattr(self, name) is not None:
                 at_least(1, f"model.{name}", getattr(self, name), MOST_SIZE)
-        if self.positions == "sinusoidal" and self.d_model % 2 and self.architecture != "recurrent":
+        if self.positions in ("sinusoidal", "syntax") and self.d_model % 2 and self.architecture != "recurrent":
             raise RecipeError(
                 f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
                 f"use d_model={self.d_model + 1}, or model.positions='learned'"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared as Prepared
     from dragoman.data.preparing import prepare as prepare
     from dragoman.data.reading import Corpus as Corpus
+    from dragoman.data.reading import trees_of as trees_of
     from dragoman.data.shards import Part as Part
     from dragoman.data.shards import Sentences as Sentences
     from dragoman.data.shards import Split as Split
@@ -30,9 +31,10 @@ _HOME = {
     "Sentences": "shards",
     "Split": "shards",
     "prepare": "preparing",
+    "trees_of": "reading",
 }
 
-__all__ = ["Batch", "Corpus", "Loader", "Part", "Prepared", "Sentences", "Split", "prepare"]
+__all__ = ["Batch", "Corpus", "Loader", "Part", "Prepared", "Sentences", "Split", "prepare", "trees_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,8 @@ class Batch:
     Padded: ids are `[B, S]` and `[B, T]`, filled with PAD on the right. Packed: ids are `[N]`, sentences end to end in
     order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have one fixed size, with 0 and -1 after
     the last sentence. Lengths count the mark. A rank that has no pairs left in an epoch gets a batch with
-    `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added where a kernel wants them.
+    `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added where a kernel wants
+    them. `source_depths` is how deep each source token stands in its tree, 0 at the mark, where there are trees.
     """
 
     layout: Literal["padded", "packed"]
@@ -41,6 +42,7 @@ class Batch:
     state: int
     source_tiles: Tensor | None = None
     target_tiles: Tensor | None = None
+    source_depths: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device; from pinned memory the copy does not make the host wait."""
@@ -65,8 +67,10 @@ class Flat:
     lengths: Ints
 
 
-def make_batch(pairs: Ints, source: Flat, target: Flat, shape: Shape | None, state: int) -> Batch:
-    """The tensors of these sentences: packed into `shape`, or padded where there is none."""
+def make_batch(
+    pairs: Ints, source: Flat, target: Flat, shape: Shape | None, state: int, depths: Ints | None = None
+) -> Batch:
+    """The tensors of these sentences: packed into `shape`, or padded where there is none; `depths` are the source's."""
     import torch
 
     def tensor(array: npt.NDArray[Any]) -> Tensor:
@@ -90,6 +94,7 @@ def make_batch(pairs: Ints, source: Flat, target: Flat, shape: Shape | None, sta
         target_tokens=len(target.ids) + n,
         longest=max(longest) if shape is None else shape.longest,
         state=state,
+        source_depths=None if depths is None else tensor(lay(Flat(depths, source.lengths), source_grid, filler=0)),
     )
 
 
@@ -101,10 +106,16 @@ def places(lengths: Ints, size: int | None) -> tuple[tuple[int, ...], Ints]:
     return (len(lengths), width), np.arange(len(lengths)) * width
 
 
-def lay(sentences: Flat, grid: tuple[tuple[int, ...], Ints], first: int | None = None, last: int | None = None) -> Ints:
+def lay(
+    sentences: Flat,
+    grid: tuple[tuple[int, ...], Ints],
+    first: int | None = None,
+    last: int | None = None,
+    filler: int = PAD,
+) -> Ints:
     """The sentences at their places, with a mark before each or after each."""
     shape, starts = grid
-    laid = np.full(shape, PAD, np.int64)
+    laid = np.full(shape, filler, np.int64)
     flat = laid.reshape(-1)
     flat[spread(starts + (first is not None), sentences.lengths)] = sentences.ids
     if first is not None:

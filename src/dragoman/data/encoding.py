@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from dragoman.data.cleaning import EXAMPLES
 from dragoman.data.job import CHUNK, Cleaned, Job, Names
-from dragoman.data.prepared import SIDES, TOKENISERS
-from dragoman.data.shards import Ints, Part, Writer, dtype_for, mapped
+from dragoman.data.prepared import DEPTHS, SIDES, TOKENISERS
+from dragoman.data.shards import Ints, Part, Sentences, Writer, dtype_for, mapped
 from dragoman.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ def append_texts(writer: Writer, texts: Sequence[str]) -> None:
     packed = [text.encode() for text in texts]
     flat = np.frombuffer(b"".join(packed), np.uint8)
     writer.append(flat, np.fromiter(map(len, packed), np.int64, len(packed)))
+
+
+def append_depths(writer: Writer, laid: Sequence[bytes], chosen: Ints) -> None:
+    """The depths of the chosen sentences' bytes, end to end."""
+    stay = [laid[i] for i in chosen]
+    writer.append(np.frombuffer(b"".join(stay), np.uint8), counted(map(len, stay), len(stay)))
 
 
 def read_texts(directory: Path, name: str, start: int, stop: int) -> list[str]:
@@ -101,10 +107,8 @@ def encode_splits(
             splits[split] = {"parts": [], "pairs": 0} | {
                 side: {"tokens": 0, "words": 0, "characters": 0} for side in SIDES
             }
-            return [
-                open_files.enter_context(Writer(job.staging, f"{split}.{side}", dtype))
-                for side, dtype in zip(SIDES, dtypes, strict=True)
-            ]
+            kinds = {**dict(zip(SIDES, dtypes, strict=True)), **({DEPTHS: "uint8"} if train.trees else {})}
+            return [open_files.enter_context(Writer(job.staging, f"{split}.{of}", kind)) for of, kind in kinds.items()]
 
         into = writers("train")
         aside = writers("valid") if checked is not None or held.any() else []
@@ -159,7 +163,10 @@ def add(
         text.cleaner.count("tokens", len(dropped), [(s, t) for s, t in shown])
     stay = chosen & (longest <= job.recipe.data.max_tokens)
     split["pairs"] += int(stay.sum())
-    for side, writer, encoded in zip(SIDES, writers, chunk, strict=True):
+    for writer in writers[len(SIDES) :]:
+        laid = Sentences.open(job.staging, f"{text.name}.{DEPTHS}", "uint8")
+        writer.append(*laid.gather(begin + np.flatnonzero(stay)))
+    for side, writer, encoded in zip(SIDES, writers[: len(SIDES)], chunk, strict=True):
         lengths = encoded.lengths[stay]
         writer.append(encoded.ids[np.repeat(stay, encoded.lengths)], lengths)
         split[side]["tokens"] += int(lengths.sum())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.data.prepared import MANIFEST, PICTURE, SIDES, TOKENISERS, Prepared, read_manifest
+from dragoman.data.prepared import DEPTHS, MANIFEST, PICTURE, SIDES, TOKENISERS, Prepared, read_manifest
 from dragoman.data.reading import Corpus
 from dragoman.data.unpacking import check_file
 from dragoman.errors import DataError
@@ -15,7 +15,7 @@ from dragoman.files import listed, sha256
 # Every name that a preparation writes.
 WRITTEN = {
     *(MANIFEST, TOKENISERS, PICTURE),
-    *(f"{split}.{side}.{what}" for split in ("train", "valid") for side in SIDES for what in ("ids", "offsets")),
+    *(f"{split}.{of}.{what}" for split in ("train", "valid") for of in (*SIDES, DEPTHS) for what in ("ids", "offsets")),
 }
 
 

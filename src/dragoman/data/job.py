@@ -39,12 +39,16 @@ class Silence:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A text that was written to the disk, cleaned: where each corpus lies in it, and a hash of each pair."""
+    """A text that was written to the disk, cleaned: where each corpus lies in it, and a hash of each pair.
+
+    With `trees`, the depths of its source's bytes lie beside it.
+    """
 
     name: str
     parts: tuple[Part, ...]
     hashes: Hashes
     cleaner: Cleaner
+    trees: bool = False
 
     def __len__(self) -> int:
         return len(self.hashes)

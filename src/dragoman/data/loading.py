@@ -161,7 +161,9 @@ class Loader:
             planned = self.source_lengths[pairs], self.target_lengths[pairs]
             source = self.sampler.sample(0, source, pairs, epoch, planned[0], rooms[0])
             target = self.sampler.sample(1, target, pairs, epoch, planned[1], rooms[1])
-        batch = make_batch(pairs, source, target, self.shape, state)
+        trees = self.split.depths
+        depths = None if trees is None else trees.of_pieces(pairs, source.ids, source.lengths)
+        batch = make_batch(pairs, source, target, self.shape, state, depths)
         return batch.pin() if self.pin else batch
 
 

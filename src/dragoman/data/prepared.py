@@ -12,8 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dragoman.config import DataRecipe
-from dragoman.data.shards import Part, Sentences, Split, dtype_for
+from dragoman.data.shards import Depths, Part, Sentences, Split, dtype_for
 from dragoman.errors import DataError
 from dragoman.files import sha256
 
@@ -26,6 +28,7 @@ MANIFEST = "manifest.json"
 TOKENISERS = "tokenisers"
 PICTURE = "lengths.png"
 SIDES = ("source", "target")
+DEPTHS = "depths"  # of the source's bytes in their trees, where there are any
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,19 @@ class Prepared:
             )
             for side in SIDES
         ]
-        return Split(sides[0], sides[1], tuple(Part(**part) for part in known[name]["parts"]))
+        return Split(sides[0], sides[1], tuple(Part(**part) for part in known[name]["parts"]), self._depths(name))
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether trees of the source sentences were given."""
+        return f"train.{DEPTHS}.ids" in self.manifest["files"]
+
+    def _depths(self, name: str) -> Depths | None:
+        """How deep the source's bytes stand in their trees, if there are any."""
+        if not self.has_trees:
+            return None
+        widths = np.array(self.tokenisers[0].widths, np.int64)
+        return Depths(Sentences.open(self.directory, f"{name}.{DEPTHS}", "uint8"), widths)
 
     def loader(
         self,

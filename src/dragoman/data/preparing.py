@@ -21,10 +21,10 @@ from dragoman import __version__
 from dragoman.config import DataRecipe, Recipe
 from dragoman.data import inputs as given
 from dragoman.data.cleaning import RULES, Cleaner, Hashes, Seen, examine
-from dragoman.data.encoding import append_texts, encode_splits
+from dragoman.data.encoding import append_depths, append_texts, encode_splits, tokeniser_at
 from dragoman.data.job import CHUNK, Cleaned, Job, Names, Silence, Watch
-from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared
-from dragoman.data.reading import Corpus, read
+from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
+from dragoman.data.reading import Corpus, read, trees_of
 from dragoman.data.scripts import detect, named
 from dragoman.data.shards import Part, Writer
 from dragoman.data.staging import staged
@@ -32,6 +32,7 @@ from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
 from dragoman.files import sha256, write_safely
+from dragoman.text.trees import Trees
 from dragoman.values import MOST
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
@@ -67,6 +68,9 @@ def prepare(
     if not corpora:
         raise DataError("there is no corpus to prepare; give at least one")
     everything = [*corpora, *([] if valid is None else [valid])]
+    if 0 < sum(corpus.source_trees is not None for corpus in everything) < len(everything):
+        without = ", ".join(corpus.name for corpus in everything if corpus.source_trees is None)
+        raise DataError(f"trees are given for some files and not for {without}; give them for all, or for none")
     described = given.describe(everything, valid)
     inputs = {
         "corpora": described[: len(corpora)],
@@ -86,12 +90,14 @@ def prepare(
         train = clean_train(job, corpora, checked)
         held = held_out(train.hashes, recipe.data.valid_pairs if valid is None else 0)
         names = settle_tokenisers(job, train.name, held, tokenisers)
+        tokeniser_at.cache_clear()  # those of an earlier preparation stood in the same place
         job.watch.stage("encode", len(train) + len(checked or ()), "pairs")
         encoded = encode_splits(job, train, held, checked, names)
         for now, then in zip(given.states(everything), before, strict=True):
             if now != then:
                 raise DataError(f"{now[0]} changed while it was being read; prepare again when it is complete")
         write_manifest(job, inputs, names, encoded, report(train, checked, encoded))
+    tokeniser_at.cache_clear()
     return Prepared.open(out)
 
 
@@ -132,16 +138,23 @@ def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> C
     parts, hashes = [], [np.zeros(0, np.uint64)]
     with ExitStack() as open_files:
         writers = [open_files.enter_context(Writer(job.staging, f"{name}.{side}", "uint8")) for side in SIDES]
+        laid = Writer(job.staging, f"{name}.{DEPTHS}", "uint8") if corpora[0].source_trees is not None else None
+        if laid is not None:
+            open_files.enter_context(laid)
         for corpus in corpora:
             start = writers[0].count
+            trees = Trees(() if corpus.source_trees is None else trees_of(corpus.source_trees, job.watch.advance))
             chunks = ((s, t, cleaner.recipe, scripts) for s, t in read(corpus, CHUNK, job.watch.advance))
             for chunk in job.workers.map(examine, chunks):
                 stay = np.flatnonzero(cleaner.keep(chunk))
                 for writer, texts in zip(writers, (chunk.sources, chunk.targets), strict=True):
                     append_texts(writer, [texts[i] for i in stay])
+                if laid is not None:
+                    append_depths(laid, [trees.over(text) for text in chunk.sources], stay)
                 hashes.append(chunk.hashes[stay])
+            trees.refuse_more()
             parts.append(Part(corpus.name, start, writers[0].count, corpus.weight))
-    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner)
+    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner, laid is not None)
 
 
 def expected_scripts(recipe: DataRecipe, corpus: Corpus) -> tuple[frozenset[str], frozenset[str]]:

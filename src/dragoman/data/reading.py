@@ -12,10 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from dragoman.data.unpacking import Tick, blocks
 from dragoman.errors import DataError
+
+if TYPE_CHECKING:
+    from dragoman.text.trees import Tree
 
 T = TypeVar("T")
 Form = Literal["plain", "tsv", "jsonl"]
@@ -29,6 +32,7 @@ class Corpus:
 
     Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. The keys are
     the languages' names in JSON lines, and column numbers from 1 in TSV (without them, a line has exactly two columns).
+    `source_trees` is a CoNLL-U file with the tree of each source sentence that is not empty.
     """
 
     source: Path
@@ -37,10 +41,11 @@ class Corpus:
     source_key: str = ""
     target_key: str = ""
     weight: float = 1.0
+    source_trees: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot name a set of pairs; names of files may be texts."""
-        for side in ("source", "target"):
+        for side in ("source", "target", "source_trees"):
             if isinstance(getattr(self, side), str):
                 object.__setattr__(self, side, Path(getattr(self, side)))
         if self.form not in get_args(Form):
@@ -71,12 +76,12 @@ class Corpus:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold this corpus."""
-        return (self.source,) if self.target is None else (self.source, self.target)
+        return tuple(path for path in (self.source, self.target, self.source_trees) if path is not None)
 
     @property
     def name(self) -> str:
         """How reports call this corpus."""
-        return " + ".join(path.name for path in self.files)
+        return " + ".join(path.name for path in (self.source, self.target) if path is not None)
 
 
 def read(corpus: Corpus, size: int, tick: Tick = lambda _: None) -> Iterator[tuple[list[str], list[str]]]:
@@ -109,6 +114,13 @@ def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator
             f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line i of one must be the translation "
             f"of line i of the other, so the counts must be equal"
         )
+
+
+def trees_of(path: str | Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
+    """The trees of a CoNLL-U file, packed or not, in order."""
+    from dragoman.text.trees import read_trees
+
+    return read_trees((line for block in lines(Path(path), tick) for line in block), str(path))
 
 
 def tsv_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:

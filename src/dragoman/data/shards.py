@@ -121,6 +121,28 @@ class Writer:
 
 
 @dataclass(frozen=True)
+class Depths:
+    """The trees of source sentences, laid over their text: how deep each byte stands; `widths` are those of pieces."""
+
+    of_bytes: Sentences
+    widths: Ints
+
+    def of_pieces(self, indices: Ints, ids: npt.NDArray[Any], lengths: Ints) -> Ints:
+        """The depths of pieces, in which the chosen sentences lie end to end: that of the byte where each begins.
+
+        As `depths_of_pieces` of dragoman.text.trees, which has one sentence and no NumPy.
+        """
+        deep, sizes = self.of_bytes.gather(indices)
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])
+        last = np.cumsum(lengths)
+        written = ends[last] - ends[last - lengths]
+        origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
+        places = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
+        found: Ints = deep[np.maximum(places, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
+        return found
+
+
+@dataclass(frozen=True)
 class Part:
     """The pairs start .. stop - 1 of a split come from this corpus, and an epoch goes `weight` times through them."""
 
@@ -137,12 +159,17 @@ class Split:
     source: Sentences
     target: Sentences
     parts: tuple[Part, ...]
+    depths: Depths | None = None
 
     def __post_init__(self) -> None:
         """Refuse sides that do not belong together."""
         if len(self.source) != len(self.target):
             raise DataError(
                 f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split"
+            )
+        if self.depths is not None and len(self.depths.of_bytes) != len(self.source):
+            raise DataError(
+                f"{len(self.source):,} source sentences but {len(self.depths.of_bytes):,} trees in one split"
             )
         if not self.parts or self.parts[0].start or self.parts[-1].stop != len(self.source):
             raise DataError(f"the parts of a split must cover its {len(self.source):,} pairs; got {self.parts}")

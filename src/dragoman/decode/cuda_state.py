@@ -124,12 +124,13 @@ class Weights:
 
 
 def fits(model: object) -> bool:
-    """Whether a model is one that these steps compute: a Transformer of dot products and layer norms."""
+    """Whether these steps compute a model: a Transformer of dot products and layer norms that reads no trees."""
     if not isinstance(model, Transformer):
         return False
     uses = (layer.attention for layer in (*model.encoder, *model.decoder)), (layer.cross for layer in model.decoder)
     functions = {type(use.function) for of_layers in uses for use in of_layers}  # type: ignore[union-attr]
-    return functions == {ScaledDotProduct} and model.recipe.norm == "layer" and model.recipe.pattern == "full"
+    plain = model.recipe.norm == "layer" and model.recipe.pattern == "full" and model.recipe.positions != "syntax"
+    return functions == {ScaledDotProduct} and plain
 
 
 def _forward(layer: EncoderLayer | DecoderLayer) -> tuple[nn.Linear, nn.Linear]:

@@ -20,7 +20,7 @@ def forced_log_probabilities(engine: TorchEngine, pairs: Pairs) -> list[list[flo
     """For each pair of source and target pieces, the log-probability of each target piece and of the end mark."""
     found: list[list[float]] = [[] for _ in pairs]
     for here in like_lengths(pairs, engine.batch):
-        source, source_layout = engine.padded([[*pairs[i][0], EOS] for i in here])
+        source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
         follows, _ = engine.padded([[*pairs[i][1], EOS] for i in here])
         log_p = engine.model(source, target, source_layout, target_layout).float().log_softmax(-1)
@@ -39,7 +39,7 @@ def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
     if not isinstance(engine.model, EncoderDecoder):
         raise SearchError(f"a {type(engine.model).__name__} has no attention between pieces; ask for the text alone")
     for here in like_lengths(pairs, max(1, engine.batch // 8)):  # few, because the weights of all heads take much room
-        source, source_layout = engine.padded([[*pairs[i][0], EOS] for i in here])
+        source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
         maps = AttentionMaps()
         engine.model.hidden(source, target, source_layout, target_layout, maps)

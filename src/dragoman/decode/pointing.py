@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final, Literal
 
 from dragoman.decode.forced import Pairs, cross_maps
+from dragoman.decode.parsed import Parsed
 from dragoman.decode.settings import Search
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.text import Tokeniser
@@ -58,9 +59,9 @@ def pointed(engine: TorchEngine, pairs: Pairs, pointer: Pointer) -> list[Any]:
 
 def find_pointer(engine: TorchEngine, source: Tokeniser, target: Tokeniser) -> Pointer:
     """The head that points, of this model; the same each time."""
-    sources = trial_sources(source)
+    sources = [Parsed(ids, [0] * len(ids)) for ids in trial_sources(source)]  # words in no sentence: each a root
     if not sources:
-        return Pointer(max(0, len(next(cross_maps(engine, [([], [])]))[1]) - 2), None, "writes")
+        return Pointer(max(0, len(next(cross_maps(engine, [(Parsed([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].pieces) for ids, best in zip(sources, hypotheses, strict=True)]
     links: dict[Pointer, list[tuple[int, int]]] = {}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dragoman.decode.beam import beam_search
+from dragoman.decode.parsed import Parsed, depths_of
 from dragoman.decode.sampling import keys_of, sample
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.errors import SearchError
@@ -58,7 +60,7 @@ class TorchEngine:
         """The best hypotheses for each source, best first."""
         if not sources:
             return []
-        rows, layout = self.padded([[*source, EOS] for source in sources])
+        rows, layout = self.sources(sources)
         limits = torch.tensor([search.limit(len(source)) for source in sources], device=self.device)
         if search.sampling is not None:
             keys = torch.tensor(keys_of(sources, search.sampling.seed), device=self.device)
@@ -68,6 +70,14 @@ class TorchEngine:
         if not all(found):
             raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
         return found
+
+    def sources(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
+        """Sources with their end marks; with depths where they came with trees, and a mark at the root's."""
+        ids, layout = self.padded([[*source, EOS] for source in sources])
+        if not any(isinstance(source, Parsed) for source in sources):
+            return ids, layout
+        depths = [[*deep, *[0] * (layout.size - len(deep))] for deep in map(depths_of, sources)]
+        return ids, replace(layout, depths=torch.tensor(depths, device=self.device))
 
     def padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
         """Rows of ids as a tensor, filled up on the right."""

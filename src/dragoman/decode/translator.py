@@ -20,13 +20,15 @@ from dragoman.decode.assembly import Assembly, Ids
 from dragoman.decode.engines import Engines, Running
 from dragoman.decode.languages import language_of
 from dragoman.decode.opening import find_model, open_tokenisers, verify_once
+from dragoman.decode.parsed import laid_over, parsed, trees_for
 from dragoman.decode.request import Request, Split, check_texts, pairs_of, prefixes_of, request
 from dragoman.decode.settings import Engine, Hypothesis, Search, shown
-from dragoman.decode.splitting import split_text
+from dragoman.decode.splitting import split_pieces, split_text
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
-from dragoman.text import Tokeniser
+from dragoman.text import Tokeniser, Tree
+from dragoman.text.trees import Trees
 
 if TYPE_CHECKING:
     from dragoman.decode.pointing import Pointer
@@ -95,25 +97,35 @@ class Translator:
     def translate(self, texts: str | Iterable[str], **settings: Any) -> Translation | list[Translation]:
         """The translation of a text, or those of many in their order; `settings` as in `stream`."""
         if isinstance(texts, str):
-            return next(self.stream([texts], **settings))
+            (only,) = self.stream([texts], **settings)
+            return only
         return list(self.stream(texts, **settings))
 
     def stream(
-        self, texts: Iterable[str], *, prefix: str | Sequence[str] | None = None, **settings: Any
+        self,
+        texts: Iterable[str],
+        *,
+        prefix: str | Sequence[str] | None = None,
+        trees: Tree | Iterable[Tree] | Trees | None = None,
+        **settings: Any,
     ) -> Iterator[Translation]:
         """The translation of each text, in order, with bounded memory: a window of them is read ahead and sorted.
 
-        `prefix` is what a translation must begin with: one for all, or one for each text. `settings` are the fields of
-        `Search` (`beam`, `length_penalty`, `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time;
-        the engine's own choice without it), `split` ("long": text longer than the model was trained for is split into
-        sentences; "sentences": all text is; "never"), `reproducible` (each sentence alone), `alignment` and `attention`
-        (have them in the result).
+        `prefix` is what a translation must begin with: one for all, or one for each text. `trees` are for models that
+        read them, one for each text that is not empty, in order; more are refused, unless they come as `Trees`, of
+        which as many are taken as are needed. `settings` are the fields of `Search` (`beam`, `length_penalty`,
+        `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time; the engine's own choice without
+        it), `split` ("long": text longer than the model was trained for is split into sentences; "sentences": all text
+        is; "never"), `reproducible` (each sentence alone), `alignment` and `attention` (have them in the result).
         """
         check_texts(texts)
-        asked, begins = self._asked(settings), prefixes_of(prefix)
+        asked, begins, grown = self._asked(settings), prefixes_of(prefix), trees_for(self.recipe.model, trees)
+        if grown is not None and asked.split == "sentences":
+            raise SearchError("split 'sentences' cannot be: a tree belongs to a whole line; give a line a sentence")
         if isinstance(begins, list) and isinstance(texts, Sized) and len(texts) != len(begins):
             raise SearchError(f"{len(begins)} prefixes came for {len(texts)} texts; give one for each, or one for all")
-        return self._stream(texts, begins, asked)
+        found = self._stream(texts, begins, asked, grown)
+        return found if grown is None or grown is trees else all_taken(found, grown)
 
     @property
     def running(self) -> Running:
@@ -131,12 +143,28 @@ class Translator:
 
         return find_pointer(self.engines.torch, self.source, self.target)
 
-    def score(self, pairs: Iterable[tuple[str, str]], length_penalty: float = 0.6) -> list[Scored]:
-        """How likely the model finds each target text, given the source text of the pair."""
+    def encoded(self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None) -> list[Ids]:
+        """The pieces of each text as a whole, with their places in its tree where the model reads trees."""
+        grown, rows = trees_for(self.recipe.model, trees), self.source.encode_many(texts)
+        if grown is None:
+            return [tuple(ids) for ids in rows]
+        laid, wrong = laid_over(texts, grown)
+        if wrong is not None:
+            raise wrong
+        grown.refuse_more()
+        return [parsed(ids, self.source, deep) for ids, deep in zip(rows, laid, strict=True)]
+
+    def score(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        length_penalty: float = 0.6,
+        trees: Tree | Iterable[Tree] | None = None,
+    ) -> list[Scored]:
+        """How likely the model finds each target text, given the source text of the pair, and its tree if need be."""
         from dragoman.decode.forced import forced_log_probabilities
 
         both, search = pairs_of(pairs), Search(length_penalty=length_penalty)
-        sources = self.source.encode_many([source for source, _ in both])
+        sources = self.encoded([source for source, _ in both], trees)
         targets = self.target.encode_many([target for _, target in both])
         rows = forced_log_probabilities(self.engines.torch, list(zip(sources, targets, strict=True)))
         return [
@@ -155,7 +183,9 @@ class Translator:
             )
         return replace(asked, search=replace(asked.search, max_length=longest))
 
-    def _stream(self, texts: Iterable[str], prefix: str | list[str] | None, asked: Request) -> Iterator[Translation]:
+    def _stream(
+        self, texts: Iterable[str], prefix: str | list[str] | None, asked: Request, trees: Trees | None
+    ) -> Iterator[Translation]:
         engine = self.engines.for_search(asked.search, prefix is not None)
         batch: int = asked.batch or getattr(engine, "batch", 0) or 64
         done = 0
@@ -165,11 +195,15 @@ class Translator:
                 begins = [prefix] * len(window) if isinstance(prefix, str) else prefix[done : done + len(window)]
                 if len(begins) != len(window):
                     raise SearchError(f"there are more texts than the {len(prefix)} prefixes; give one for each")
-            parts = self._parts(window, asked.split)
+            laid, wrong = None, None
+            if trees is not None:
+                laid, wrong = laid_over(window, trees)
+                window, begins = window[: len(laid)], begins and begins[: len(laid)]  # those before a wrong one
+            parts = self._parts(window, asked.split, laid)
             forced = self.target.encode_many(begins) if begins is not None else [[] for _ in window]
             fit = next((i for i in range(len(window)) if self._too_long(parts[i], forced[i])), len(window))
             jobs = [
-                [(tuple(ids), tuple(forced[i]) if number == 0 else ()) for number, ids in enumerate(parts[i])]
+                [(ids, tuple(forced[i]) if number == 0 else ()) for number, ids in enumerate(parts[i])]
                 for i in range(fit)
             ]
             yield from self._window(jobs, prefix is not None, engine, batch, asked)
@@ -177,11 +211,13 @@ class Translator:
                 raise SearchError(
                     f"{shown(window[fit]).removeprefix('str ')}: {self._too_long(parts[fit], forced[fit])}"
                 )
+            if wrong is not None:
+                raise wrong
             done += len(window)
         if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
             raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
 
-    def _too_long(self, parts: list[list[int]], prefix: list[int]) -> str:
+    def _too_long(self, parts: list[Ids], prefix: list[int]) -> str:
         """Why there are no positions for a text or its prefix; nothing where there are, or where they do not end."""
         for what, ids, most, advice in (
             *(("it", ids, self.longest_source, "leave it to be split, as by split 'long'") for ids in parts),
@@ -215,15 +251,25 @@ class Translator:
         assembly = Assembly(self.source, self.target, asked.search, looked, aligning)
         return [assembly.translation([(ids, found[ids, prefix]) for ids, prefix in of_text]) for of_text in jobs]
 
-    def _parts(self, texts: list[str], split: Split) -> list[list[list[int]]]:
+    def _parts(self, texts: list[str], split: Split, laid: list[bytes] | None = None) -> list[list[Ids]]:
         """The pieces of each text, in parts where it must be; none for a text of nothing but white space."""
-        whole = self.source.encode_many(texts)
-        return [
-            ([ids] if ids else [])
-            if split == "never" or (split == "long" and len(ids) <= self.longest)
-            else split_text(text, self.source, self.longest, self.language)
-            for text, ids in zip(texts, whole, strict=True)
-        ]
+        found: list[list[Ids]] = []
+        for number, (text, ids) in enumerate(zip(texts, self.source.encode_many(texts), strict=True)):
+            whole = split == "never" or (split == "long" and len(ids) <= self.longest)
+            if laid is not None:
+                sizes = [len(ids)] if whole else map(len, split_pieces(ids, self.source, self.longest))
+                found.append([*parsed(ids, self.source, laid[number]).parts(sizes if ids else ())])
+            elif whole:
+                found.append([tuple(ids)] if ids else [])
+            else:
+                found.append([*map(tuple, split_text(text, self.source, self.longest, self.language))])
+        return found
+
+
+def all_taken(found: Iterator[Translation], trees: Trees) -> Iterator[Translation]:
+    """The translations, and at their end a refusal of trees that are left over."""
+    yield from found
+    trees.refuse_more()
 
 
 def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:

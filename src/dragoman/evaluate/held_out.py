@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.data.reading import lines
+from dragoman.data.reading import lines, trees_of
 from dragoman.errors import DataError
+from dragoman.text import Tree
 
 PACKED = (".gz", ".xz", ".zst")
 
@@ -19,6 +20,7 @@ class HeldOut:
     name: str
     references: list[str]
     sources: list[str] | None = None
+    trees: list[Tree] | None = None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -37,7 +39,9 @@ def read_beside(path: Path, beside: Path, count: int) -> list[str]:
     return found
 
 
-def read_held_out(references: Sequence[Path], sources: Sequence[Path], names: Sequence[str]) -> list[HeldOut]:
+def read_held_out(
+    references: Sequence[Path], sources: Sequence[Path], names: Sequence[str], trees: Sequence[Path] = ()
+) -> list[HeldOut]:
     """The test sets that these files hold, in their order; without names they are called by their references."""
     if not references:
         raise DataError("there is nothing to compare with; give --reference, once for each test set")
@@ -48,13 +52,18 @@ def read_held_out(references: Sequence[Path], sources: Sequence[Path], names: Se
         )
     if names and len(names) != len(references):
         raise DataError(f"{len(names)} names came for {len(references)} test sets; give one for each, or none")
+    if trees and len(trees) != len(sources):
+        raise DataError(
+            f"{len(trees)} files came with --source-trees but {len(sources)} with --source; give one for each, or none"
+        )
     called: list[str] = []
     for name in names or [short(path) for path in references]:
         called.append(name if name not in called else f"{name}-{len(called) + 1}")
     found = []
     for i, path in enumerate(references):
         lines_of = read_lines(path)
-        found.append(HeldOut(called[i], lines_of, read_beside(sources[i], path, len(lines_of)) if sources else None))
+        texts = read_beside(sources[i], path, len(lines_of)) if sources else None
+        found.append(HeldOut(called[i], lines_of, texts, list(trees_of(trees[i])) if trees else None))
     return found
 
 

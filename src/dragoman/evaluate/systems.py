@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dragoman.decode.engines import Running
+from dragoman.decode.parsed import check_trees
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError
 from dragoman.evaluate.held_out import HeldOut, read_beside
@@ -47,6 +48,11 @@ class ModelSystem:
         self.model, self.search, self.batch = model, search, batch
         self.translator = Translator.load(model, **engine)
 
+    @property
+    def reads_trees(self) -> bool:
+        """Whether sentences must come with their trees."""
+        return self.translator.recipe.model.positions == "syntax"
+
     @cached_property
     def running(self) -> Running:
         """The engine that translates, loaded."""
@@ -67,13 +73,16 @@ class ModelSystem:
         for held_out in sets:
             if held_out.sources is None:
                 raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
+            if self.reads_trees:
+                check_trees(self.translator.recipe.model, held_out.trees)
         _ = self.running  # its loading is not part of a set's seconds
         return [self._one(held_out, tick) for held_out in sets]
 
     def _one(self, held_out: HeldOut, tick: Tick) -> Translated:
         sources, texts, flags = held_out.sources or [], [], Counter[str]()
         begun = time.perf_counter()
-        for translation in self.translator.stream(sources, search=self.search, batch=self.batch):
+        trees = held_out.trees if self.reads_trees else None
+        for translation in self.translator.stream(sources, search=self.search, batch=self.batch, trees=trees):
             texts.append(translation.text)
             flags.update(translation.flags)
             tick(held_out.name, len(texts), len(sources))

@@ -74,7 +74,7 @@ class Validation:
             for batch in loader:
                 check()
                 here = batch.to(self.device)
-                source = Padded(here.source.shape[1], here.source_lengths)
+                source = Padded(here.source.shape[1], here.source_lengths, depths=here.source_depths)
                 target = Padded(here.target_in.shape[1], here.target_lengths)
                 logits = model(here.source, here.target_in, source, target).float()
                 plain = torch.nn.functional.cross_entropy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,21 @@ from dragoman.decode.alignment import align
 from dragoman.decode.translator import Translator
 from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import pyplot, save
+from dragoman.text import Tree
 
 Links = list[tuple[int, int]]
 
 
-def align_pairs(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> list[Links]:
-    """For each pair of sentences the links (source word, target word), counted from 0."""
+def align_pairs(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], trees: Iterable[Tree] | None = None
+) -> list[Links]:
+    """For each pair of sentences the links (source word, target word), counted from 0; `trees` are the sources'."""
     from dragoman.decode.pointing import pointed
 
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
         raise SearchError("pairs come as two lists of as many sentences each, such as ['one'] and ['eins']")
-    ids = [translator.source.encode_many(list(sources)), translator.target.encode_many(list(targets))]
-    pairs = list(zip(*ids, strict=True))
+    read, written = translator.encoded(list(sources), trees), translator.target.encode_many(list(targets))
+    pairs = list(zip(read, written, strict=True))
     maps = pointed(translator.engines.torch, pairs, translator.pointer)
     return [
         align(weights, translator.source.pieces(source), translator.target.pieces(target))

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from dragoman.decode.alignment import word_numbers
 from dragoman.decode.translator import Translator
 from dragoman.errors import SearchError
-from dragoman.text import Tokeniser
-from dragoman.text.special import BOS, EOS
+from dragoman.text import Tokeniser, Tree
+from dragoman.text.special import BOS
 
 if TYPE_CHECKING:
     from dragoman.models import EncoderDecoder
@@ -117,8 +117,10 @@ class Looked:
         return replace(self, maps=maps, source=source, read=read, written=written)
 
 
-def look(translator: Translator, source: str, target: str | None = None) -> Looked:
-    """Read the source and write the target, which is the model's own translation where none is given."""
+def look(
+    translator: Translator, source: str, target: str | None = None, trees: Tree | Sequence[Tree] | None = None
+) -> Looked:
+    """Read the source, with its tree if the model reads trees, and write the target: its own, where none is given."""
     import torch
 
     from dragoman.models import AttentionMaps, EncoderDecoder
@@ -131,23 +133,19 @@ def look(translator: Translator, source: str, target: str | None = None) -> Look
     model = translator.engines.torch.model
     if not isinstance(model, EncoderDecoder):
         raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")
-    source_ids = translator.source.encode(source)
+    (source_ids,) = translator.encoded([source], trees)
     if not source_ids:
         raise SearchError("the source is empty; give a sentence to look at")
     if target is None:
-        translation = translator.translate(source, split="never")
+        translation = translator.translate(source, split="never", trees=trees)
         target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
     else:
         target_ids = translator.target.encode(target)
     check_room(model, len(source_ids) + 1, len(target_ids) + 1)
     maps = AttentionMaps()
-    device = translator.engines.device
+    read, layout = translator.engines.torch.sources([source_ids])
     with torch.inference_mode():
-        model.hidden(
-            torch.tensor([[*source_ids, EOS]], device=device),
-            torch.tensor([[BOS, *target_ids]], device=device),
-            maps=maps,
-        )
+        model.hidden(read, torch.tensor([[BOS, *target_ids]], device=read.device), layout, maps=maps)
     layers: dict[Kind, list[torch.Tensor]] = {"cross": maps.cross, "encoder": maps.encoder, "decoder": maps.decoder}
     return Looked(
         source,

@@ -17,11 +17,11 @@ Codes = npt.NDArray[np.float64]
 def position_codes(model: Any, length: int) -> dict[str, Codes]:
     """`[length, D]`: what the model adds to an embedding at each place; one entry where both sides have the same.
 
-    Whatever the code is, it is asked for what it makes of nothing.
+    Whatever the code is, it is asked for what it makes of nothing. A code for trees is two: order and depth.
     """
     import torch
 
-    from dragoman.nn import Padded
+    from dragoman.nn import Padded, SyntaxPositions
 
     if not hasattr(model, "source_positions"):
         raise SearchError(
@@ -32,6 +32,9 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
     found: dict[str, Codes] = {}
     with torch.inference_mode():
         for side, code in (("source", model.source_positions), ("target", model.target_positions)):
+            if isinstance(code, SyntaxPositions):
+                found["depth in the tree"] = code.codes()[:length].double().cpu().numpy()
+                code = code.order
             found[side] = code(nothing, Padded(length))[0].double().cpu().numpy()
     if not any(codes.any() for codes in found.values()):
         raise SearchError(
@@ -39,7 +42,10 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
             "there is no code to draw"
         )
     same = np.array_equal(found["source"], found["target"])
-    return {"source and target": found["source"]} if same else found
+    if same:
+        found = {"source and target": found.pop("source"), **found}
+        del found["target"]
+    return found
 
 
 def similarity(codes: Codes) -> Codes:

@@ -111,7 +111,7 @@ class Convolutional(EncoderDecoder):
         super().__init__(recipe, vocabulary, pad)
         recipe = self.recipe
         d, width, dropout, make = recipe.d_model, recipe.kernel_width, recipe.dropout, parts(recipe)
-        self.source_positions, self.target_positions = make.positions(), make.positions()
+        self.source_positions, self.target_positions = make.source_positions(), make.target_positions()
         self.dropout = Dropout(dropout)
         self.encoder = nn.ModuleList(EncoderLayer(d, width, dropout) for _ in range(recipe.encoder_layers))
         self.decoder = nn.ModuleList(

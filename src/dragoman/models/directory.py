@@ -65,7 +65,7 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
 def least_numbers(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
     """No such model has fewer numbers: the matrices that each has, whatever its kind of attention and norms."""
     table = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
-    places = 2 * recipe.max_positions if recipe.positions == "learned" else 0
+    places = {"learned": 2 * recipe.max_positions, "syntax": recipe.d_model}.get(recipe.positions, 0)
     layers = recipe.encoder_layers + recipe.decoder_layers
     match recipe.architecture:
         case "transformer":

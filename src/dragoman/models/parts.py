@@ -32,6 +32,7 @@ from dragoman.nn import (
     Rule,
     ScaledDotProduct,
     SinusoidalPositions,
+    SyntaxPositions,
     both,
     causal,
     either,
@@ -53,7 +54,8 @@ class Parts:
     feed_forward: Callable[[], FeedForward]
     residual: Callable[[], Residual]
     last_norm: Callable[[], Norm | None]
-    positions: Callable[[], PositionCode]
+    source_positions: Callable[[], PositionCode]
+    target_positions: Callable[[], PositionCode]
     encoder_sees: Rule
     decoder_sees: Rule
 
@@ -77,7 +79,7 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return RotaryPositions(recipe.key_size, content())
             case "alibi":
                 return LinearBias(recipe.n_heads)
-            case "sinusoidal" | "learned" | "none":
+            case "sinusoidal" | "learned" | "syntax" | "none":
                 return content()
 
     def reading() -> AttentionFunction:
@@ -109,12 +111,16 @@ def parts(recipe: ModelRecipe) -> Parts:
 
     def positions() -> PositionCode:
         match recipe.positions:
-            case "sinusoidal":
+            case "sinusoidal" | "syntax":
                 return SinusoidalPositions(recipe.d_model)
             case "learned":
                 return LearnedPositions(recipe.max_positions, recipe.d_model)
             case "relative" | "rotary" | "alibi" | "none":
                 return NoPositions()
+
+    def source_positions() -> PositionCode:
+        """Of the source, which may come with a tree; what is being written has none yet."""
+        return SyntaxPositions(recipe.d_model) if recipe.positions == "syntax" else positions()
 
     heads: dict[str, Any] = {
         "d_model": recipe.d_model,
@@ -133,7 +139,8 @@ def parts(recipe: ModelRecipe) -> Parts:
         feed_forward=lambda: FeedForward(recipe.d_model, recipe.d_ff, activation, recipe.feed_forward_dropout),
         residual=residual,
         last_norm=lambda: norm() if recipe.norm_order == "pre" else None,
-        positions=positions,
+        source_positions=source_positions,
+        target_positions=positions,
         encoder_sees=rule,
         decoder_sees=causal if rule is everything else both(causal, rule),  # kernels know the plain triangle
     )

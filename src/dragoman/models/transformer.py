@@ -105,7 +105,7 @@ class Transformer(EncoderDecoder):
         super().__init__(recipe, vocabulary, pad)
         recipe = self.recipe
         make = parts(recipe)
-        self.source_positions, self.target_positions = make.positions(), make.positions()
+        self.source_positions, self.target_positions = make.source_positions(), make.target_positions()
         self.dropout = Dropout(recipe.dropout)  # section 5.4: also to the sums of embeddings and positions
         self.encoder = nn.ModuleList(EncoderLayer(make) for _ in range(recipe.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(make) for _ in range(recipe.decoder_layers))

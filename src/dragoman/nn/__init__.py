@@ -47,6 +47,7 @@ from dragoman.nn.position import (
     RelativePositions,
     RotaryPositions,
     SinusoidalPositions,
+    SyntaxPositions,
     sinusoid,
 )
 from dragoman.nn.residual import PostNorm, PreNorm, Residual
@@ -85,6 +86,7 @@ __all__ = [
     "ScaledDotProduct",
     "Sees",
     "SinusoidalPositions",
+    "SyntaxPositions",
     "attend_made",
     "both",
     "causal",

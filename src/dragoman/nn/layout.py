@@ -25,12 +25,13 @@ class Padded:
     """`[B, T, ...]`: a row a sentence, filled up on the right.
 
     `lengths` None says that every token is real. `offset` is the position of the first column, for steps that continue
-    what a cache remembers.
+    what a cache remembers. `depths [B, T]` is how deep each token stands in its sentence's tree, where that is known.
     """
 
     size: int
     lengths: Tensor | None = None
     offset: int = 0
+    depths: Tensor | None = None
 
     @classmethod
     def of(cls, ids: Tensor, pad: int) -> Padded:
@@ -75,6 +76,7 @@ class Packed:
 
     Made by `Packed.of`. Sentences of length 0 are allowed, so that their number can be fixed too. `tiles` (see
     `joint_tiles`) lets attention work on the sentences as they lie; without them it spreads them over a grid.
+    `depths [N]` is how deep each token stands in its sentence's tree, where that is known.
     """
 
     size: int
@@ -85,6 +87,7 @@ class Packed:
     filled: Tensor
     sentence: Tensor
     tiles: Tensor | None = None
+    depths: Tensor | None = None
 
     @classmethod
     def of(
@@ -93,6 +96,7 @@ class Packed:
         size: int | None = None,
         longest: int | None = None,
         tiles: Tensor | None = None,
+        depths: Tensor | None = None,
     ) -> Packed:
         """Sentences of these `lengths`, in a tensor of `size` tokens, none longer than `longest`.
 
@@ -122,7 +126,7 @@ class Packed:
         inside = sentence.clamp(max=len(lengths) - 1)
         position = torch.where(filled, token - started[inside], 0)
         slot = torch.where(filled, inside * longest + position, len(lengths) * longest)
-        return cls(size, lengths, longest, position, slot, filled, inside, tiles)
+        return cls(size, lengths, longest, position, slot, filled, inside, tiles, depths)
 
     @property
     def grid(self) -> Padded:

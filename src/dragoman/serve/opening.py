@@ -46,6 +46,11 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     if languages is not None:
         options = {"language": languages[0], **options}
     translator = Translator.load(directory, **options)
+    if translator.recipe.model.positions == "syntax":
+        raise SearchError(
+            f"{directory} cannot be served: it has model.positions='syntax' and reads each sentence with its "
+            "dependency tree, which requests do not bring; use dragoman translate with --source-trees"
+        )
     search = Search(beam=beam)
     engine = translator.running_for(search=search)
     translator.translate(WARM, search=search)

@@ -7,5 +7,18 @@ from dragoman.text.normalise import normalise
 from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokeniser
 from dragoman.text.tokeniser import Tokeniser
+from dragoman.text.trees import Tree, read_trees
 
-__all__ = ["BOS", "EOS", "N_SPECIAL", "PAD", "UNK", "Tokeniser", "learn", "load_tokeniser", "normalise"]
+__all__ = [
+    "BOS",
+    "EOS",
+    "N_SPECIAL",
+    "PAD",
+    "UNK",
+    "Tokeniser",
+    "Tree",
+    "learn",
+    "load_tokeniser",
+    "normalise",
+    "read_trees",
+]

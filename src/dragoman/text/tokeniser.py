@@ -46,6 +46,10 @@ class Tokeniser(Protocol):
     def fingerprint(self) -> str:
         """Hex SHA-256 of everything that decides what comes out."""
 
+    @property
+    def widths(self) -> Sequence[int]:
+        """How many bytes of UTF-8 each id writes, its space counted."""
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
 
@@ -98,6 +102,11 @@ class PieceTokeniser(ABC):
     def fingerprint(self) -> str:
         """Of the kind, the normaliser's version and the model's bytes."""
         return hashlib.sha256(f"{self.kind} {VERSION}\n".encode() + self.model).hexdigest()
+
+    @cached_property
+    def widths(self) -> Sequence[int]:
+        """How many bytes of UTF-8 each id writes, its space counted."""
+        return [len(written) for written in self.table.written]
 
     @abstractmethod
     def encode_marked(self, marked: str) -> list[int]:

@@ -24,6 +24,13 @@ def inside(model: ModelRecipe) -> str:
             return f"windows of {model.kernel_width}"
 
 
+def reading(model: ModelRecipe) -> str:
+    """What a sentence must come with, if anything."""
+    if model.positions != "syntax":
+        return ""
+    return "\nIt reads each source sentence with its dependency tree: `dragoman translate --source-trees FILE.conllu`."
+
+
 def write_card(
     directory: Path,
     recipe: Recipe,
@@ -58,7 +65,7 @@ Pairs: {splits}. The data's licence says what may be done with this model; Drago
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
 {inside(model)}, dropout {model.dropout}; {recipe.text.kind} pieces.
-All settings are in recipe.toml.
+All settings are in recipe.toml.{reading(model)}
 The weights are {told["weights"]}.
 
 ## Scores on the validation set

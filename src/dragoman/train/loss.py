@@ -122,7 +122,8 @@ def layouts(batch: Batch) -> tuple[Layout, Layout]:
     """The layouts of a batch's source and target."""
     if batch.layout == "packed":
         return (
-            Packed.of(batch.source_lengths, len(batch.source), batch.longest, batch.source_tiles),
+            Packed.of(batch.source_lengths, len(batch.source), batch.longest, batch.source_tiles, batch.source_depths),
             Packed.of(batch.target_lengths, len(batch.target_in), batch.longest, batch.target_tiles),
         )
-    return Padded(batch.source.shape[1], batch.source_lengths), Padded(batch.target_in.shape[1], batch.target_lengths)
+    source = Padded(batch.source.shape[1], batch.source_lengths, depths=batch.source_depths)
+    return source, Padded(batch.target_in.shape[1], batch.target_lengths)

@@ -62,6 +62,11 @@ def train(
     with ExitStack() as held:
         ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
         check_lengths(prepared, recipe)
+        if recipe.model.positions == "syntax" and not prepared.has_trees:
+            raise TrainingError(
+                f"model.positions='syntax' needs the trees of the source sentences, and {prepared.directory} was "
+                "prepared without; prepare it with --source-trees"
+            )
         if ranks.device.type == "cpu":
             keep_freed_memory()
         torch.manual_seed(recipe.train.seed)

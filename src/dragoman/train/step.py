@@ -48,6 +48,7 @@ def nothing(device: torch.device, state: int = 0) -> Batch:
         target_tokens=0,
         longest=1,
         state=state,
+        source_depths=one * 0,
     ).to(device)
 
 

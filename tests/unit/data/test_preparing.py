@@ -121,6 +121,17 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "b.de", "b.en", "out"]
 
 
+def test_a_place_prepared_anew_has_the_pieces_of_its_own_tokeniser(tmp_path):
+    one, other = put(tmp_path, "one", some_pairs(60)), put(tmp_path, "other", [(t, s) for s, t in some_pairs(60)])
+    for corpus, text in ((one, "en"), (other, "de")):
+        prepared = prepare([corpus], changed(sampling=0.3), tmp_path / "out", anew=True, processes=1)
+        lines = corpus.source.read_text(encoding="utf-8").splitlines()
+        assert {s for s, _ in texts(prepared)} <= set(lines), text
+        with prepared.loader(changed(sampling=0.3).data, epochs=1, pin=False) as loader:
+            drawn = [prepared.tokenisers[0].decode(row) for batch in loader for row in batch.source.tolist()]
+        assert set(drawn) <= set(lines), text
+
+
 def test_batch_settings_and_weights_need_no_new_preparation(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
     first = prepare([corpus], RECIPE, tmp_path / "out")

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelRecipe
-from dragoman.models import EncoderDecoder
+from dragoman.models import AttentionMaps, EncoderDecoder, Memory
 from dragoman.models.directory import build as build_model
+from dragoman.nn import Layout, Padded
 
 SMALL = ModelRecipe(
     d_model=12, n_heads=3, d_k=5, d_v=7, d_ff=17, encoder_layers=2, decoder_layers=3, dropout=0.0, max_positions=30
@@ -27,6 +28,7 @@ TRANSFORMERS += [replace(SMALL, positions="alibi"), replace(SMALL, positions="ro
 TRANSFORMERS += [replace(SMALL, pattern="local", window=1), replace(SMALL, pattern="low_rank", rank=3)]
 TRANSFORMERS += [replace(SMALL, pattern="sparse", window=1, global_tokens=1, random_tokens=1)]
 TRANSFORMERS += [replace(SMALL, pattern="local", window=2, positions="relative", max_distance=2, norm_order="pre")]
+TRANSFORMERS += [replace(SMALL, positions="syntax"), replace(SMALL, positions="syntax", pattern="low_rank", rank=3)]
 
 LSTM = ModelRecipe(architecture="recurrent", d_model=12, encoder_layers=3, decoder_layers=2, dropout=0.0)
 CONVOLUTIONAL = ModelRecipe(
@@ -40,6 +42,7 @@ RIVALS = [
     CONVOLUTIONAL,
     replace(CONVOLUTIONAL, positions="learned", kernel_width=5, tie="none"),
     replace(CONVOLUTIONAL, positions="none", kernel_width=1),
+    replace(CONVOLUTIONAL, positions="syntax"),
 ]
 
 
@@ -63,7 +66,20 @@ def build(recipe: ModelRecipe, device: torch.device | str = "cpu") -> EncoderDec
             parameter.add_(torch.randn_like(parameter) * 0.1)
         for name, buffer in model.named_buffers():
             buffer.add_(torch.rand_like(buffer) if "variance" in name else torch.randn_like(buffer))
+    if recipe.positions == "syntax":
+        give_trees(model)
     return model.to(device).eval()
+
+
+def give_trees(model: EncoderDecoder) -> None:
+    """Have each token stand as deep as its id says, so that it does wherever and however it is laid out."""
+    encode = model.encode
+
+    def with_depths(source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
+        layout = Padded.of(source, model.pad) if layout is None else layout
+        return encode(source, replace(layout, depths=source % 5), maps)
+
+    model.encode = with_depths  # type: ignore[method-assign]
 
 
 def sentences(lengths: list[int]) -> list[Tensor]:

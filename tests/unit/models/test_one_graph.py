@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dragoman import Packed, Transformer
+from dragoman import Packed, Padded, Transformer
 from dragoman.config import ModelRecipe
 
 SMALL = ModelRecipe(d_model=24, n_heads=3, d_ff=40, encoder_layers=1, decoder_layers=1, dropout=0.0)
@@ -42,3 +42,21 @@ def test_padded_and_packed_are_one_graph_each(changes: dict[str, Any], monkeypat
         compiled = torch.compile(function, backend="eager", fullgraph=True)
         real = slice(None) if function is model else slice(0, 43)
         torch.testing.assert_close(compiled(*given)[real], function(*given)[real])
+
+
+def test_with_trees_too() -> None:
+    model = Transformer(replace(SMALL, positions="syntax"), 50)
+
+    def packed(source: Tensor, target: Tensor, read: Tensor, written: Tensor, depths: Tensor) -> Tensor:
+        return model(source, target, Packed.of(read, 50, 25, depths=depths), Packed.of(written, 50, 25))
+
+    def padded(source: Tensor, target: Tensor, depths: Tensor) -> Tensor:
+        return model(source, target, Padded(30, depths=depths))
+
+    rows = torch.randint(1, 50, (3, 30)), torch.randint(1, 50, (3, 31)), torch.randint(0, 256, (3, 30))
+    ids = torch.randint(1, 50, (50,)), torch.randint(1, 50, (50,))
+    flat = (*ids, torch.tensor([20, 25]), torch.tensor([25, 18]), torch.randint(0, 256, (50,)))
+    for function, given in ((padded, rows), (packed, flat)):
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(*given)[:3], function(*given)[:3])

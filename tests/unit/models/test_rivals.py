@@ -15,6 +15,7 @@ from model_variants import (
     VOCABULARY,
     build,
     close,
+    give_trees,
     name_of,
     padded,
     sentences,
@@ -81,6 +82,8 @@ def test_steps_of_training_lower_the_loss(recipe: ModelRecipe) -> None:
     """Each part takes part: after a few steps no weight is where it was, and a copy is written better."""
     torch.manual_seed(3)
     model = build_model(recipe, VOCABULARY if recipe.tie == "all" else (VOCABULARY, VOCABULARY), pad=0)
+    if recipe.positions == "syntax":
+        give_trees(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     source = padded(sentences([5, 6, 4, 7]))

@@ -16,6 +16,7 @@ from dragoman.nn.position.linear_bias import LinearBias
 from dragoman.nn.position.relative import RelativePositions
 from dragoman.nn.position.rotary import RotaryPositions
 from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
+from dragoman.nn.position.syntax import SyntaxPositions
 
 
 class PositionCode(Protocol):
@@ -41,5 +42,6 @@ __all__ = [
     "RelativePositions",
     "RotaryPositions",
     "SinusoidalPositions",
+    "SyntaxPositions",
     "sinusoid",
 ]

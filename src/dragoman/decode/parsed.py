@@ -1,0 +1,90 @@
+"""Source sentences that come with their trees, for models that read them (`model.positions="syntax"`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dragoman.config import ModelRecipe
+from dragoman.errors import DragomanError, SearchError
+from dragoman.text import Tokeniser, Tree, normalise
+from dragoman.text.trees import Trees, depths_of_pieces
+
+
+class Parsed(tuple[int, ...]):
+    """The pieces of a sentence, with how deep each stands in its tree; the same pieces in another tree are others."""
+
+    depths: tuple[int, ...]
+
+    def __new__(cls, ids: Iterable[int], depths: Iterable[int]) -> Parsed:
+        """Pieces, and a depth for each."""
+        made = super().__new__(cls, ids)
+        made.depths = tuple(depths)
+        assert len(made.depths) == len(made)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parsed) and tuple(self) == tuple(other) and self.depths == other.depths
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: tuple[int, ...]) -> bool:
+        return (tuple(self), self.depths) < (tuple(other), depths_of(other))
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.depths))
+
+    def parts(self, sizes: Iterable[int]) -> list[Parsed]:
+        """The sentence in consecutive parts of these sizes, each piece at its place in the whole tree."""
+        found, start = [], 0
+        for size in sizes:
+            here = slice(start, start + size)
+            found.append(Parsed(self[here], self.depths[here]))
+            start += size
+        return found
+
+
+def parsed(ids: Sequence[int], tokeniser: Tokeniser, of_bytes: bytes) -> Parsed:
+    """The pieces of a text whose bytes stand so deep."""
+    return Parsed(ids, depths_of_pieces(ids, tokeniser.widths, of_bytes))
+
+
+def depths_of(ids: Sequence[int]) -> tuple[int, ...]:
+    """The depths of a sentence's pieces; none where it came without a tree."""
+    return ids.depths if isinstance(ids, Parsed) else ()
+
+
+def check_trees(model: ModelRecipe, trees: object) -> None:
+    """Refuse trees for a model that reads none, and no trees for a model that does."""
+    reads = model.positions == "syntax"
+    if reads and trees is None:
+        raise SearchError(
+            "this model has model.positions='syntax' and reads each sentence with its dependency tree; give the trees: "
+            "--source-trees with a CoNLL-U file, or trees=... in Python"
+        )
+    if trees is not None and not reads:
+        raise SearchError(
+            f"this model has model.positions={model.positions!r} and reads no trees; leave them out, or use a model "
+            "that was trained with model.positions='syntax'"
+        )
+
+
+def trees_for(model: ModelRecipe, trees: Tree | Iterable[Tree] | Trees | None) -> Trees | None:
+    """The trees of a call, as they are taken one by one."""
+    check_trees(model, trees)
+    if trees is None or isinstance(trees, Trees):
+        return trees
+    if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
+        trees = [trees]  # one tree for one text; anything else is refused when it is taken
+    return Trees(trees)
+
+
+def laid_over(texts: Sequence[str], trees: Trees) -> tuple[list[bytes], DragomanError | None]:
+    """The depths of each text up to the first whose tree is wrong, and what is wrong with that one."""
+    found: list[bytes] = []
+    for text in texts:
+        try:
+            found.append(trees.over(normalise(text)))
+        except DragomanError as error:
+            return found, error
+    return found, None
