@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, TextIO
 
 import click
@@ -69,6 +70,8 @@ def main(args: list[str] | None = None) -> None:
     """Run the command line; a refusal is a message and exit code 2, never a traceback."""
     if sys.stderr is None:  # closed: what is said goes nowhere, and no file that is opened gets its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # until the end
+    if isinstance(sys.stdout, TextIOWrapper):  # in an old locale, what it cannot write is spelt and not the end of us
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)
     except click.exceptions.Exit as leave:

@@ -204,3 +204,14 @@ def test_closed_streams_are_told(model: Path) -> None:
         done = run(verb, model, shell=shell, given=b"")
         assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
         assert message in done.stderr
+
+
+def test_in_an_old_locale_what_cannot_be_written_is_spelt(tmp_path: Path) -> None:
+    files = [tmp_path / "ours.de", tmp_path / "right.de"]
+    for file in files:
+        file.write_text("schön\n" * 30, encoding="utf-8")
+    words = ["evaluate", "--hypothesis", str(files[0]), "--reference", str(files[1]), "--name", "für ☃"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-m", "dragoman", *words], capture_output=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith("für ".encode("latin-1") + b"\\u2603: 30 sentences\n")
