@@ -85,7 +85,7 @@ class HalfAdam:
         adam_kernel[(len(self.chunks),)](
             self.table, numbers, beta2, 1 - beta1, 1 - beta2, float(group["eps"]), float(group["weight_decay"]),
             HALF=_kind(self.halves.half[0].dtype), DECOUPLED=isinstance(self.inner, torch.optim.AdamW),
-            CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8,
+            CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8, maxnreg=64,  # four programs at once on a multiprocessor
         )  # fmt: skip
         for half in self.halves.half:
             half.grad = None
