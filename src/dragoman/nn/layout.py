@@ -178,8 +178,8 @@ def joint_tiles(
 
     Lengths lie on the host. Both tables cut between the same sentences: as long as they fit on both sides, sentences
     share a tile, and attention inside a tile needs nothing from another. A longer sentence is cut into tiles of its
-    own. Two tiles in a row hold more than `tile` rows on one side, or end a longer sentence, so that tables of one fixed
-    size hold them all.
+    own. Two tiles in a row hold more than `tile` rows on one side, or end a longer sentence: tables of one fixed size
+    hold them all.
     """
     starts: tuple[list[int], list[int]] = ([0], [0])
     a = b = 0
