@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import gzip
 import lzma
-import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -122,7 +121,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path} is a directory; expected a file with a sentence per line")
     if path.is_symlink() and not path.exists():
-        raise DataError(f"{path} is a link to {os.readlink(path)}, which is not there")
+        raise DataError(f"{path} is a link to {path.readlink()}, which is not there")
     if not path.exists():
         near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, near, n=1)
