@@ -18,7 +18,8 @@ from dragoman.text.normalise import normalise
 
 DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
 COLUMNS: Final = 10
-NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
+NUMBER: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?|\d+\.\d+")  # a word, a token of several, or an empty node
+HEAD: Final = re.compile(r"\d{1,9}")  # Python itself refuses to read numbers of thousands of digits
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ class Tree:
             raise TextError(self._misfit(forms, text, name))
         deep = zip(forms, self.depths, strict=True)
         bare = b"".join(bytes([min(depth, DEEPEST)]) * len(form.encode()) for form, depth in deep)
-        laid, start = b"", 0
+        laid, start = bytearray(), 0
         for run in text.split(" "):
             stop = start + len(run.encode())
             laid += bare[start : start + 1] + bare[start:stop]  # the space before it, then itself
             start = stop
-        return laid[1:]
+        return bytes(laid[1:])
 
     def _misfit(self, forms: Sequence[str], text: str, name: str) -> str:
         """Where tree and text part."""
@@ -149,7 +150,7 @@ class Sentence:
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
         if kind is None:
-            raise TextError(f"{where}: {cells[0]!r} is no number of a word; expected such as 3, 3-4 or 3.1")
+            raise TextError(f"{where}: {cells[0][:40]!r} is no number of a word; expected such as 3, 3-4 or 3.1")
         if kind[1] is None:
             return
         first, last = int(kind[1]), int(kind[2] or kind[1])
@@ -159,8 +160,8 @@ class Sentence:
             self.tokens.append((form, first, last))
             self.open = where
             return
-        if not head.isdecimal():
-            raise TextError(f"{where}: word {first} has head {head!r}; expected a number, 0 for the root")
+        if HEAD.fullmatch(head) is None:
+            raise TextError(f"{where}: word {first} has head {head[:40]!r}; expected a number, 0 for the root")
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))
@@ -187,6 +188,11 @@ def depths_of_pieces(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes)
     `widths` has the bytes that each id writes. The space that the first word carries may not be in the text.
     """
     place = len(of_bytes) - sum(widths[number] for number in ids)
+    if place not in (-1, 0):
+        raise TextError(
+            f"{len(ids)} pieces write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
+            "pieces and tree are not of the same text"
+        )
     found = []
     for number in ids:
         found.append(of_bytes[max(place, 0)])

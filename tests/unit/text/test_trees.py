@@ -85,6 +85,9 @@ def test_what_is_no_tree_is_refused_with_its_line() -> None:
     assert refused(ok, row(2, "b", "_")).startswith("a.conllu, line 2: word 2 has head '_'; expected a number")
     assert refused(ok, row(2, "b", -1)).startswith("a.conllu, line 2: word 2 has head '-1'")
     assert refused(ok, row(2, "b", 3)).startswith("a.conllu, line 2: word 2 has head 3; heads are words of the sente")
+    for rows in ([row("9" * 5000, "a", 0)], [row("1-" + "9" * 5000, "a", "_"), ok], [row(1, "a", "9" * 5000)]):
+        said = refused(*rows)  # and not by Python, which reads no number of so many digits
+        assert said.startswith("a.conllu, line 1: ") and "number" in said and len(said) < 200
     assert refused(ok, row("2-3", "bc", "_"), row(2, "b", 1)).startswith(
         "a.conllu, line 2: the token 2-3 ends after the sentence's last word"
     )
@@ -213,6 +216,14 @@ def test_a_piece_belongs_to_the_word_in_which_it_begins(tokenisers: dict[str, To
         before = b"".join(written[:place]).replace(b" ", b"")
         letters = len(before.decode(errors="ignore"))  # bytes of a letter that is not whole count with that letter
         assert depth == next(number for number, cut in enumerate(cuts) if letters < cut)
+
+
+def test_pieces_of_another_text_than_the_trees_are_refused(tokenisers: dict[str, Tokeniser]) -> None:
+    tokeniser = tokenisers["bpe"]
+    laid = Tree(("the", "box"), (1, 0)).over("the box")
+    for text in ("the boxes", "the b", ""):
+        with pytest.raises(TextError, match="pieces and tree are not of the same text"):
+            depths_of_pieces(tokeniser.encode(text), tokeniser.widths, laid)
 
 
 def test_trees_are_taken_for_texts_that_are_not_empty() -> None:
