@@ -68,12 +68,15 @@ def test_the_engine_is_handed_the_depths_of_the_pieces(translator: Translator) -
         word += piece.startswith("▁")
         expected.append(depth[BOX[word]])
     assert list(ids.depths) == expected
-    rows, layout = translator.engines.torch.sources([ids, ids[:2], Parsed(ids[:3], [5, 6, 7])])
+    short = Parsed(ids[:2], [0, 0])
+    rows, layout = translator.engines.torch.sources([ids, short, Parsed(ids[:3], [5, 6, 7])])
     assert rows[1].tolist() == [*ids[:2], EOS, *[0] * (len(ids) - 2)]
     assert layout.depths is not None
     assert layout.depths[0].tolist() == [*expected, 0]
     assert layout.depths[1].tolist() == [0] * (len(ids) + 1)
     assert layout.depths[2].tolist() == [5, 6, 7, *[0] * (len(ids) - 2)]
+    with pytest.raises(SearchError, match="1 of 2 sentences came with their trees"):
+        translator.engines.torch.sources([ids, ids[:2]])  # a part of it, which has none
 
 
 def test_greedy_search_is_teacher_forcing_with_the_same_depths(translator: Translator) -> None:
