@@ -101,7 +101,8 @@ def test_scores_alignments_and_attention_are_of_the_tree_too(translator: Transla
     assert all(each.attention is not None and each.alignment is not None for each in found)
     maps = [look(translator, TEXT, "der Kasten", tree).maps for tree in (FLAT, DEEP)]
     assert abs(maps[0]["encoder"] - maps[1]["encoder"]).max() > 1e-3
-    assert look(translator, TEXT, trees=[FLAT]).target_text == translator.translate(TEXT, trees=FLAT).text
+    for trees in (FLAT, [FLAT], iter([FLAT])):  # the last as `trees_of` gives them
+        assert look(translator, TEXT, trees=trees).target_text == translator.translate(TEXT, trees=FLAT).text
     links = align_pairs(translator, [TEXT, "", "in the hall"], ["der Kasten", "", "im Flur"], [FLAT, HALL])
     assert len(links) == 3 and links[1] == []
 
