@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,8 +19,9 @@ from dragoman.export.ctranslate2 import to_ctranslate2
 from dragoman.inspect.alignment import align_pairs
 from dragoman.inspect.looking import look
 from dragoman.inspect.positions import position_codes
+from dragoman.models import AttentionMaps
 from dragoman.text import Tree
-from dragoman.text.special import EOS
+from dragoman.text.special import BOS, EOS
 from dragoman.text.trees import Trees
 from tiny_model import write_tiny_model
 
@@ -91,14 +93,28 @@ def test_greedy_search_is_teacher_forcing_with_the_same_depths(translator: Trans
         assert logits[0, : len(written)].argmax(-1).tolist() == written
 
 
+def looked_at(translator: Translator, tokens: Sequence[str], tree: Tree) -> Any:
+    """What the last decoder layer but one looks at, the mean of its heads, when it reads the text in this tree."""
+    maps, (rows, layout) = AttentionMaps(), translator.engines.torch.sources(translator.encoded([TEXT], [tree]))
+    with torch.inference_mode():
+        written = torch.tensor([[BOS, *translator.target.to_ids(tokens)]])
+        translator.engines.torch.model.hidden(rows, written, layout, maps=maps)  # type: ignore[union-attr]
+    return maps.cross[max(0, len(maps.cross) - 2)][0].mean(0)[:-1, :-1].numpy()
+
+
 def test_scores_alignments_and_attention_are_of_the_tree_too(translator: Translator) -> None:
     pairs = [(TEXT, "der Kasten"), (TEXT, "der Kasten")]
     flat, deep = translator.score(pairs, trees=[FLAT, DEEP])
     assert flat.log_probability != deep.log_probability
     (again,) = translator.score(pairs[:1], trees=DEEP)
     assert again.log_probability == pytest.approx(deep.log_probability, abs=1e-4)
-    found = translator.translate([TEXT, TEXT], trees=[FLAT, DEEP], attention=True, alignment=True, **SHORT)
+    found = translator.translate(
+        [TEXT, TEXT], trees=[FLAT, DEEP], attention=True, alignment=True, min_length=3, **SHORT
+    )
     assert all(each.attention is not None and each.alignment is not None for each in found)
+    for each, tree, other in zip(found, (FLAT, DEEP), (DEEP, FLAT), strict=True):
+        assert abs(each.attention - looked_at(translator, each.tokens, tree)).max() < 1e-5
+        assert abs(each.attention - looked_at(translator, each.tokens, other)).max() > 1e-4
     maps = [look(translator, TEXT, "der Kasten", tree).maps for tree in (FLAT, DEEP)]
     assert abs(maps[0]["encoder"] - maps[1]["encoder"]).max() > 1e-3
     for trees in (FLAT, [FLAT], iter([FLAT])):  # the last as `trees_of` gives them
