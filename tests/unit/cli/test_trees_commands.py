@@ -10,7 +10,9 @@ import pytest
 
 from command_line import leave
 from dragoman import Translator
+from dragoman.config import ModelRecipe
 from dragoman.data.reading import trees_of
+from dragoman.models.directory import least_numbers
 from tiny_model import write_tiny_model
 from tiny_run import TINY, with_trees, write_corpus
 
@@ -168,7 +170,9 @@ def test_serve_refuses(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_recipe_counts_the_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, "recipe", "base", "--set", "model.positions=syntax")
-    assert (code, 'positions = "syntax"' in out) == (0, True), err
+    assert (code, 'positions = "syntax"' in out, "positions 262,144," in out) == (0, True, True), err  # 512 x 512
+    syntax, order = (ModelRecipe(positions=positions) for positions in ("syntax", "sinusoidal"))
+    assert least_numbers(syntax, 9) - least_numbers(order, 9) == 512 * 512  # by which damage is told when it is loaded
 
 
 def grown(folder: Path, name: str, pairs: int = 300) -> list[str]:
