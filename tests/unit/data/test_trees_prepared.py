@@ -157,6 +157,9 @@ def test_depths_of_other_sentences_are_refused(tmp_path: Path) -> None:
     assert split.depths.of_pieces(pairs, ids, lengths).shape == ids.shape
     with pytest.raises(DataError, match="they do not belong together, so prepare the data again"):
         others.of_pieces(pairs, ids, lengths)
+    fewer = replace(split.depths, of_bytes=Sentences(laid.ids, laid.offsets[:-1]))
+    with pytest.raises(DataError, match=f"{len(split)} source sentences but {len(split) - 1} trees in one split"):
+        replace(split, depths=fewer)
 
 
 def test_trees_for_some_corpora_alone(tmp_path: Path) -> None:
