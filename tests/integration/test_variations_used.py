@@ -91,7 +91,7 @@ def test_text_longer_than_the_mixtures_is_split_or_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "name, key, value", [("low_rank", "max_positions = 80", 4 << 40), ("relative", "max_distance = 3", 4 << 40)]
+    "name, key, value", [("low_rank", "max_positions = 80", 1_000_000), ("relative", "max_distance = 3", 1_000_000)]
 )
 def test_sizes_of_a_damaged_recipe_are_refused_before_memory_is_asked_for(
     name: str, key: str, value: int, tmp_path: Path

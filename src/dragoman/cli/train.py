@@ -101,7 +101,8 @@ def command(
         with ranks.together():
             words = ranks.tell(settle)
             if words is None:
-                watch.note(f"{out} is finished; nothing to do (another --out would train anew)")
+                whose = "" if place.exists() else ", with whatever data it was trained: its training/ is not there"
+                watch.note(f"{out} is finished{whose}; nothing to do (another --out would train anew)")
                 return
             recipe, prepared = Recipe.from_table(tomllib.loads(words)), Prepared.open(place)
             evaluate: Any = validation(prepared, recipe)

@@ -20,6 +20,8 @@ from dragoman.evaluate.scoring import Difference, Score, sentence_scores
 from dragoman.files import write_safely
 
 WORST = 20
+PAGE, TABLE = "report.md", "report.json"
+BEGINS = {PAGE: "# Evaluation\n\n", TABLE: '{\n "format": '}  # by which a report of ours is known
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ class Report:
             for name, result in zip(file_names([r.held_out.name for r in self.results]), self.results, strict=True):
                 text = "".join(" ".join(line.split("\n")) + "\n" for line in result.hypotheses)
                 write_safely(directory / f"{name}.translations.txt", text)
-            write_safely(directory / "report.md", markdown(table))
-            write_safely(directory / "report.json", json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+            write_safely(directory / PAGE, markdown(table))
+            write_safely(directory / TABLE, json.dumps(table, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise unwritten(directory, error) from None
 
@@ -116,7 +118,7 @@ def markdown(table: Mapping[str, Any]) -> str:
         rows.append([each["name"], f"{each['sentences']:,}", *figures, f"{rate:.1f}" if rate else "-"])
     system = "\n".join(f"- {name}: {value}" for name, value in table["system"].items())
     versions = ", ".join(f"{name} {number}" for name, number in table["versions"].items())
-    parts = [f"# Evaluation\n\n{table['made']}, {versions}.\n\n{system}\n", rows_of(rows), signatures(table, metrics)]
+    parts = [f"{BEGINS[PAGE]}{table['made']}, {versions}.\n\n{system}\n", rows_of(rows), signatures(table, metrics)]
     if table["against"]:
         parts.append(differences(table))
     for each in table["sets"]:
@@ -183,8 +185,23 @@ def make_room(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=directory):
             pass
+        foreign = [name for name in (PAGE, TABLE) if not replaceable(directory / name)]
     except OSError as error:
         raise unwritten(directory, error) from None
+    if foreign:
+        raise DataError(
+            f"{directory / foreign[0]} is there already, and no report of ours; it is left alone, so choose another "
+            "--report"
+        )
+
+
+def replaceable(path: Path) -> bool:
+    """Whether a report may take a file's place: none is there, or one of an earlier report."""
+    if not path.exists():
+        return True
+    with path.open("rb") as file:
+        start = file.read(len(BEGINS[path.name]))
+    return not start or start == BEGINS[path.name].encode()
 
 
 def unwritten(directory: Path, error: OSError) -> DataError:

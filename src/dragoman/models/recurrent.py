@@ -162,7 +162,7 @@ class Recurrent(EncoderDecoder):
         return logits, RecurrentState(past, state.source)
 
     def _source(self, memory: Memory) -> Source:
-        return Source.of(self.attention_keys(memory.states), memory.states, memory.layout.grid)
+        return Source.of(self.attention_keys(memory.states), memory.states, memory.layout.grid, self.attention)
 
     def _decode(
         self, x: Tensor, past: Sequence[Past | None], source: Source, maps: AttentionMaps | None

@@ -6,6 +6,7 @@ my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoin
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -173,10 +174,17 @@ def choose(
         with trainer.replica.filled(trainer.model, weights) as model:
             evaluation = evaluate(model.eval(), trainer.stop.check)
         watch.note(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in evaluation.figures.items()))
-        figure = evaluation.figures[recipe.stop_on] * sign
+        usable = all(math.isfinite(value) for value in evaluation.figures.values())
+        figure = evaluation.figures[recipe.stop_on] * sign if usable else -math.inf
         if best is None or figure > best[0]:
             best = (figure, Chosen(weights, {"weights": name, "valid": dict(evaluation.figures)}))
     assert best is not None  # the last weights are always a candidate
+    if best[0] == -math.inf:
+        rate = "" if recipe.learning_rate is None else f" (it was {recipe.learning_rate})"
+        raise TrainingError(
+            "the run went astray: whichever of its weights are taken, their figures on the validation set are no "
+            f"numbers; train anew with another --out and a lower train.learning_rate{rate}, or with train.clip=1.0"
+        )
     watch.note(f"kept: {best[1].told['weights']}")
     return best[1]
 

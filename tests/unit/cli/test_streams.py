@@ -204,3 +204,25 @@ def test_closed_streams_are_told(model: Path) -> None:
         done = run(verb, model, shell=shell, given=b"")
         assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
         assert message in done.stderr
+
+
+def test_in_an_old_locale_what_cannot_be_written_is_spelt(tmp_path: Path) -> None:
+    files = [tmp_path / "ours.de", tmp_path / "right.de"]
+    for file in files:
+        file.write_text("schön\n" * 30, encoding="utf-8")
+    words = ["evaluate", "--hypothesis", str(files[0]), "--reference", str(files[1]), "--name", "für ☃"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-m", "dragoman", *words], capture_output=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith("für ".encode("latin-1") + b"\\u2603: 30 sentences\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2> /dev/full", "2> >(exec 0<&-)"])
+def test_bars_and_notes_that_nobody_reads_end_no_work(closed: str, tmp_path: Path) -> None:
+    for language, word in (("en", "box"), ("de", "Kasten")):
+        text = "".join(f"{word} {number}\n" for number in range(40))
+        (tmp_path / f"a.{language}").write_text(text, encoding="utf-8")
+    files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de", "--out", tmp_path / "out"]
+    done = run("prepare", *files, "--set", "text.vocabulary_size=300", shell=closed)
+    assert done.returncode == 0
+    assert (tmp_path / "out" / "manifest.json").exists()

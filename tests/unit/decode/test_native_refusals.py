@@ -68,9 +68,9 @@ def header(about: object) -> bytes:
 
 INNER = "decoder.0.feed_forward.inner.weight"
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "d_ff": (of_recipe("d_ff = 80", "d_ff = 4000000"), "4000000|numbers"),
+    "d_ff": (of_recipe("d_ff = 80", "d_ff = 1000000"), "1000000|numbers"),
     "d_ff, a little": (of_recipe("d_ff = 80", "d_ff = 79"), r"inner.weight of shape \(80, 48\).*\(79, 48\)"),
-    "layers": (of_recipe("encoder_layers = 2", "encoder_layers = 1000000000"), "encoder.2|numbers"),
+    "layers": (of_recipe("encoder_layers = 2", "encoder_layers = 1000"), "encoder.2|numbers"),
     "a layer less": (of_recipe("encoder_layers = 2", "encoder_layers = 1"), "encoder.1"),
     "vocabulary": (of_file("model.json", b'{"vocabulary": 120}'), r"tables.shared of shape \(101, 48\).*\(120, 48"),
     "vocabulary below": (of_file("model.json", b'{"vocabulary": 2}'), r"marks|\(2, 48\)"),

@@ -82,6 +82,21 @@ def test_sets_with_other_signatures_are_told_apart(tmp_path: Path) -> None:
     assert "- chrF: `" in page
 
 
+@pytest.mark.parametrize("name", ["report.md", "report.json"])
+def test_a_report_takes_the_place_of_reports_alone(name: str, tmp_path: Path) -> None:
+    report = Report({"model": "m"}, [result()])
+    report.write(tmp_path)
+    report.write(tmp_path)  # an earlier one
+    for own in ("# Evaluation of my summer", '{"format": 1}', "{}"):
+        (tmp_path / name).write_text(own)
+        with pytest.raises(DataError, match=rf"{name} is there already, and no report of ours; it is left alone"):
+            report.write(tmp_path)
+        assert (tmp_path / name).read_text() == own
+    (tmp_path / name).write_text("")  # as a shell or an editor leaves one
+    report.write(tmp_path)
+    assert (tmp_path / name).stat().st_size
+
+
 def test_a_report_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):

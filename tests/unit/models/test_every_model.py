@@ -21,9 +21,11 @@ from model_variants import (
     sentences,
 )
 
-from dragoman import AttentionMaps, Packed, Padded
+from dragoman import AttentionMaps, Packed, Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.errors import ShapeError
+from dragoman.nn import Additive, RotaryPositions
+from dragoman.nn.position.sinusoidal import KNOWN
 
 EVERY = [*TRANSFORMERS, *RIVALS]
 every_variant = pytest.mark.parametrize("recipe", EVERY, ids=name_of)
@@ -203,3 +205,56 @@ def test_a_step_has_an_id_for_each_row_of_its_state(recipe: ModelRecipe) -> None
             model.step(torch.tensor(ids), before)
     with pytest.raises(ShapeError, match=r"a step takes ids of shape \[rows\], or \[rows, tokens\]; got \(3, 1, 1\)"):
         model.step(torch.ones(3, 1, 1, dtype=torch.int64), state)
+
+
+MAKERS = [recipe for recipe in EVERY if recipe.attention == "additive" or recipe.positions == "rotary"]
+
+
+@pytest.mark.parametrize("recipe", MAKERS, ids=name_of)
+def test_what_is_made_of_a_key_is_made_once(recipe: ModelRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, source = build(recipe), padded(sentences(SOURCE_LENGTHS))
+    made: list[int] = []
+    for kind in (Additive, RotaryPositions):
+        usual = kind.keys
+
+        def spy(self: Any, k: torch.Tensor, layout: Any, usual: Any = usual) -> torch.Tensor:
+            made.append(k.shape[2])
+            return usual(self, k, layout)
+
+        monkeypatch.setattr(kind, "keys", spy)
+    memory = model.encode(source)
+    made.clear()
+    state = model.start(memory)
+    of_source = {source.shape[1]} if recipe.attention == "additive" else set()
+    assert set(made) == of_source
+    for _ in range(4):
+        made.clear()
+        _, state = model.step(torch.tensor([1, 2, 3]), state)
+        assert set(made) <= {1}  # the newest position of the decoder's own past, and nothing of the source
+
+
+def test_positions_beyond_the_kept_table_step_as_they_are_taught() -> None:
+    recipe = next(recipe for recipe in TRANSFORMERS if recipe.positions == "rotary")
+    model = Transformer(recipe, VOCABULARY).eval()  # `build` would move the table away from what follows it
+    source = torch.randint(1, VOCABULARY, (2, 5))
+    target = torch.randint(1, VOCABULARY, (2, KNOWN + 4))
+    whole = model(source, target)
+    logits, state = model.step(target[:, : KNOWN - 2], model.start(model.encode(source)))
+    close(logits, whole[:, : KNOWN - 2])
+    for t in range(KNOWN - 2, KNOWN + 4):
+        logits, state = model.step(target[:, t], state)
+        close(logits, whole[:, t])
+
+
+@pytest.mark.parametrize("recipe", [TRANSFORMERS[0], *RIVALS[:2]], ids=name_of)
+def test_layouts_that_do_not_fit_the_ids_are_refused(recipe: ModelRecipe) -> None:
+    model, flat = build(recipe), torch.randint(1, VOCABULARY, (6,))
+    two, three = Packed.of([2, 4]), Packed.of([1, 2, 3])
+    with pytest.raises(ShapeError, match="the source has 2 sentences and the target 3; give as many of each"):
+        model(flat, flat, two, three)  # two sources may stand for more rows in a step, and here must not
+    with pytest.raises(ShapeError, match=r"source ids have shape \(1, 6\), and their layout is a Packed; "):
+        model.encode(flat[None], two)
+    with pytest.raises(ShapeError, match=r"source ids have shape \(6,\), and their layout is a Padded; "):
+        model.encode(flat, Padded(6))
+    with pytest.raises(ShapeError, match="their layout is a str; a Packed layout goes with"):
+        model.encode(flat[None], "packed")

@@ -83,11 +83,11 @@ def test_what_is_no_tree_is_refused_with_its_line() -> None:
     assert refused(row("2-1", "b", "_")).startswith("a.conllu, line 1: 2-1 where word 1 was expected")
     assert refused(row("1-2", "ab", "_"), ok, row("2-3", "bc", "_")).startswith("a.conllu, line 3: 2-3 where word 2")
     assert refused(ok, row(2, "b", "_")).startswith("a.conllu, line 2: word 2 has head '_'; expected a number")
+    assert refused(ok, row("9" * 5000, "b", 1)).startswith("a.conllu, line 2: '999")
+    assert refused(ok, row(f"2-{'9' * 5000}", "b", 1)).startswith("a.conllu, line 2: '2-999")
+    assert refused(ok, row(2, "b", "9" * 5000)).startswith("a.conllu, line 2: word 2 has head '999")
     assert refused(ok, row(2, "b", -1)).startswith("a.conllu, line 2: word 2 has head '-1'")
     assert refused(ok, row(2, "b", 3)).startswith("a.conllu, line 2: word 2 has head 3; heads are words of the sente")
-    for rows in ([row("9" * 5000, "a", 0)], [row("1-" + "9" * 5000, "a", "_"), ok], [row(1, "a", "9" * 5000)]):
-        said = refused(*rows)  # and not by Python, which reads no number of so many digits
-        assert said.startswith("a.conllu, line 1: ") and "number" in said and len(said) < 200
     assert refused(ok, row("2-3", "bc", "_"), row(2, "b", 1)).startswith(
         "a.conllu, line 2: the token 2-3 ends after the sentence's last word"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dragoman.errors import DamagedError, TrainingError
 from dragoman.models.directory import build
 from dragoman.train.progress import Silence
 from dragoman.train.run import finished, vocabulary_of
-from tiny_run import difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
+from tiny_run import Found, difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
 
 
 class Notes(Silence):
@@ -68,6 +69,27 @@ def test_a_damaged_checkpoint_is_not_averaged(data: Path, tmp_path: Path) -> Non
     tiny_run(data, tmp_path / "m", watch=watch)
     assert any("step-00000012" in note and "it is left out" in note for note in watch.notes)
     assert not any("average of the checkpoints" in note for note in watch.notes)
+
+
+def test_weights_that_give_no_number_are_never_kept(data: Path, tmp_path: Path) -> None:
+    watch, seen = Notes(), 0
+
+    def first_is_none(*given: Any) -> Found:  # at the end the average comes first
+        nonlocal seen
+        seen += 1
+        return Found({"loss": math.nan}) if seen == 6 else evaluate(*given)
+
+    tiny_run(data, tmp_path / "m", watch=watch, look=first_is_none)
+    told = [note for note in watch.notes if ": loss" in note]
+    assert told[0] == "the average of the checkpoints [8, 12]: loss nan"
+    figures = {note.partition(": loss ")[0]: float(note.rpartition(" ")[2]) for note in told[1:]}
+    assert f"kept: {min(figures, key=lambda name: figures[name])}" in watch.notes
+
+
+def test_a_run_of_which_no_weights_give_a_number_leaves_no_model(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"went astray: .* no numbers; .*lower .*rate \(it was 0\.5\)"):
+        tiny_run(data, tmp_path / "m", "train.learning_rate=0.5", look=lambda *_: Found({"loss": math.nan}))
+    assert not finished(tmp_path / "m")
 
 
 @pytest.mark.parametrize("what", ["write_model", "write_manifest", "sync"])

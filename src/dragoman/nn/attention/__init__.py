@@ -1,7 +1,14 @@
 """Attention: what may be seen, the functions that look, and the heads around them (section 3.2)."""
 
 from dragoman.nn.attention.additive import Additive
-from dragoman.nn.attention.function import Attended, AttentionFunction, weigh
+from dragoman.nn.attention.function import (
+    Attended,
+    AttentionFunction,
+    MakesKeys,
+    attend_made,
+    made_keys,
+    weigh,
+)
 from dragoman.nn.attention.low_rank import LowRank
 from dragoman.nn.attention.multi_head import (
     MultiHeadCrossAttention,
@@ -28,12 +35,14 @@ __all__ = [
     "Attended",
     "AttentionFunction",
     "LowRank",
+    "MakesKeys",
     "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
     "PackedKeyValues",
     "Rule",
     "ScaledDotProduct",
     "Sees",
+    "attend_made",
     "both",
     "causal",
     "either",
@@ -41,6 +50,7 @@ __all__ = [
     "first",
     "fused_scaled_dot_product",
     "look",
+    "made_keys",
     "scaled_dot_product",
     "scattered",
     "start_projection",

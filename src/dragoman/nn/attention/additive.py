@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dragoman.nn.attention.function import Attended, weigh
+from dragoman.nn.attention.function import Attended, MakesKeys, weigh
 from dragoman.nn.attention.sees import Sees
+from dragoman.nn.layout import Layout
 
 
-class Additive(nn.Module):
+class Additive(MakesKeys):
     """A feed-forward network with one hidden layer scores each pair: w . tanh(A q + B k).
 
     It multiplies queries and keys by matrices of their own, so that the two may differ in size. Each head has its own
@@ -27,14 +28,18 @@ class Additive(nn.Module):
             for head in parameter.data:
                 nn.init.xavier_uniform_(head)
 
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        """`[B, H, T, S]` from `q [B, H, T, d_query]` and `k [B, H, S, d_key]`."""
-        hidden = torch.tanh((q @ self.query).unsqueeze(-2) + (k @ self.key).unsqueeze(-3))
+    def keys(self, k: Tensor, layout: Layout) -> Tensor:
+        """B k, `[B, H, S, hidden]`, which does not depend on who asks."""
+        return k @ self.key
+
+    def scores(self, q: Tensor, keys: Tensor) -> Tensor:
+        """`[B, H, T, S]` from `q [B, H, T, d_query]` and what `keys` has made."""
+        hidden = torch.tanh((q @ self.query).unsqueeze(-2) + keys.unsqueeze(-3))
         return (hidden @ self.vector.unsqueeze(-3)).squeeze(-1)
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    def attend(
+        self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
         """Attend by the additive score; its weights exist anyway, and are given only where they were asked for."""
-        attended = weigh(self.scores(q, k), v, sees, dropout)
+        attended = weigh(self.scores(q, keys), v, sees, dropout)
         return attended if weights else Attended(attended.output)

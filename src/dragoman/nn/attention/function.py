@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from dragoman.nn.attention.sees import Sees
+from dragoman.nn.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,49 @@ class AttentionFunction(Protocol):
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
         """Attend from `q [B, H, T, K]` to `k [B, H, S, K]` and `v [B, H, S, V]`; `weights` asks for the weights too."""
+
+
+class MakesKeys(nn.Module, ABC):
+    """An attention function that makes something of each key by itself, which a cache may hold in the key's place.
+
+    So it is made once, and not again at each step of decoding.
+    """
+
+    @abstractmethod
+    def keys(self, k: Tensor, layout: Layout) -> Tensor:
+        """What `attend` takes for keys `k [B, H, S, K]` that lie in the grid of this layout."""
+
+    @abstractmethod
+    def attend(
+        self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        """As a call does, with what `keys` has made."""
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    ) -> Attended:
+        """Both, one after the other."""
+        return self.attend(q, self.keys(k, sees.keys), v, sees, dropout=dropout, weights=weights)
+
+
+def made_keys(function: AttentionFunction, k: Tensor, layout: Layout) -> Tensor:
+    """The keys in the form in which they are remembered for a function."""
+    return function.keys(k, layout) if isinstance(function, MakesKeys) else k
+
+
+def attend_made(
+    function: AttentionFunction,
+    q: Tensor,
+    keys: Tensor,
+    v: Tensor,
+    sees: Sees,
+    *,
+    dropout: float = 0.0,
+    weights: bool = False,
+) -> Attended:
+    """Attend to keys in that form."""
+    ask = function.attend if isinstance(function, MakesKeys) else function
+    return ask(q, keys, v, sees, dropout=dropout, weights=weights)
 
 
 def softmax_of_shown(scores: Tensor, shown: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from dragoman.errors import ShapeError
 from dragoman.nn.attention import packed
-from dragoman.nn.attention.function import AttentionFunction
+from dragoman.nn.attention.function import AttentionFunction, attend_made, made_keys
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
 from dragoman.nn.attention.sees import Sees
 from dragoman.nn.cache import GrowingCache, KeyValues
@@ -54,7 +54,8 @@ class _MultiHead(nn.Module):
     def _attend(self, q: Tensor, past: KeyValues, sees: Sees, weights: list[Tensor] | None) -> Tensor:
         """`[B, T, H*V]` from heads that look; the weights go into the caller's list, if one was given."""
         dropout = self.dropout if self.training else 0.0
-        attended = self.function(q, past.keys, past.values, sees, dropout=dropout, weights=weights is not None)
+        asked = weights is not None
+        attended = attend_made(self.function, q, past.keys, past.values, sees, dropout=dropout, weights=asked)
         if weights is not None and attended.weights is not None:
             weights.append(attended.weights)
         return attended.output.transpose(1, 2).flatten(2)
@@ -87,7 +88,7 @@ class MultiHeadSelfAttention(_MultiHead):
             flat: Tensor = self.output(packed.attend(self.qkv(x), None, self.n_heads, sees.tiled))
             return flat
         q, k, v = sees.queries.to_grid(self.qkv(x)).split_with_sizes(self.widths, dim=-1)
-        past = KeyValues(self._heads(k), self._heads(v))
+        past = KeyValues(made_keys(self.function, self._heads(k), sees.queries), self._heads(v))
         if cache is not None:
             past = cache.extend(past)
         y: Tensor = self.output(sees.queries.from_grid(self._attend(self._heads(q), past, sees, weights)))
@@ -134,7 +135,7 @@ class MultiHeadCrossAttention(_MultiHead):
 
     def _spread(self, together: Tensor, layout: Layout) -> KeyValues:
         k, v = layout.to_grid(together).split_with_sizes(self.widths, dim=-1)
-        return KeyValues(self._heads(k), self._heads(v))
+        return KeyValues(made_keys(self.function, self._heads(k), layout), self._heads(v))
 
     def forward(
         self, x: Tensor, past: KeyValues | PackedKeyValues, sees: Sees, *, weights: list[Tensor] | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dragoman.errors import ShapeError
-from dragoman.nn.attention.function import Attended, AttentionFunction
+from dragoman.nn.attention.function import Attended, AttentionFunction, MakesKeys, attend_made, made_keys
 from dragoman.nn.attention.sees import Sees
+from dragoman.nn.layout import Layout
 from dragoman.nn.position.sinusoidal import SinusoidalPositions
 
 
@@ -20,7 +21,7 @@ def rotate(x: Tensor, code: Tensor) -> Tensor:
     return turned.flatten(-2).to(x.dtype)
 
 
-class RotaryPositions(nn.Module):
+class RotaryPositions(MakesKeys):
     """Another attention function, on queries and keys that were turned by where they stand in their sentence.
 
     The product of two turned vectors depends on their distance alone, whatever both positions are.
@@ -32,9 +33,13 @@ class RotaryPositions(nn.Module):
             raise ShapeError(f"rotary positions turn pairs of features, but d_k={d_k} is odd; use an even one")
         self.angles, self.inner = SinusoidalPositions(d_k), inner
 
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
+    def keys(self, k: Tensor, layout: Layout) -> Tensor:
+        """The keys, turned: where a key stands does not change."""
+        return made_keys(self.inner, rotate(k, self.angles.code(layout, k.device)), layout)
+
+    def attend(
+        self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Turn, then attend."""
-        asking, asked = (self.angles.code(layout, q.device) for layout in (sees.queries, sees.keys))
-        return self.inner(rotate(q, asking), rotate(k, asked), v, sees, dropout=dropout, weights=weights)
+        """Turn the queries, then attend to keys that are turned already."""
+        turned = rotate(q, self.angles.code(sees.queries, q.device))
+        return attend_made(self.inner, turned, keys, v, sees, dropout=dropout, weights=weights)
