@@ -249,6 +249,13 @@ def test_weights_that_no_epoch_could_have_are_refused(weight: str) -> None:
         Recipe.load("base", [f"data.weights=[1.0, {weight}]"])
 
 
+@pytest.mark.parametrize("key", ["weight_decay", "epsilon"])
+def test_what_would_stop_all_learning_is_refused(key: str) -> None:
+    with pytest.raises(RecipeError, match=f"train.{key} must be finite; got inf"):
+        Recipe.load("base", [f"train.{key}=inf"])
+    assert Recipe.load("base", ["train.clip=inf"]).train.clip == float("inf")  # which clips nothing
+
+
 def test_keys_that_are_no_texts_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"there is no section \[3\]"):
         Recipe.from_table({3: {}})

@@ -130,6 +130,9 @@ class TrainRecipe:
             at_least(1, f"train.{name}", getattr(self, name))
         for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon"):
             at_least(0, f"train.{name}", getattr(self, name))
+        for name in ("weight_decay", "epsilon"):
+            if getattr(self, name) == float("inf"):
+                raise RecipeError(f"train.{name} must be finite; got inf, with which nothing is learnt")
         seed("train.seed", self.seed)
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
             fraction(f"train.{name}", getattr(self, name))
