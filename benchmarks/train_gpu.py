@@ -42,8 +42,8 @@ SIZES = {  # d_model, heads, d_ff, layers, vocabulary, tokens a step on each sid
     "big": (1024, 16, 4096, 6, 37000, 32768),
 }
 GROUPS = {  # of kernels, by their names, the first that fits
-    "attention, forward": r"^attention_kernel",
-    "attention, backward": r"^attention_backward",
+    "attention, forward": r"^(attention|other_tiles)_kernel",
+    "attention, backward": r"^(attention|other_tiles)_backward",
     "loss over the vocabulary": r"cross_entropy",
     "matrices rounded, gradients widened": r"CopyFunctor",
     "matrix products": r"gemm|nvjet|cutlass|cublas|xmma|splitK",

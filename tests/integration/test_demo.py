@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
+from dragoman.cli.demo import settings_for
+from dragoman.config import Recipe
 
 
 def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
@@ -44,3 +46,31 @@ def test_a_rival_may_take_the_demo_too(tmp_path: Path, capsys: pytest.CaptureFix
     code, said, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000", *changes)
     assert (code, "of 1,000 lines that were never seen" in said) == (0, True), err
     assert (tmp_path / "attention.png").stat().st_size > 0
+
+
+def test_mistakes_are_told_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("mine")
+    for words, message in (
+        (["--out", str(tmp_path / "out"), "--set", "train.stepz=4"], "no key train.stepz in a recipe; did you mean"),
+        (["--out", str(tmp_path / "file")], "file is a file, but --out is the directory to write"),
+        (["--out", str(tmp_path / "out"), "--pairs", "99999999999"], "is not in the range 1000<=x<=10000000"),
+    ):
+        code, _, err = leave(capsys, "demo", *words)
+        assert (code, message in err) == (2, True), err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ((), (3000, 300)),
+        (("train.steps=20000",), (20_000, 300)),
+        (("train.steps = 200",), (200, 20)),
+        (("train.steps=1",), (1, 0)),
+        (("train.steps=200", "train.warmup_steps=7"), (200, 7)),
+        (("model.architecture=recurrent", "train.steps=50"), (50, 5)),
+    ],
+)
+def test_fewer_steps_have_a_shorter_warm_up(changes: tuple[str, ...], expected: tuple[int, int]) -> None:
+    recipe = Recipe.from_changes([*settings_for(changes), *changes]).train
+    assert (recipe.steps, recipe.warmup_steps) == expected

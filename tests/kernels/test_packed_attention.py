@@ -65,7 +65,7 @@ def test_tiles_beyond_the_usual_number(around: int, monkeypatch: pytest.MonkeyPa
         _, here = layouts(lengths, lengths, (len(x), len(x)), tiled)
         if here.tiles is not None:
             used = int((here.tiles.diff() > 0).sum())
-            assert used == len(lengths) > -(-(len(here.tiles) - 1) * 3 // 8)  # for which there are programs
+            assert used == len(lengths) > -(-(len(here.tiles) - 1) // 4)  # for which there are programs
         y = x.clone().requires_grad_()
         out = heads(y, look(here, here, causal, DEVICE))
         (out * probe).sum().backward()
@@ -122,6 +122,15 @@ def test_tiles_cover_every_row_and_cut_no_short_sentence(pairs: list[tuple[int, 
             ]
             assert all(homes[j] or not (s, t)[j] for j in range(2))
             assert not (s and t) or homes[0] & homes[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_tables_have_room_for_sentences_that_are_long_on_one_side(pairs: list[tuple[int, int]], tile: int) -> None:
+    for some in ([(tile + 1, 1)], [(1, 1), (tile + 1, 0)], pairs):
+        sides = [torch.tensor([pair[i] for pair in some * 50]) for i in range(2)]
+        tables = joint_tiles(*sides, *(int(side.sum()) for side in sides), tile)
+        assert all(table[-1] == side.sum() for table, side in zip(tables, sides, strict=True))
 
 
 @pytest.mark.gpu

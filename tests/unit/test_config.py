@@ -240,3 +240,10 @@ def test_numbers_of_thousands_of_digits_are_refused_in_words(tmp_path: Path) -> 
 def test_heads_for_the_widest_model_are_found_at_once() -> None:
     with pytest.raises(RecipeError, match=r"does not split into model\.n_heads=7; use n_heads from \[1, 2, 4, 5"):
         Recipe.load("base", ["model.d_model=1000000", "model.n_heads=7"])
+
+
+def test_keys_that_are_no_texts_are_refused() -> None:
+    with pytest.raises(RecipeError, match=r"there is no section \[3\]"):
+        Recipe.from_table({3: {}})
+    with pytest.raises(RecipeError, match=r"there is no key model\.3"):
+        Recipe.from_table({"model": {3: 4}})

@@ -71,6 +71,8 @@ def main(args: list[str] | None = None) -> None:
     """Run the command line; a refusal is a message and exit code 2, never a traceback."""
     if sys.stderr is None:  # closed: what is said goes nowhere, and no file that is opened gets its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # until the end
+    elif type(sys.stderr) is TextIOWrapper:
+        sys.stderr = Heedless(sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
     if isinstance(sys.stdout, TextIOWrapper):  # in an old locale, what it cannot write is spelt and not the end of us
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -94,6 +96,28 @@ def main(args: list[str] | None = None) -> None:
             f"there is not enough memory{f' ({what})' if what else ''}; ask for less at a time: to train, a smaller "
             "data.batch_tokens or a smaller model; to translate, a smaller --batch or --beam"
         )
+
+
+class Heedless(TextIOWrapper):
+    """A stderr that nobody may read any more, or whose disk is full: progress and notes then go nowhere, and work on.
+
+    Programs of others (bars, warnings) write there as well, and know nothing of `tell`.
+    """
+
+    def write(self, words: str, /) -> int:
+        """All of it, or nothing from now on."""
+        try:
+            return super().write(words)
+        except OSError:
+            discard(self)
+            return len(words)
+
+    def flush(self) -> None:
+        """The same."""
+        try:
+            super().flush()
+        except OSError:
+            discard(self)
 
 
 def refuse(message: str | click.ClickException, code: int = 2) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.config import idle_keys
+from dragoman.config import Recipe, idle_keys
 from dragoman.errors import DragomanError
 from dragoman.files import write_safely
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SETTINGS = [
     *("text.vocabulary_size=1000", "data.max_tokens=100", "data.batch_tokens=500"),
     *("model.preset=tiny", "model.d_ff=256", "model.encoder_layers=2", "model.decoder_layers=2", "model.dropout=0.05"),
-    *("train.steps=3000", "train.warmup_steps=300", "train.learning_rate=0.003", "train.schedule=cosine"),
+    *("train.steps=3000", "train.learning_rate=0.003", "train.schedule=cosine"),
     *("train.label_smoothing=0.05", "train.average=1", "train.clip=1.0"),
     *("train.save_every=500", "train.evaluate_every=500", "train.log_every=100"),
 ]
@@ -30,7 +30,9 @@ TRY = "every Monday at half past seven"
 
 @click.command(name="demo")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True)
-@click.option("--pairs", "size", type=click.IntRange(1000), default=40_000, show_default=True, help="To train on.")
+@click.option(
+    "--pairs", "size", type=click.IntRange(1000, 10**7), default=40_000, show_default=True, help="To train on."
+)
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     """Train on the embedded corpus, and translate lines that were never seen.
@@ -41,6 +43,10 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     from dragoman.cli.train import command as train
     from dragoman.data.embedded import pairs
 
+    settings = [*settings_for(changes), *changes]
+    Recipe.from_changes(settings)  # a mistake in one leaves no files behind
+    if out.exists() and not out.is_dir():
+        raise DragomanError(f"{out} is a file, but --out is the directory to write; choose another name")
     files: list[str] = []
     contents: dict[Path, bytes] = {}
     for split, count in (("train", size), ("valid", 500)):
@@ -57,7 +63,7 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     for path, content in contents.items():
         if not path.exists():
             write_safely(path, content)
-    options = [x for change in (*settings_for(changes), *changes) for x in ("--set", change)]
+    options = [x for change in settings for x in ("--set", change)]
     begun = time.perf_counter()
     train.main([*files, "--out", str(out / "model"), *options], standalone_mode=False)
     click.echo(f"trained in {time.perf_counter() - begun:.0f} s\n")
@@ -65,12 +71,16 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
 
 
 def settings_for(changes: tuple[str, ...]) -> list[str]:
-    """The demo's settings, without those that mean nothing to the architecture that was asked for."""
-    asked = [
-        value.strip(" \"'") for key, _, value in (c.partition("=") for c in changes) if key == "model.architecture"
-    ]
-    idle = {f"model.{key}" for key in (idle_keys(asked[-1]) if asked else ())}
-    return [change for change in SETTINGS if change.partition("=")[0] not in idle]
+    """The demo's settings, without those that mean nothing to the architecture that was asked for.
+
+    Where fewer steps were asked for, its warm-up is as much shorter.
+    """
+    asked = {key.strip(): value.strip(" \"'") for key, _, value in (change.partition("=") for change in changes)}
+    architecture, steps = asked.get("model.architecture"), asked.get("train.steps", "")
+    idle = {f"model.{key}" for key in (idle_keys(architecture) if architecture else ())}
+    own = [change for change in SETTINGS if change.partition("=")[0] not in idle]
+    warmup = min(300, int(steps) // 10) if steps.isdecimal() and len(steps) < 10 else 300
+    return [*own, f"train.warmup_steps={warmup}"]
 
 
 def report(out: Path) -> None:

@@ -168,6 +168,7 @@ def table(report: Report) -> None:
     """All sets in one table, the signatures below it."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     metrics = [score.metric for score in report.results[0].scores]
     timed = any(result.rate is not None for result in report.results)
@@ -177,7 +178,7 @@ def table(report: Report) -> None:
     for result in report.results:
         figures = [f"{score.value:.2f}" for score in result.scores]
         rate = [f"{result.rate:.1f}"] if result.rate is not None else []
-        grid.add_row(result.held_out.name, f"{len(result.hypotheses):,}", *figures, *rate)
+        grid.add_row(Text(result.held_out.name), f"{len(result.hypotheses):,}", *figures, *rate)
     console = Console()
     console.print(grid)
     differences(console, report.results)
@@ -198,6 +199,7 @@ def table(report: Report) -> None:
 def differences(console: Any, results: Sequence[Result]) -> None:
     """Both systems side by side, where there are two."""
     from rich.table import Table
+    from rich.text import Text
 
     if not results[0].differences:
         return
@@ -207,6 +209,6 @@ def differences(console: Any, results: Sequence[Result]) -> None:
     for result in results:
         for d in result.differences:
             figures = (f"{d.value:.2f}", f"{d.other:.2f}", f"{d.difference:+.2f}", f"{d.p:.4f}")
-            grid.add_row(result.held_out.name, d.metric, *figures)
+            grid.add_row(Text(result.held_out.name), d.metric, *figures)
     console.print()
     console.print(grid)

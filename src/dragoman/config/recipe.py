@@ -71,7 +71,7 @@ class Recipe:
         made: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
-                raise RecipeError(f"there is no section [{name}] in a recipe{suggest(name, sections)}")
+                raise RecipeError(f"there is no section [{name}] in a recipe{suggest(str(name), sections)}")
             if not isinstance(values, Mapping):
                 raise RecipeError(
                     f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}"
@@ -102,7 +102,7 @@ def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     checked = {}
     for key, value in values.items():
         if key not in hints:
-            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(key, hints)}")
+            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(str(key), hints)}")
         checked[key] = conform(value, hints[key], f"{name}.{key}")
     if preset is not None:
         of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))

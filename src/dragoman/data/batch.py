@@ -66,6 +66,11 @@ class Flat:
     ids: npt.NDArray[Any]
     lengths: Ints
 
+    def in_order(self, order: Ints) -> Flat:
+        """The same sentences in another order."""
+        lengths = self.lengths[order]
+        return Flat(self.ids[spread((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
+
 
 def make_batch(
     pairs: Ints, source: Flat, target: Flat, shape: Shape | None, state: int, depths: Ints | None = None

@@ -60,7 +60,13 @@ def prepare(
     `tokenisers` is a directory with tokenisers to use instead of learning new ones. What `out` holds of other
     inputs is replaced only with `anew`.
     """
-    out = Path(out)
+    if not isinstance(out, str | Path) or not isinstance(tokenisers, str | Path | None):
+        raise DataError(f"out and tokenisers are names of directories; got {out!r} and {tokenisers!r}")
+    out, tokenisers = Path(out), None if tokenisers is None else Path(tokenisers)
+    if not isinstance(valid, Corpus | None):
+        raise DataError(f"a validation set is a Corpus, such as Corpus('dev.en', 'dev.de'); got {valid!r}")
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise DataError(f"processes must be a whole number, 1 or more; got {processes!r}")
     if isinstance(corpora, Corpus) or not all(isinstance(corpus, Corpus) for corpus in corpora):
         raise DataError(f"corpora come as a list, such as [Corpus('train.en', 'train.de')]; got {corpora!r}")
     if not isinstance(recipe, Recipe):

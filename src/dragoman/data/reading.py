@@ -49,6 +49,11 @@ class Corpus:
         for side in ("source", "target", "source_trees"):
             if isinstance(getattr(self, side), str):
                 object.__setattr__(self, side, Path(getattr(self, side)))
+        if not isinstance(self.source, Path) or not isinstance(self.target, Path | None):
+            raise DataError(
+                f"a corpus is named by its files, as Corpus('train.en', 'train.de'); got {self.source!r} and "
+                f"{self.target!r}"
+            )
         if self.form not in get_args(Form):
             raise DataError(f"{self.source}: form={self.form!r} is none; there are: {', '.join(get_args(Form))}")
         if not isinstance(self.weight, int | float):
@@ -66,7 +71,7 @@ class Corpus:
             )
         if self.form == "tsv":
             for key in (self.source_key, self.target_key):
-                if bool(self.source_key) != bool(self.target_key) or (key and not (key.isdecimal() and int(key) > 0)):
+                if bool(self.source_key) != bool(self.target_key) or (key and not column_number(key)):
                     raise DataError(
                         f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
                         f"got {self.source_key!r} and {self.target_key!r}"
@@ -83,6 +88,11 @@ class Corpus:
     def name(self) -> str:
         """How reports call this corpus."""
         return " + ".join(path.name for path in (self.source, self.target) if path is not None)
+
+
+def column_number(key: str) -> bool:
+    """Whether a key is the number of a column, from 1."""
+    return key.isdecimal() and len(key) < 7 and int(key) > 0
 
 
 def read(corpus: Corpus, size: int, tick: Tick = lambda _: None) -> Iterator[tuple[list[str], list[str]]]:

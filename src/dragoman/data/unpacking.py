@@ -120,6 +120,8 @@ def check_file(path: Path) -> None:
     """Refuse what is no file that can be read twice, before anything is done with it."""
     if path.is_dir():
         raise DataError(f"{path} is a directory; expected a file with a sentence per line")
+    if path.is_symlink() and not path.exists():
+        raise DataError(f"{path} is a link to {path.readlink()}, which is not there")
     if not path.exists():
         near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, near, n=1)

@@ -34,6 +34,8 @@ def find_model(model: str | Path) -> Path:
     if not path.is_dir():
         if path.exists():
             raise DamagedError(f"{path} is a file; a model is a directory: the --out of a finished training")
+        if path.is_symlink():
+            raise DamagedError(f"{path} is a link to {path.readlink()}, which is not there")
         found = [place / path for place in places() if (place / path).is_dir()]
         if not found:
             near = suggest_directory(path, is_model)

@@ -152,7 +152,10 @@ def tokeniser_for(references: Sequence[str]) -> str:
 
 
 def check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Figures of unequal lists would be figures of other sentences."""
+    """Figures of unequal lists would be figures of other sentences, and those of one text figures of its letters."""
+    for texts in (hypotheses, references):
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"translations and references come as lists of texts; got {texts!r:.80}")
     if len(hypotheses) != len(references):
         raise DataError(
             f"{len(hypotheses):,} translations came for {len(references):,} references; sentence i of one must be the "

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dragoman.config import PRESETS, ModelRecipe, preset_for
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models.seq2seq import AttentionMaps, Memory
-from dragoman.nn import Embeddings, Layout, Padded
+from dragoman.nn import Embeddings, Layout, Packed, Padded
 from dragoman.values import suggest
 
 
@@ -80,10 +80,10 @@ class EncoderDecoder(nn.Module, ABC):
         maps: AttentionMaps | None = None,
     ) -> Tensor:
         """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
-        if tensor(source, "source").dim() == tensor(target, "target").dim() == 2 and len(source) != len(target):
-            raise ShapeError(
-                f"the source has {len(source)} sentences and the target {len(target)}; give as many of each"
-            )
+        read = sentences_of(tensor(source, "source"), source_layout)
+        written = sentences_of(tensor(target, "target"), target_layout)
+        if read is not None and written is not None and read != written:
+            raise ShapeError(f"the source has {read} sentences and the target {written}; give as many of each")
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -104,6 +104,11 @@ class EncoderDecoder(nn.Module, ABC):
                 f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
             )
         layout = layout if layout is not None else Padded.of(ids, self.pad)
+        if not isinstance(layout, Padded | Packed) or ids.dim() != (1 if isinstance(layout, Packed) else 2):
+            raise ShapeError(
+                f"{side} ids have shape {tuple(ids.shape)}, and their layout is a {type(layout).__name__}; a Packed "
+                "layout goes with [tokens], a Padded one with [sentences, tokens]"
+            )
         if ids.shape[-1] != layout.size:
             raise ShapeError(f"{side} ids have {ids.shape[-1]} columns, but their layout has {layout.size}")
         return layout
@@ -116,6 +121,13 @@ class EncoderDecoder(nn.Module, ABC):
             one = f"{rows} rows" if rows is not None else f"{sentences} sentences, with as many rows each"
             raise ShapeError(f"a step got {len(ids)} rows of ids, but its state has {one}; give as many")
         return ids if ids.dim() == 2 else ids[:, None]
+
+
+def sentences_of(ids: Tensor, layout: Layout | None) -> int | None:
+    """How many there are; None where the ids are laid out in no way that is known."""
+    if isinstance(layout, Packed):
+        return len(layout.lengths)
+    return len(ids) if ids.dim() == 2 else None
 
 
 def tensor(ids: object, side: str) -> Tensor:

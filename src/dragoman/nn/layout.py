@@ -178,7 +178,8 @@ def joint_tiles(
 
     Lengths lie on the host. Both tables cut between the same sentences: as long as they fit on both sides, sentences
     share a tile, and attention inside a tile needs nothing from another. A longer sentence is cut into tiles of its
-    own. Two tiles in a row hold more than `tile` rows on one side, so that tables of one fixed size hold them all.
+    own. Two tiles in a row hold more than `tile` rows on one side, or end a longer sentence: tables of one fixed size
+    hold them all.
     """
     starts: tuple[list[int], list[int]] = ([0], [0])
     a = b = 0
@@ -197,7 +198,7 @@ def joint_tiles(
         starts[1].append(min(b + part, target_size))
     tables = []
     for found, size in zip(starts, (source_size, target_size), strict=True):
-        table = torch.full((2 * (source_size + target_size) // tile + 6,), size, dtype=torch.int32)
+        table = torch.full((3 * (source_size + target_size) // tile + 6,), size, dtype=torch.int32)
         table[: len(found)] = torch.tensor(found, dtype=torch.int32)
         tables.append(table)
     return tables[0], tables[1]

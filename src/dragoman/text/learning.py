@@ -46,6 +46,8 @@ def learn(
         raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(KINDS)}")
     if isinstance(lines, str | bytes):
         raise TextError(f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}")
+    if type(vocabulary_size) is not int:
+        raise TextError(f"vocabulary_size is a whole number; got {vocabulary_size!r}")
     if vocabulary_size <= FIRST_LEARNT + 1:
         raise TextError(
             f"vocabulary_size={vocabulary_size} leaves no room for pieces: {FIRST_LEARNT} ids are the special ones and "
@@ -77,6 +79,8 @@ def thin_out(lines: Iterable[str], characters: int) -> list[str]:
     for line in lines:
         if rate < 1 and random.random() >= rate:
             continue
+        if not isinstance(line, str):
+            raise TextError(f"a line of text is a str; got {type(line).__name__} {line!r:.60}")
         kept.append(line)
         size += len(line)
         while size > characters and len(kept) > 1:

@@ -19,6 +19,7 @@ from dragoman.text.normalise import normalise
 DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
 COLUMNS: Final = 10
 NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
+MOST_DIGITS: Final = 9  # of a word's number; of thousands Python makes no number
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ class Sentence:
             )
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
-        if kind is None:
-            raise TextError(f"{where}: {cells[0]!r} is no number of a word; expected such as 3, 3-4 or 3.1")
+        if kind is None or len(cells[0]) > 2 * MOST_DIGITS:
+            raise TextError(f"{where}: {cells[0]!r:.40} is no number of a word; expected such as 3, 3-4 or 3.1")
         if kind[1] is None:
             return
         first, last = int(kind[1]), int(kind[2] or kind[1])
@@ -159,8 +160,8 @@ class Sentence:
             self.tokens.append((form, first, last))
             self.open = where
             return
-        if not head.isdecimal():
-            raise TextError(f"{where}: word {first} has head {head!r}; expected a number, 0 for the root")
+        if not head.isdecimal() or len(head) > MOST_DIGITS:
+            raise TextError(f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root")
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))
@@ -200,6 +201,7 @@ class Trees:
     def __init__(self, trees: Iterable[Tree]) -> None:
         self.trees = iter(trees)
         self.texts = self.taken = 0
+        self.last = ""  # where the tree before stands
 
     def over(self, text: str) -> bytes:
         """The depths of the next text, which is normalised, by the next tree."""
@@ -210,11 +212,11 @@ class Trees:
         if tree is None:
             raise TextError(
                 f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; each line with "
-                "text needs one"
+                f"text needs one{f' (the last tree is at {self.last})' if self.last else ''}"
             )
         if not isinstance(tree, Tree):
             raise TextError(f"a tree is a dragoman.text.Tree, such as read_trees gives; got {tree!r}")
-        self.taken += 1
+        self.taken, self.last = self.taken + 1, tree.where
         return tree.over(text, f"line {self.texts:,}")
 
     def refuse_more(self) -> None:

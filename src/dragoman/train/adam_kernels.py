@@ -12,14 +12,14 @@ import triton.language as tl
 
 @triton.jit
 def _place(row, column, kind):
-    """The address in a column of the table; memory is given out in pieces that begin at multiples of 16."""
+    """The address in a column of the table, which is a multiple of 16."""
     return tl.multiple_of(tl.load(row + column).to(tl.pointer_type(kind)), 16)
 
 
 @triton.jit
 def _move(
-    weights, gradients, means, squares, halves, count, rate, step, correction, factor, beta1, beta2, epsilon, decay,
-    HALF: tl.constexpr, DECOUPLED: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
+    weights, gradients, means, squares, halves, count, rate, step, correction, factor, beta2, rest1, rest2, epsilon,
+    decay, HALF: tl.constexpr, DECOUPLED: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
     for start in range(0, count, BLOCK):
         places = start + tl.arange(0, BLOCK)
@@ -32,8 +32,8 @@ def _move(
             weight -= rate * decay * weight
         else:
             gradient += decay * weight
-        mean += (1 - beta1) * (gradient - mean)
-        square = beta2 * square + (1 - beta2) * gradient * gradient
+        mean += rest1 * (gradient - mean)
+        square = beta2 * square + rest2 * gradient * gradient
         weight -= step * mean / (tl.sqrt(square) * correction + epsilon)
         tl.store(weights + places, weight, mask=inside)
         tl.store(means + places, mean, mask=inside)
@@ -43,13 +43,14 @@ def _move(
 
 @triton.jit
 def adam_kernel(
-    table, numbers, beta1, beta2, epsilon, decay,
+    table, numbers, beta2, rest1, rest2, epsilon, decay,
     HALF: tl.constexpr, DECOUPLED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One chunk: moments, the weight, and the weight in half precision, by a gradient in half precision.
 
     `numbers` are the rate, the rate over the first moment's correction, one over the root of the second's, what
-    gradients are multiplied by, and whether anything is to be done.
+    gradients are multiplied by, and whether anything is to be done; `rest1` and `rest2` are what the betas leave of 1,
+    which float32 would not find from them.
     """
     row = table + tl.program_id(0) * 6
     count = tl.load(row + 5)
@@ -62,10 +63,10 @@ def adam_kernel(
         if count == CHUNK:
             _move(
                 weights, gradients, means, squares, halves, CHUNK, rate, step, correction, factor,
-                beta1, beta2, epsilon, decay, HALF, DECOUPLED, BLOCK, True,
+                beta2, rest1, rest2, epsilon, decay, HALF, DECOUPLED, BLOCK, True,
             )  # fmt: skip
         else:
             _move(
                 weights, gradients, means, squares, halves, count.to(tl.int32), rate, step, correction, factor,
-                beta1, beta2, epsilon, decay, HALF, DECOUPLED, BLOCK, False,
+                beta2, rest1, rest2, epsilon, decay, HALF, DECOUPLED, BLOCK, False,
             )  # fmt: skip

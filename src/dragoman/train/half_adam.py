@@ -17,13 +17,20 @@ from dragoman.train.optimiser import Optimiser
 
 CHUNK: Final = 8192  # weights of a program
 BLOCK: Final = 2048  # of them at a time
+PLACE: Final = 16  # bytes that a thread reads at once: what the kernel is given begins at multiples of it
 
 
 def suits(halves: Halves, optimiser: Optimiser, batches: int) -> bool:
     """Whether the kernel can do it: of several batches the sum is made in float32, and PyTorch's Adam takes it."""
     kinds = {half.device.type for half in halves.half}
     plain = len(optimiser.inner) == 1 and isinstance(optimiser.inner[0], torch.optim.Adam | torch.optim.AdamW)
-    return batches == 1 and plain and bool(kinds) and all(available(kind) for kind in kinds)
+    if batches != 1 or not plain or not kinds or not all(available(kind) for kind in kinds):
+        return False
+    states = [optimiser.inner[0].state.get(weight, {}) for weight in halves.whole]
+    held = [*halves.whole, *(state[name] for state in states if state for name in ("exp_avg", "exp_avg_sq"))]
+    moved = {float(state["step"]) for state in states if state} - {0.0}
+    exact = all(tensor.dtype == torch.float32 and _lies_well(tensor) for tensor in held)
+    return exact and all(map(_lies_well, halves.half)) and len(moved) <= 1
 
 
 class HalfAdam:
@@ -59,21 +66,26 @@ class HalfAdam:
         """
         from dragoman.train.adam_kernels import adam_kernel
 
+        for half in self.halves.half:
+            if half.grad is not None and not _lies_well(half.grad):  # a piece of something larger
+                half.grad = half.grad.clone(memory_format=torch.contiguous_format)
         self._look_up()
         if not (self.table.is_cuda and torch.cuda.is_current_stream_capturing()):
             self.remember()
         done = 1.0 - skip
         pairs = zip(self.halves.whole, self.halves.half, strict=True)
         steps = [self.inner.state[whole]["step"] for whole, half in pairs if half.grad is not None]
+        if not steps:
+            return
         torch._foreach_add_(steps, done)
         group = self.inner.param_groups[0]
-        beta1, beta2 = group["betas"]
+        beta1, beta2 = map(float, group["betas"])
         corrections = [1 - torch.pow(beta, steps[0].double()) for beta in (beta1, beta2)]
         numbers = torch.stack([rate, rate / corrections[0], corrections[1].rsqrt(), 1 / divisor, done]).float()
         adam_kernel[(len(self.chunks),)](
-            self.table, numbers, beta1, beta2, group["eps"], group["weight_decay"],
+            self.table, numbers, beta2, 1 - beta1, 1 - beta2, float(group["eps"]), float(group["weight_decay"]),
             HALF=_kind(self.halves.half[0].dtype), DECOUPLED=isinstance(self.inner, torch.optim.AdamW),
-            CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8,
+            CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8, maxnreg=64,  # four programs at once on a multiprocessor
         )  # fmt: skip
         for half in self.halves.half:
             half.grad = None
@@ -95,10 +107,13 @@ class HalfAdam:
             if tensors[1] is None:
                 rows.append([0] * 6)  # nothing came to it in this step
                 continue
-            if any(not t.is_contiguous() for t in tensors):
-                raise ValueError("weights, gradients and moments must lie row by row")
             rows.append([t.data_ptr() + start * t.element_size() for t in tensors] + [count])
         self.filled = torch.tensor(rows, dtype=torch.int64)
+
+
+def _lies_well(tensor: Tensor) -> bool:
+    """Row by row, from an address that the kernel can read many bytes at."""
+    return tensor.is_contiguous() and tensor.data_ptr() % PLACE == 0
 
 
 def _kind(kind: torch.dtype) -> object:

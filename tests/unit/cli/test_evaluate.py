@@ -92,6 +92,18 @@ def test_a_terminal_is_told_what_translates(
     assert f"dragoman: {model}: torch engine, float32, on cpu, " in leave(capsys, *command)[2]
 
 
+def test_a_name_in_brackets_is_a_name_on_a_terminal(
+    files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    words = ["--hypothesis", files["ours"], "--reference", files["right"], "--against", files["worse"]]
+    for name in ("news[de]", "[/news]"):
+        code, out, err = leave(capsys, *words, "--name", name, "--metric", "chrF")
+        assert (code, out.count(name)) == (0, 2), err
+
+
 def test_a_terminal_gets_a_table(
     files: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

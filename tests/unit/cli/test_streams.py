@@ -215,3 +215,14 @@ def test_in_an_old_locale_what_cannot_be_written_is_spelt(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, "-m", "dragoman", *words], capture_output=True, check=False, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith("für ".encode("latin-1") + b"\\u2603: 30 sentences\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2> /dev/full", "2> >(exec 0<&-)"])
+def test_bars_and_notes_that_nobody_reads_end_no_work(closed: str, tmp_path: Path) -> None:
+    for language, word in (("en", "box"), ("de", "Kasten")):
+        text = "".join(f"{word} {number}\n" for number in range(40))
+        (tmp_path / f"a.{language}").write_text(text, encoding="utf-8")
+    files = ["--source", tmp_path / "a.en", "--target", tmp_path / "a.de", "--out", tmp_path / "out"]
+    done = run("prepare", *files, "--set", "text.vocabulary_size=300", shell=closed)
+    assert done.returncode == 0
+    assert (tmp_path / "out" / "manifest.json").exists()

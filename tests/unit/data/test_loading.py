@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import DataRecipe
 from dragoman.data.batch import Batch
+from dragoman.data.batching import fill_steps
 from dragoman.data.loading import EPOCH, Loader
 from dragoman.data.sampling import Sampler
 from dragoman.data.shards import Part, Sentences, Split
@@ -306,6 +307,9 @@ def test_sampled_pieces_spell_the_same_text_and_fit(layout, monkeypatch):
             assert layout == "packed" or batch.source.numel() <= recipe.batch_tokens
             row = batch.source.shape[-1]
             start = 0
+            if layout == "packed":  # laid by the lengths that were drawn
+                lengths = [side[: batch.n_sentences].numpy() for side in (batch.source_lengths, batch.target_lengths)]
+                assert fill_steps(*lengths).tolist() == list(range(batch.n_sentences))
             for k, pair in enumerate(numbers(batch)):
                 length = int(batch.source_lengths[k])
                 begin = start if layout == "packed" else k * row

@@ -313,3 +313,27 @@ def test_what_python_hands_over_is_taken_or_refused_in_words(tmp_path):
     named = Corpus(str(corpus.source), str(corpus.target))  # texts are as good as paths
     assert named == corpus
     assert len(Prepared.open(str(prepare([named], RECIPE, str(tmp_path / "out")).directory)).split()) == 29
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"valid": "dev.en"}, "a validation set is a Corpus, such as .*; got 'dev.en'"),
+        ({"processes": 0}, "processes must be a whole number, 1 or more; got 0"),
+        ({"processes": "2"}, "processes must be a whole number, 1 or more; got '2'"),
+        ({"tokenisers": 3}, "out and tokenisers are names of directories; got .* and 3"),
+        ({"out": None}, "out and tokenisers are names of directories; got None"),
+    ],
+)
+def test_wrong_types_are_told_before_anything_is_read(tmp_path, wrong, message):
+    with pytest.raises(DataError, match=message):
+        prepare([Corpus("no.en", "no.de")], RECIPE, **{"out": tmp_path / "out"} | wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_corpus_is_named_by_files():
+    for source, target in ((None, "a.de"), (3, 4), ("a.en", 4)):
+        with pytest.raises(DataError, match=r"a corpus is named by its files, as Corpus\('train.en', 'train.de'\)"):
+            Corpus(source, target)
+    with pytest.raises(DataError, match="two column numbers from 1"):
+        Corpus("a.tsv", form="tsv", source_key="9" * 5000, target_key="1")

@@ -168,6 +168,10 @@ MALFORMED = {
     ),
     "a NUL byte": (lambda f: three(f, **{"a.de": b"eins\nz\0wei\ndrei\n"}), r"a\.de, line 2: a NUL byte"),
     "missing file": (lambda f: three(f, **{"a.de": None}), r"there is no file .*a\.de; did you mean .*a\.en"),
+    "a link that leads nowhere": (
+        lambda f: (f / "a.de").symlink_to("gone.de") or three(f, **{"a.de": None}),
+        r"a\.de is a link to gone\.de, which is not there",
+    ),
     "a directory": (lambda f: (f / "a.de").mkdir() or three(f, **{"a.de": None}), r"a\.de is a directory"),
     "a pipe": (lambda f: os.mkfifo(f / "a.de") or three(f, **{"a.de": None}), r"a\.de is not a regular file"),
     "gzip cut short": (packed_source(".gz", lambda c: bytes(c[:-50])), r"b\.en\.gz is damaged or cut short after"),

@@ -157,3 +157,11 @@ def test_loading_needs_no_torch(directory: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_links_to_models_are_followed_and_those_that_lead_nowhere_are_named(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(directory)
+    assert Translator.load(tmp_path / "link", device="cpu", engine="torch").translate("box", max_length=2).tokens
+    (tmp_path / "broken").symlink_to("gone")
+    with pytest.raises(DamagedError, match="broken is a link to gone, which is not there"):
+        find_model(tmp_path / "broken")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sacrebleu
 
@@ -104,3 +106,10 @@ def test_what_cannot_be_scored_is_refused() -> None:
         score(OURS, REFERENCES, ["blue"])
     with pytest.raises(DataError, match=r"no tokeniser '13b'; did you mean '13a'"):
         score(OURS, REFERENCES, tokenize="13b")
+
+
+@pytest.mark.parametrize("texts", ["ab", [None, "b"], [b"a", b"b"]])
+def test_what_are_no_texts_is_not_scored(texts: Any) -> None:
+    for hypotheses, references in ((texts, ["a", "b"]), (["a", "b"], texts)):
+        with pytest.raises(DataError, match="translations and references come as lists of texts; got"):
+            score(hypotheses, references)

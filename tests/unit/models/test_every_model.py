@@ -244,3 +244,17 @@ def test_positions_beyond_the_kept_table_step_as_they_are_taught() -> None:
     for t in range(KNOWN - 2, KNOWN + 4):
         logits, state = model.step(target[:, t], state)
         close(logits, whole[:, t])
+
+
+@pytest.mark.parametrize("recipe", [TRANSFORMERS[0], *RIVALS[:2]], ids=name_of)
+def test_layouts_that_do_not_fit_the_ids_are_refused(recipe: ModelRecipe) -> None:
+    model, flat = build(recipe), torch.randint(1, VOCABULARY, (6,))
+    two, three = Packed.of([2, 4]), Packed.of([1, 2, 3])
+    with pytest.raises(ShapeError, match="the source has 2 sentences and the target 3; give as many of each"):
+        model(flat, flat, two, three)  # two sources may stand for more rows in a step, and here must not
+    with pytest.raises(ShapeError, match=r"source ids have shape \(1, 6\), and their layout is a Packed; "):
+        model.encode(flat[None], two)
+    with pytest.raises(ShapeError, match=r"source ids have shape \(6,\), and their layout is a Padded; "):
+        model.encode(flat, Padded(6))
+    with pytest.raises(ShapeError, match="their layout is a str; a Packed layout goes with"):
+        model.encode(flat[None], "packed")

@@ -134,6 +134,6 @@ def test_wrong_shapes_are_named() -> None:
     with pytest.raises(ShapeError, match="target ids have 3 columns, but their layout has 4"):
         model(ids, ids, None, Padded(4))
     with pytest.raises(ShapeError, match="laid out alike"):
-        model(ids, ids[0], None, Packed.of(torch.tensor([3])))
+        model(ids, ids[0], None, Packed.of(torch.tensor([1, 2])))
     with pytest.raises(RecipeError, match="'bsae' is not a preset; did you mean 'base'"):
         Transformer("bsae", 9)

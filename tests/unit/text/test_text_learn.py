@@ -123,3 +123,10 @@ def test_words_are_counted_after_normalising() -> None:
 def test_where_wordpiece_cuts(chunk: str, expected: list[str]) -> None:
     assert list(segments(chunk)) == expected
     assert "".join(segments(chunk)) == chunk
+
+
+def test_what_is_no_text_or_no_size_is_refused() -> None:
+    with pytest.raises(TextError, match="a line of text is a str; got NoneType None"):
+        learn("bpe", ["the box", None], 300)
+    with pytest.raises(TextError, match="vocabulary_size is a whole number; got '300'"):
+        learn("bpe", ["the box"], "300")

@@ -52,10 +52,10 @@ def _options(q: Tensor, heads: int, width: int, registers: int) -> dict[str, Any
 def _launch(usual: Any, others: Any, heads: int, tiles: Tensor, arguments: tuple[Any, ...], **options: Any) -> None:
     """One program a head for each of as many tiles as are usual, and a few that go round the rest of the table.
 
-    Full tiles take a quarter of the table, and sentences in any order hardly more than a third.
+    Full tiles take a sixth of the table, and sentences in any order mostly less than a quarter.
     """
     room = len(tiles) - 1
-    enough = -(-room * 3 // 8)
+    enough = -(-room // 4)
     usual[(heads, enough)](*arguments, **options)
     if room > enough:
         others[(heads, min(room - enough, AROUND))](*arguments, enough, room, **options)
