@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3500)
     parser.add_argument("--batch-tokens", type=int, default=1500)
     parser.add_argument("--beam", type=int, default=4)
+    parser.add_argument("--tags", action="store_true", help="Have the model write tags in place of XX.")
     parser.add_argument("--longest", type=int, default=40, help="Words; longer sentences are left out of all sets.")
     parser.add_argument("--split", choices=("dev", "test"), default="dev", help="What to score.")
     parser.add_argument("--seed", type=int, default=1)
@@ -103,7 +104,10 @@ def main() -> None:
     for split in ("train", "dev", "test"):
         (path,) = sorted(options.treebank.glob(f"*{split}*.conllu*"))
         sets[split] = list(sentences(path, options.longest))
-        sides = {"source": [" ".join(tree.words) for tree in sets[split]], "target": [*map(linear, sets[split])]}
+        sides = {
+            "source": [" ".join(tree.words) for tree in sets[split]],
+            "target": [linear(tree, options.tags) for tree in sets[split]],
+        }
         for side, texts in sides.items():
             place = options.out / f"{split}.{side}"
             place.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 def command() -> None:
     """Constituency trees, in Penn Treebank brackets, as lines that a model is trained to write for a sentence.
 
-    A line has the labels of a tree at both of its brackets, and XX for each word: (S (NP XX )NP (VP XX )VP XX )S.
+    A line has the labels of a tree at both of its brackets, and XX (or its tag) for each word: (S (NP XX )NP XX )S.
     (Dependency trees, which some models read, are given to other commands by --source-trees.)
     """
 
@@ -37,7 +37,8 @@ def command() -> None:
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--source", required=True, type=FILE, help="Write the sentences there, words separated by spaces.")
 @click.option("--target", required=True, type=FILE, help="Write the lines of their trees there.")
-def to_lines(files: tuple[Path, ...], source: Path, target: Path) -> None:
+@click.option("--tags", is_flag=True, help="Write the words' tags; without it, XX for each.")
+def to_lines(files: tuple[Path, ...], source: Path, target: Path, tags: bool) -> None:
     """Write the sentences of FILES, such as wsj_0001.mrg, and the lines of their trees, for `dragoman train`.
 
     Traces and the functions of labels (the SBJ of NP-SBJ) are left out, and so are trees without a word.
@@ -51,7 +52,7 @@ def to_lines(files: tuple[Path, ...], source: Path, target: Path) -> None:
     with ExitStack() as stack:
         streams = [stack.enter_context(opened(place)) for place in places]
         for tree in grown(files):
-            for (stream, _), text in zip(streams, (" ".join(tree.words), linear(tree)), strict=True):
+            for (stream, _), text in zip(streams, (" ".join(tree.words), linear(tree, tags)), strict=True):
                 stream.write(f"{text}\n".encode())
             count += 1
         for _, done in streams:
@@ -66,7 +67,7 @@ def to_lines(files: tuple[Path, ...], source: Path, target: Path) -> None:
 def brackets(lines: str, source: Path, output: str) -> None:
     """Lay the lines of LINES (- for standard input), as a model wrote them, over the sentences of SOURCE.
 
-    Prints a tree in brackets for each; its tags are XX, as nobody has told them. Lines that do not fit are mended, and
+    Prints a tree in brackets for each, with the tags that were written, or XX. Lines that do not fit are mended, and
     how is said at the end. An empty sentence gives an empty line.
     """
     from dragoman.text.linear import lay, words_of

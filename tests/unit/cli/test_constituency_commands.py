@@ -46,6 +46,12 @@ def test_trees_to_files_to_train_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out, err) == (0, "", "dragoman: 3 trees are in s and t\n")
     assert Path("s").read_text(encoding="utf-8") == SOURCE + "go\n"
     assert Path("t").read_text(encoding="utf-8") == LINES + "(S XX )S\n"
+    assert leave(capsys, "trees", "lines", "gold.mrg", "--tags", "--source", "s", "--target", "t")[0] == 0
+    assert Path("s").read_text(encoding="utf-8") == SOURCE
+    tagged = "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S\n(NP -LRB- NN -RRB- )NP\n"
+    assert Path("t").read_text(encoding="utf-8") == tagged
+    assert "F1         100.00" in leave(capsys, "trees", "score", "t", "gold.mrg")[1]
+    assert "(NNP John)" in leave(capsys, "trees", "brackets", "t", "s")[1]
 
 
 def test_what_was_written_right_scores_all(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +73,7 @@ def test_a_score_and_what_was_mended(capsys: pytest.CaptureFixture[str]) -> None
         "dragoman: 2 of 2 lines did not fit their sentence and were mended:",
         "  1 closing brackets of what is not open, left out",
         "  1 brackets closed where an outer one closes, or at the end",
-        "  1 words beyond the last XX, put at the end of the outermost phrase",
+        "  1 words beyond the last XX or tag, put at the end of the outermost phrase",
     ]
 
 

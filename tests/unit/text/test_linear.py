@@ -12,7 +12,7 @@ from dragoman.text.linear import MENDED, words_of
 from nested_trees import TREES, Nested, line, written
 
 JOHN = "( (S (NP-SBJ (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .)) )"
-SOUP = st.lists(st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", "XX", "XX", "NP", "("]), max_size=25)
+SOUP = st.lists(st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", "XX", "XX", "("]), max_size=25)
 
 
 def test_the_example_of_vinyals() -> None:
@@ -20,6 +20,15 @@ def test_the_example_of_vinyals() -> None:
     assert linear(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
     laid = lay(linear(tree), tree.words, tree.tags)
     assert (laid.tree, laid.mended) == (tree, {})
+    assert linear(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
+    laid = lay(linear(tree, tags=True), tree.words)
+    assert (laid.tree, laid.mended) == (tree, {})
+
+
+def test_tags_that_were_written_are_kept_as_far_as_there_are_words() -> None:
+    assert lay("(S PRP VBZ RB )S", ["it", "is"]).tree.tags == ("PRP", "VBZ")
+    assert lay("(S PRP )S", ["it", "is"]).tree.tags == ("PRP", "XX")
+    assert lay("(S PRP )S", ["it", "is"], ["A", "B"]).tree.tags == ("A", "B")
 
 
 @given(TREES)
@@ -29,6 +38,7 @@ def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
     assert linear(tree) == line(nested)
     laid = lay(line(nested), tree.words, tree.tags)
     assert (laid.tree, laid.mended) == (tree, {})
+    assert lay(linear(tree, tags=True), tree.words) == laid
 
 
 @pytest.mark.parametrize(
@@ -49,7 +59,7 @@ def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
         ("XX XX", [("TOP", 0, 2)], {"roots": 1}),
         ("(NP XX )NP (VP XX )VP", [("TOP", 0, 2), ("NP", 0, 1), ("VP", 1, 2)], {"roots": 1}),
         ("(NP XX )NP (VP", [("NP", 0, 2)], {"unclosed": 1, "empty": 1, "missing": 1}),
-        ("(S ( XX dog XX XXX )S", [("S", 0, 2)], {"unknown": 3}),
+        ("(S ( XX XX XX )S", [("S", 0, 2)], {"unlabelled": 1, "surplus": 1}),
     ],
 )
 def test_what_does_not_fit_is_mended(text: str, phrases: list[tuple[str, int, int]], mended: dict[str, int]) -> None:
