@@ -1,6 +1,7 @@
 """Constituency parsing as translation (section 6.3), on trees that are made of a dependency treebank.
 
     python benchmarks/parsing.py ud_english_ewt        # a folder with *train*, *dev* and *test*.conllu, packed or not
+    python benchmarks/parsing.py ud_english_ewt --tags # the model writes tags in place of XX; --out for another place
 
 No constituency treebank may be passed on, so these trees are made: every word with dependents makes a phrase of all
 that hangs on it, directly or not, labelled by its part of speech (UPOS) with a P; the root makes one in any case. Where
