@@ -91,6 +91,9 @@ def command(
         other = ModelSystem(named, search, **engine) if other_is_model else FileSystem(against, "--against", sets)
     if not any(isinstance(each, ModelSystem) and each.reads_trees for each in (system, other)):
         refuse_idle(("trees",), "no model here reads trees")
+    for each in (system, other):
+        if isinstance(each, ModelSystem):
+            each.check(sets)  # of both, before the first translates
     if place is not None:
         make_room(place)  # a mistake in this costs no hour either
     progress = Progress()

@@ -13,6 +13,7 @@ from dragoman.cli import tell
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named, text_of
 from dragoman.cli.outgoing import opened, place_of
+from dragoman.data.unpacking import check_file
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import MOST_BEAM, Sampling, Search
 
@@ -92,7 +93,8 @@ def command(
     sources = [named(file) for file in files or ("-",)]
     check_incoming(sources)
     parses = [Path(file) for file in trees]
-    check_incoming(parses)
+    for parse in parses:
+        check_file(parse)
     place = place_of(named(output), [*sources, *parses])
     prefix = None if prefix is None else text_of("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}

@@ -173,12 +173,24 @@ def expected_scripts(recipe: DataRecipe, corpus: Corpus) -> tuple[frozenset[str]
 
 
 def held_out(hashes: Hashes, wanted: int) -> npt.NDArray[np.bool_]:
-    """Which pairs are held out: those with the smallest hashes, so that the same pair is never on both sides."""
+    """Which pairs are held out: those with the smallest hashes, so that the same pair is never on both sides.
+
+    So copies of a pair go with it, and there may be more than was asked for. A pair that comes so often that with it a
+    tenth of all would be held out stays among the training pairs.
+    """
     wanted = min(wanted, len(hashes) // 20)
     if not wanted:
         return np.zeros(len(hashes), bool)
     held: npt.NDArray[np.bool_] = hashes <= np.partition(hashes, wanted - 1)[wanted - 1]
-    return held
+    if 10 * int(held.sum()) <= len(hashes):
+        return held
+    chosen: list[int] = []
+    taken = 0
+    for pair, copies in zip(*(each.tolist() for each in np.unique(hashes, return_counts=True)), strict=True):
+        if taken < wanted and 10 * (taken + copies) <= len(hashes):
+            chosen.append(pair)
+            taken += copies
+    return np.isin(hashes, np.array(chosen, hashes.dtype))
 
 
 def report(train: Cleaned, checked: Cleaned | None, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -136,6 +136,11 @@ class Depths:
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])
         last = np.cumsum(lengths)
         written = ends[last] - ends[last - lengths]
+        if len(apart := np.flatnonzero((written - sizes) // 2)):  # it may be 0, or 1 for the first word's space
+            raise DataError(
+                f"sentence {int(indices[apart[0]]):,} has {written[apart[0]]:,} bytes of text in its pieces, but its "
+                f"tree has {sizes[apart[0]]:,}; they do not belong together, so prepare the data again"
+            )
         origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
         places = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
         found: Ints = deep[np.maximum(places, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)

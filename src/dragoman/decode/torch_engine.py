@@ -74,8 +74,11 @@ class TorchEngine:
     def sources(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
         """Sources with their end marks; with depths where they came with trees, and a mark at the root's."""
         ids, layout = self.padded([[*source, EOS] for source in sources])
-        if not any(isinstance(source, Parsed) for source in sources):
+        parsed = sum(isinstance(source, Parsed) for source in sources)
+        if not parsed:
             return ids, layout
+        if parsed < len(sources):  # a depth of 0 is a root's, and not that of a word whose tree was lost
+            raise SearchError(f"{parsed} of {len(sources)} sentences came with their trees; give all of them theirs")
         depths = [[*deep, *[0] * (layout.size - len(deep))] for deep in map(depths_of, sources)]
         return ids, replace(layout, depths=torch.tensor(depths, device=self.device))
 

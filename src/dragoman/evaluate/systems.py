@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dragoman.decode.engines import Running
-from dragoman.decode.parsed import check_trees
+from dragoman.decode.parsed import laid_over, trees_for
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError
 from dragoman.evaluate.held_out import HeldOut, read_beside
@@ -68,13 +68,21 @@ class ModelSystem:
             "search": ", ".join(f"{k}={v}" for k, v in asdict(self.search).items() if v is not None),
         }
 
-    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
-        """Translate every set."""
+    def check(self, sets: Sequence[HeldOut]) -> None:
+        """Refuse sets that cannot be translated, and trees that are not theirs, before an hour goes into the first."""
         for held_out in sets:
             if held_out.sources is None:
                 raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
-            if self.reads_trees:
-                check_trees(self.translator.recipe.model, held_out.trees)
+            grown = trees_for(self.translator.recipe.model, held_out.trees) if self.reads_trees else None
+            if grown is not None:
+                _, wrong = laid_over(held_out.sources, grown)
+                if wrong is not None:
+                    raise wrong
+                grown.refuse_more()
+
+    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+        """Translate every set."""
+        self.check(sets)
         _ = self.running  # its loading is not part of a set's seconds
         return [self._one(held_out, tick) for held_out in sets]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -118,7 +118,7 @@ class Looked:
 
 
 def look(
-    translator: Translator, source: str, target: str | None = None, trees: Tree | Sequence[Tree] | None = None
+    translator: Translator, source: str, target: str | None = None, trees: Tree | Iterable[Tree] | None = None
 ) -> Looked:
     """Read the source, with its tree if the model reads trees, and write the target: its own, where none is given."""
     import torch
@@ -133,6 +133,8 @@ def look(
     model = translator.engines.torch.model
     if not isinstance(model, EncoderDecoder):
         raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")
+    if isinstance(trees, Iterator):
+        trees = [*trees]  # it is read twice: here, and to translate
     (source_ids,) = translator.encoded([source], trees)
     if not source_ids:
         raise SearchError("the source is empty; give a sentence to look at")

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from numbers import Integral
-from typing import Final
+from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.normalise import normalise
 
 DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
 COLUMNS: Final = 10
+END: Final = object()  # after the last tree
 NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
 MOST_DIGITS: Final = 9  # of a word's number; of thousands Python makes no number
 
@@ -34,19 +35,27 @@ class Tree:
     where: str = "the tree"
 
     @classmethod
-    def of(cls, words: Sequence[str], heads: Sequence[int], where: str = "the tree") -> Tree:
+    def of(cls, words: Iterable[str], heads: Iterable[int], where: str = "the tree") -> Tree:
         """From words and the number of each one's head, counted from 1; 0 for the root."""
-        if isinstance(words, str) or len(words) != len(heads):
+        all_words, all_heads = several(words), several(heads)
+        if all_words is None or all_heads is None or len(all_words) != len(all_heads):
             raise TextError(f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}")
-        return cls(tuple(words), tuple(depths(heads, [where] * len(heads))), where)
+        return cls(all_words, tuple(depths(all_heads, [where] * len(all_heads))), where)
 
     def __post_init__(self) -> None:
-        """Refuse what is no tree."""
-        words, deep = all(isinstance(word, str) for word in self.words), len(self.words) == len(self.depths)
-        if not (words and deep and all(isinstance(depth, int) and depth >= 0 for depth in self.depths)):
+        """Refuse what is no tree; words and depths may be lists."""
+        words, deep = several(self.words), several(self.depths)
+        paired = words is not None and deep is not None and len(words) == len(deep)
+        if not (
+            paired
+            and all(isinstance(word, str) for word in words or ())
+            and all(isinstance(depth, Integral) and int(depth) >= 0 for depth in deep or ())
+        ):
             raise TextError(
                 f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}"
             )
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "depths", deep)
 
     def over(self, text: str, name: str = "its sentence") -> bytes:
         """The depth of each byte of a normalised text; refused where the words of the tree are not those of the text.
@@ -58,12 +67,12 @@ class Tree:
             raise TextError(self._misfit(forms, text, name))
         deep = zip(forms, self.depths, strict=True)
         bare = b"".join(bytes([min(depth, DEEPEST)]) * len(form.encode()) for form, depth in deep)
-        laid, start = b"", 0
+        laid, start = bytearray(), 0
         for run in text.split(" "):
             stop = start + len(run.encode())
             laid += bare[start : start + 1] + bare[start:stop]  # the space before it, then itself
             start = stop
-        return laid[1:]
+        return bytes(laid[1:])
 
     def _misfit(self, forms: Sequence[str], text: str, name: str) -> str:
         """Where tree and text part."""
@@ -81,6 +90,11 @@ class Tree:
             f"{self.where}: this tree does not fit {name}: it has {has} where the text has {there}; each line with "
             "text needs the tree of just that line, in the same order"
         )
+
+
+def several(values: object) -> tuple[Any, ...] | None:
+    """Values as a tuple; None where they are one text, or nothing that could be many."""
+    return None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
 
 
 def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
@@ -188,6 +202,11 @@ def depths_of_pieces(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes)
     `widths` has the bytes that each id writes. The space that the first word carries may not be in the text.
     """
     place = len(of_bytes) - sum(widths[number] for number in ids)
+    if place not in (-1, 0):
+        raise TextError(
+            f"{len(ids)} pieces write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
+            "pieces and tree are not of the same text"
+        )
     found = []
     for number in ids:
         found.append(of_bytes[max(place, 0)])
@@ -208,21 +227,24 @@ class Trees:
         self.texts += 1
         if not text:
             return b""
-        tree = next(self.trees, None)
-        if tree is None:
+        tree = next(self.trees, END)
+        if tree is END:
             raise TextError(
                 f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; each line with "
                 f"text needs one{f' (the last tree is at {self.last})' if self.last else ''}"
             )
         if not isinstance(tree, Tree):
-            raise TextError(f"a tree is a dragoman.text.Tree, such as read_trees gives; got {tree!r}")
+            raise TextError(
+                f"a tree is a dragoman.text.Tree, such as read_trees gives; got {tree!r}; a text of "
+                "nothing but white space has none at all"
+            )
         self.taken, self.last = self.taken + 1, tree.where
         return tree.over(text, f"line {self.texts:,}")
 
     def refuse_more(self) -> None:
         """Refuse trees that are left over when all texts have theirs."""
-        more = next(self.trees, None)
-        if more is not None:
+        more = next(self.trees, END)
+        if more is not END:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
                 f"{where}: a tree too many: there are {self.taken:,} lines with text, and each has its tree"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from command_line import leave
 from dragoman import Translator
+from dragoman.config import ModelRecipe
 from dragoman.data.reading import trees_of
+from dragoman.models.directory import least_numbers
 from tiny_model import write_tiny_model
 from tiny_run import TINY, with_trees, write_corpus
 
@@ -98,6 +101,15 @@ def test_translate_refuses(
     assert (folder / "test.conllu").read_bytes() == before
 
 
+def test_trees_from_a_pipe_are_refused_before_the_model_is_loaded(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(folder / "pipe.conllu")
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: pytest.fail("it was loaded"))
+    code, _, err = leave(capsys, "translate", "tiny", "test.en", "--source-trees", "pipe.conllu", *QUICK)
+    assert (code, "write its text to a file first" in err) == (2, True), err
+
+
 def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["evaluate", "tiny", "--source", "test.en", "--reference", "test.de", "--metric", "chrF"]
     code, out, err = leave(capsys, *command, "--source-trees", "test.conllu", "--against", "plain")
@@ -109,6 +121,28 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
         (["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"], "no model here reads trees"),
     ):
         code, _, err = leave(capsys, *words)
+        assert (code, said in err) == (2, True), err
+
+
+def test_evaluate_looks_at_all_trees_before_it_translates(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the last set and of the model beside too, and those that are too many."""
+
+    def translate(*_: object, **__: object) -> None:
+        raise AssertionError("this took an hour")
+
+    monkeypatch.setattr(Translator, "stream", translate)
+    one = ["--source", "test.en", "--reference", "test.de"]
+    trees = [["--source-trees", f"{name}.conllu"] for name in ("test", "first")]
+    Path("one.en").write_text("the old box\n", encoding="utf-8")
+    for words, said in (
+        (["plain", "--against", "tiny", *one], "give the trees: --source-trees"),
+        (["plain", "--against", "tiny", *one, *trees[1]], "only 1 trees, and none for line 3"),
+        (["tiny", *one, *one, *trees[0], *trees[1]], "only 1 trees, and none for line 3"),
+        (["tiny", "--source", "one.en", "--reference", "one.en", *trees[0]], "test.conllu, line 5: a tree too many"),
+    ):
+        code, _, err = leave(capsys, "evaluate", *words)
         assert (code, said in err) == (2, True), err
 
 
@@ -136,7 +170,9 @@ def test_serve_refuses(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_recipe_counts_the_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, "recipe", "base", "--set", "model.positions=syntax")
-    assert (code, 'positions = "syntax"' in out) == (0, True), err
+    assert (code, 'positions = "syntax"' in out, "positions 262,144," in out) == (0, True, True), err  # 512 x 512
+    syntax, order = (ModelRecipe(positions=positions) for positions in ("syntax", "sinusoidal"))
+    assert least_numbers(syntax, 9) - least_numbers(order, 9) == 512 * 512  # by which damage is told when it is loaded
 
 
 def grown(folder: Path, name: str, pairs: int = 300) -> list[str]:

@@ -13,6 +13,7 @@ from small_corpora import RECIPE, changed, put, some_pairs, texts
 from dragoman.data.inputs import OtherInputsError
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus, trees_of
+from dragoman.data.shards import Sentences
 from dragoman.errors import DataError, TextError
 from dragoman.text.trees import Tree, depths_of_pieces
 
@@ -143,6 +144,22 @@ def test_a_loader_goes_on_with_the_same_depths(tmp_path: Path) -> None:
     with prepared.loader(recipe, pin=False, state=batches[2].state) as loader:
         for expected in batches[3:]:
             assert np.array_equal(next(loader).source_depths, expected.source_depths)
+
+
+def test_depths_of_other_sentences_are_refused(tmp_path: Path) -> None:
+    corpus, _ = with_trees(tmp_path, "train", some_pairs(100))
+    split = prepare([corpus], RECIPE, tmp_path / "out", processes=1).split()
+    assert split.depths is not None
+    pairs = np.arange(2, 9)
+    laid = split.depths.of_bytes
+    others = replace(split.depths, of_bytes=Sentences(laid.ids, np.roll(laid.offsets, -1)))
+    ids, lengths = split.source.gather(pairs)
+    assert split.depths.of_pieces(pairs, ids, lengths).shape == ids.shape
+    with pytest.raises(DataError, match="they do not belong together, so prepare the data again"):
+        others.of_pieces(pairs, ids, lengths)
+    fewer = replace(split.depths, of_bytes=Sentences(laid.ids, laid.offsets[:-1]))
+    with pytest.raises(DataError, match=f"{len(split)} source sentences but {len(split) - 1} trees in one split"):
+        replace(split, depths=fewer)
 
 
 def test_trees_for_some_corpora_alone(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,8 +19,9 @@ from dragoman.export.ctranslate2 import to_ctranslate2
 from dragoman.inspect.alignment import align_pairs
 from dragoman.inspect.looking import look
 from dragoman.inspect.positions import position_codes
+from dragoman.models import AttentionMaps
 from dragoman.text import Tree
-from dragoman.text.special import EOS
+from dragoman.text.special import BOS, EOS
 from dragoman.text.trees import Trees
 from tiny_model import write_tiny_model
 
@@ -68,12 +70,15 @@ def test_the_engine_is_handed_the_depths_of_the_pieces(translator: Translator) -
         word += piece.startswith("▁")
         expected.append(depth[BOX[word]])
     assert list(ids.depths) == expected
-    rows, layout = translator.engines.torch.sources([ids, ids[:2], Parsed(ids[:3], [5, 6, 7])])
+    short = Parsed(ids[:2], [0, 0])
+    rows, layout = translator.engines.torch.sources([ids, short, Parsed(ids[:3], [5, 6, 7])])
     assert rows[1].tolist() == [*ids[:2], EOS, *[0] * (len(ids) - 2)]
     assert layout.depths is not None
     assert layout.depths[0].tolist() == [*expected, 0]
     assert layout.depths[1].tolist() == [0] * (len(ids) + 1)
     assert layout.depths[2].tolist() == [5, 6, 7, *[0] * (len(ids) - 2)]
+    with pytest.raises(SearchError, match="1 of 2 sentences came with their trees"):
+        translator.engines.torch.sources([ids, ids[:2]])  # a part of it, which has none
 
 
 def test_greedy_search_is_teacher_forcing_with_the_same_depths(translator: Translator) -> None:
@@ -88,17 +93,34 @@ def test_greedy_search_is_teacher_forcing_with_the_same_depths(translator: Trans
         assert logits[0, : len(written)].argmax(-1).tolist() == written
 
 
+def looked_at(translator: Translator, tokens: Sequence[str], tree: Tree) -> Any:
+    """What the last decoder layer but one looks at, the mean of its heads, when it reads the text in this tree."""
+    maps, (rows, layout) = AttentionMaps(), translator.engines.torch.sources(translator.encoded([TEXT], [tree]))
+    with torch.inference_mode():
+        written = torch.tensor([[BOS, *translator.target.to_ids(tokens)]])
+        translator.engines.torch.model.hidden(rows, written, layout, maps=maps)  # type: ignore[union-attr]
+    return maps.cross[max(0, len(maps.cross) - 2)][0].mean(0)[:-1, :-1].numpy()
+
+
 def test_scores_alignments_and_attention_are_of_the_tree_too(translator: Translator) -> None:
     pairs = [(TEXT, "der Kasten"), (TEXT, "der Kasten")]
     flat, deep = translator.score(pairs, trees=[FLAT, DEEP])
     assert flat.log_probability != deep.log_probability
     (again,) = translator.score(pairs[:1], trees=DEEP)
     assert again.log_probability == pytest.approx(deep.log_probability, abs=1e-4)
-    found = translator.translate([TEXT, TEXT], trees=[FLAT, DEEP], attention=True, alignment=True, **SHORT)
+    found = translator.translate(
+        [TEXT, TEXT], trees=[FLAT, DEEP], attention=True, alignment=True, min_length=3, **SHORT
+    )
     assert all(each.attention is not None and each.alignment is not None for each in found)
+    for each, tree, other in zip(found, (FLAT, DEEP), (DEEP, FLAT), strict=True):
+        assert abs(each.attention - looked_at(translator, each.tokens, tree)).max() < 1e-5
+        assert abs(each.attention - looked_at(translator, each.tokens, other)).max() > 1e-4
     maps = [look(translator, TEXT, "der Kasten", tree).maps for tree in (FLAT, DEEP)]
     assert abs(maps[0]["encoder"] - maps[1]["encoder"]).max() > 1e-3
-    assert look(translator, TEXT, trees=[FLAT]).target_text == translator.translate(TEXT, trees=FLAT).text
+    own = translator.translate(TEXT, trees=LEFT)
+    assert own.tokens
+    for trees in (LEFT, [LEFT], iter([LEFT])):  # the last as `trees_of` gives them
+        assert look(translator, TEXT, trees=trees).written.pieces[:-1] == own.tokens
     links = align_pairs(translator, [TEXT, "", "in the hall"], ["der Kasten", "", "im Flur"], [FLAT, HALL])
     assert len(links) == 3 and links[1] == []
 

@@ -105,10 +105,12 @@ def test_circles_and_no_root() -> None:
 def test_a_tree_from_words_and_heads() -> None:
     assert Tree.of(["we", "sleep"], [2, 0]) == Tree(("we", "sleep"), (1, 0))
     assert Tree.of(["we", "sleep"], np.array([2, 0])).depths == (1, 0)  # as parsers give them
-    for words, heads in (("we", [0, 1]), (["we"], [0, 1])):
+    assert Tree.of(iter(["we", "sleep"]), iter([2, 0])) == Tree(["we", "sleep"], np.array([1, 0]))  # type: ignore[arg-type]
+    assert len({Tree(["we"], [0]), Tree(("we",), (0,))}) == 1  # type: ignore[arg-type]
+    for words, heads in (("we", [0, 1]), (["we"], [0, 1]), (None, [0]), (["we"], None), (["we"], 0)):
         with pytest.raises(TextError, match="a list of words and a head for each"):
-            Tree.of(words, heads)
-    for words, deep in (((3,), (0,)), (("we",), ()), (("we",), (-1,)), (("we",), ("0",))):
+            Tree.of(words, heads)  # type: ignore[arg-type]
+    for words, deep in (((3,), (0,)), (("we",), ()), (("we",), (-1,)), (("we",), ("0",)), ("we", (0, 1)), (None, None)):
         with pytest.raises(TextError, match="needs words and a depth from 0 for each"):
             Tree(words, deep)  # type: ignore[arg-type]
     for heads in ([2, 3], [2, 0.0], [True, 0], [2, None]):
@@ -218,6 +220,14 @@ def test_a_piece_belongs_to_the_word_in_which_it_begins(tokenisers: dict[str, To
         assert depth == next(number for number, cut in enumerate(cuts) if letters < cut)
 
 
+def test_pieces_of_another_text_than_the_trees_are_refused(tokenisers: dict[str, Tokeniser]) -> None:
+    tokeniser = tokenisers["bpe"]
+    laid = Tree(("the", "box"), (1, 0)).over("the box")
+    for text in ("the boxes", "the b", ""):
+        with pytest.raises(TextError, match="pieces and tree are not of the same text"):
+            depths_of_pieces(tokeniser.encode(text), tokeniser.widths, laid)
+
+
 def test_trees_are_taken_for_texts_that_are_not_empty() -> None:
     trees = Trees([Tree(("a",), (0,)), Tree(("b", "c"), (0, 1))])
     assert [trees.over(text) for text in ("a", "", "bc")] == [b"\0", b"", b"\0\1"]
@@ -228,5 +238,8 @@ def test_trees_are_taken_for_texts_that_are_not_empty() -> None:
     trees.over("a")
     with pytest.raises(TextError, match=r"t\.conllu, line 3: a tree too many: there are 1 lines with text"):
         trees.refuse_more()
-    with pytest.raises(TextError, match="a tree is a dragoman"):
-        Trees(["(a)"]).over("a")  # type: ignore[list-item]
+    for wrong in ("(a)", None):  # None is no tree of a text that has none, and not the end of them
+        with pytest.raises(TextError, match=r"a tree is a dragoman.*nothing but white space has none at all"):
+            Trees([wrong, Tree(("a",), (0,))]).over("a")  # type: ignore[list-item]
+        with pytest.raises(TextError, match="a tree too many"):
+            Trees([wrong]).refuse_more()  # type: ignore[list-item]

@@ -65,11 +65,14 @@ def test_validation_reads_the_trees(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe(SYNTAX)
     model = build(settings.model, prepared.tokenisers[0].vocabulary_size, PAD).eval()
     found = Validation(prepared, settings.data, torch.device("cpu"), longest=9)(model)
-    assert found.figures["loss"] > 0
-    with torch.no_grad():
-        model.source_positions.depth.weight.zero_()  # type: ignore[union-attr]
-    other = Validation(prepared, settings.data, torch.device("cpu"), longest=9)(model)
-    assert other.figures["loss"] != found.figures["loss"]
+    task, sums = TranslationLoss(model, 0.1, PAD), []
+    with prepared.loader(settings.data, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
+        batches = list(loader)
+        for deep in (1, 0):  # as the trees are, and all of them flat
+            losses = [task(replace(batch, source_depths=batch.source_depths * deep)) for batch in batches]
+            sums.append(sum(float(loss.plain) for loss in losses) / sum(batch.target_tokens for batch in batches))
+    assert found.figures["loss"] == pytest.approx(sums[0], abs=1e-5)
+    assert abs(sums[1] - sums[0]) > 1e-3
 
 
 def test_data_without_trees_are_refused(tmp_path: Path) -> None:
