@@ -13,6 +13,8 @@ from dragoman.errors import RecipeError
 
 MOST = (1 << 31) - 1  # a whole number that every part of the machinery can still count with
 
+LEAST_WEIGHT, MOST_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch may go through it
+
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` where something known is close, and the whole list where nothing is."""

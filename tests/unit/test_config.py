@@ -242,6 +242,13 @@ def test_heads_for_the_widest_model_are_found_at_once() -> None:
         Recipe.load("base", ["model.d_model=1000000", "model.n_heads=7"])
 
 
+@pytest.mark.parametrize("weight", ["0", "1e-300", "1e300", "nan", "inf", "-1"])
+def test_weights_that_no_epoch_could_have_are_refused(weight: str) -> None:
+    assert Recipe.load("base", ["data.weights=[0.0001, 10000]"]).data.weights == (0.0001, 10000.0)
+    with pytest.raises(RecipeError, match=r"must all be over 0, from 0\.0001 to 10,000; leave a corpus out"):
+        Recipe.load("base", [f"data.weights=[1.0, {weight}]"])
+
+
 def test_keys_that_are_no_texts_are_refused() -> None:
     with pytest.raises(RecipeError, match=r"there is no section \[3\]"):
         Recipe.from_table({3: {}})

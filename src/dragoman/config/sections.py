@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dragoman.errors import RecipeError
-from dragoman.values import at_least, check_kinds, fraction, seed
+from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT, at_least, check_kinds, fraction, seed
 
 MOST_WORKERS = 1_024  # as many threads as an engine may have
 
@@ -67,8 +67,11 @@ class DataRecipe:
         for name in ("min_script", "sampling"):
             fraction(f"data.{name}", getattr(self, name))
         for weight in self.weights:
-            if not 0 < weight < float("inf"):
-                raise RecipeError(f"data.weights={list(self.weights)} must all be over 0; leave a corpus out instead")
+            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+                raise RecipeError(
+                    f"data.weights={list(self.weights)} must all be over 0, from {LEAST_WEIGHT} to {MOST_WEIGHT:,}; "
+                    "leave a corpus out instead of giving it next to nothing"
+                )
         if self.batch_tokens <= self.max_tokens:
             raise RecipeError(
                 f"data.batch_tokens={self.batch_tokens} does not hold the longest sentence that data.max_tokens="

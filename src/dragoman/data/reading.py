@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from dragoman.data.unpacking import Tick, blocks
 from dragoman.errors import DataError
+from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT
 
 if TYPE_CHECKING:
     from dragoman.text.brackets import Bracketing
@@ -76,8 +77,10 @@ class Corpus:
                         f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
                         f"got {self.source_key!r} and {self.target_key!r}"
                     )
-        if not 0 < self.weight < float("inf"):
-            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight}")
+        if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:
+            raise DataError(
+                f"{self.source}: a weight is a number over 0, from {LEAST_WEIGHT} to {MOST_WEIGHT:,}; got {self.weight}"
+            )
 
     @property
     def files(self) -> tuple[Path, ...]:

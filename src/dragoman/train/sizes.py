@@ -78,7 +78,7 @@ def steps_of_epoch(split: Split, data: DataRecipe, ranks: int, accumulate: int) 
         batches = -(-fuller // data.batch_tokens)
     else:
         batches = len(Loader(split, replace(data, sampling=0.0), pin=False).plan(0))
-    return -(-batches // (ranks * accumulate))
+    return max(1, -(-batches // (ranks * accumulate)))  # a small weight can leave an epoch without pairs
 
 
 def training_choices(

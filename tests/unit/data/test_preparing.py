@@ -344,3 +344,6 @@ def test_a_corpus_is_named_by_files():
             Corpus(source, target)
     with pytest.raises(DataError, match="two column numbers from 1"):
         Corpus("a.tsv", form="tsv", source_key="9" * 5000, target_key="1")
+    for weight in (1e-300, 1e300, float("nan")):
+        with pytest.raises(DataError, match=r"a weight is a number over 0, from 0\.0001 to 10,000; got"):
+            Corpus("a.en", "a.de", weight=weight)

@@ -135,6 +135,7 @@ def test_an_epoch_is_shorter_with_more_processes_and_longer_steps() -> None:
     alone = steps_of_epoch(split, data, 1, 1)
     assert steps_of_epoch(split, data, 2, 1) == steps_of_epoch(split, data, 1, 2) == -(-alone // 2)
     assert steps_of_epoch(split, data, 3, 2) == -(-alone // 6)
+    assert steps_of_epoch(split, DataRecipe(batch_tokens=300, weights=(0.001,)), 1, 1) == 1  # an epoch may be empty
 
 
 def test_an_epoch_of_very_many_pairs_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
