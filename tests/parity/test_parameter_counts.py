@@ -93,9 +93,17 @@ def test_the_rivals_are_as_large_as_base(name: str) -> None:
     assert abs(RIVALS[name] / by_hand(*base) - 1) < 0.03
 
 
+def test_the_parser_has_the_weights_of_the_equations() -> None:
+    """Section 6.3: 4 layers, d_model 1024, the rest as in base; words and brackets have a vocabulary each."""
+    words, brackets = 16_384, 500
+    with torch.device("meta"):
+        model = build(Recipe.load(RECIPES / "parsing.toml").model, (words, brackets), pad=0)
+    assert model.parameter_count() == by_hand(4, 1024, 2048, 8, 128, 128, 0, vocabulary=words + brackets)
+
+
 def test_every_recipe_is_in_a_table() -> None:
     found = {str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.rglob("*.toml")}
-    assert found == {*TABLE_3, *RIVALS}
+    assert found == {*TABLE_3, *RIVALS, "parsing"}
 
 
 def test_one_vocabulary_explains_every_printed_figure_but_bigs() -> None:

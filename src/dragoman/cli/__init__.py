@@ -26,6 +26,7 @@ VERBS = {
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
     "serve": "Serve models over HTTP, with a page to translate on.",
+    "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
     "recipe": "Show a recipe in full, with the model's size.",
     "tokenize": "Lines of text to lines of pieces or ids.",
     "detokenize": "Lines of pieces or ids back to text.",

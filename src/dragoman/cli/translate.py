@@ -35,7 +35,9 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--beam", type=int, help="Hypotheses kept; 1 is greedy search.  [default: 4, or --nbest if that is more]")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
 @click.option("--min-length", type=int, default=0, help="At least so many pieces.")
-@click.option("--max-length", type=int, help="At most so many pieces, and never over 50 more than the source has.")
+@click.option("--max-length", type=int, help="At most so many pieces; --extra-length holds as well.")
+@click.option("--extra-length", type=int, default=Search.extra_length, show_default=True,
+              help="At most so many pieces more than the source has.")  # fmt: skip
 @click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N pieces in a row twice.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
               help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
@@ -111,6 +113,7 @@ def command(
         length_penalty=settings.pop("length_penalty"),
         min_length=settings.pop("min_length"),
         max_length=settings.pop("max_length"),
+        extra_length=settings.pop("extra_length"),
         no_repeat=settings.pop("no_repeat"),
         sampling=Sampling(seed=seed, **drawn) if sample or drawn else None,
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared as Prepared
     from dragoman.data.preparing import prepare as prepare
     from dragoman.data.reading import Corpus as Corpus
+    from dragoman.data.reading import bracketings_of as bracketings_of
     from dragoman.data.reading import trees_of as trees_of
     from dragoman.data.shards import Part as Part
     from dragoman.data.shards import Sentences as Sentences
@@ -30,11 +31,23 @@ _HOME = {
     "Prepared": "prepared",
     "Sentences": "shards",
     "Split": "shards",
+    "bracketings_of": "reading",
     "prepare": "preparing",
     "trees_of": "reading",
 }
 
-__all__ = ["Batch", "Corpus", "Loader", "Part", "Prepared", "Sentences", "Split", "prepare", "trees_of"]
+__all__ = [
+    "Batch",
+    "Corpus",
+    "Loader",
+    "Part",
+    "Prepared",
+    "Sentences",
+    "Split",
+    "bracketings_of",
+    "prepare",
+    "trees_of",
+]
 
 
 def __getattr__(name: str) -> Any:

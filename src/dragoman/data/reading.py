@@ -19,6 +19,7 @@ from dragoman.errors import DataError
 from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT
 
 if TYPE_CHECKING:
+    from dragoman.text.brackets import Bracketing
     from dragoman.text.trees import Tree
 
 T = TypeVar("T")
@@ -134,6 +135,13 @@ def trees_of(path: str | Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
     from dragoman.text.trees import read_trees
 
     return read_trees((line for block in lines(Path(path), tick) for line in block), str(path))
+
+
+def bracketings_of(path: str | Path) -> Iterator[Bracketing]:
+    """The constituency trees of a file in Penn Treebank brackets, packed or not, cleaned and in order."""
+    from dragoman.text.brackets import read_brackets
+
+    return read_brackets((line for block in lines(Path(path)) for line in block), str(path))
 
 
 def tsv_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:

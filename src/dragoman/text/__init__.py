@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dragoman.text.brackets import Bracketing, read_brackets
 from dragoman.text.learning import learn
+from dragoman.text.linear import lay, linear
 from dragoman.text.normalise import normalise
 from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokeniser
@@ -15,10 +17,14 @@ __all__ = [
     "N_SPECIAL",
     "PAD",
     "UNK",
+    "Bracketing",
     "Tokeniser",
     "Tree",
+    "lay",
     "learn",
+    "linear",
     "load_tokeniser",
     "normalise",
+    "read_brackets",
     "read_trees",
 ]
