@@ -35,9 +35,9 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
         try:
             output = output.resolve()
         except (OSError, RuntimeError):
-            raise DataError(f"{output} is a link that leads back to itself; choose another --output") from None
+            raise DataError(f"{output} is a link that leads back to itself; choose another place to write to") from None
     if output.is_dir():
-        raise DataError(f"{output} is a directory; give the name of a file to --output")
+        raise DataError(f"{output} is a directory; give the name of a file to write to")
     if output.suffix in PACKINGS.values() and not is_pipe(output):
         raise DataError(
             f"{output} is named {output.suffix}, but text is written unpacked; leave {output.suffix} away, or write "
@@ -46,7 +46,7 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
     check_apart(output, str(output), files)
     check_apart(part_of(output), f"{part_of(output)}, which holds the output until it is whole,", files)
     if output.exists() and not os.access(output, os.W_OK):
-        raise DataError(f"{output} may not be written; choose another --output, or change its permissions")
+        raise DataError(f"{output} may not be written; choose another place to write to, or change its permissions")
     return output
 
 
@@ -118,14 +118,14 @@ def held(part: Path) -> IO[bytes]:
         try:
             target = part.open("ab")  # not "wb", which would empty what another run is writing
         except OSError as error:
-            raise DataError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
+            raise DataError(f"{part} cannot be written: {error.strerror}; choose another place to write to") from None
         try:
             with suppress(OSError):  # a file system without locks
                 try:
                     fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise DataError(
-                        f"another process is writing {part} right now; wait for it, or choose another --output"
+                        f"another process is writing {part} right now; wait for it, or choose another place to write to"
                     ) from None
             if part.exists() and os.path.samestat(os.fstat(target.fileno()), part.stat()):
                 target.truncate(0)
