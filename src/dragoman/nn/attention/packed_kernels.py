@@ -33,6 +33,15 @@ def _beyond(low, high, first, last):
 
 
 @triton.jit
+def _shown(rows, keys, low, high, CAUSAL: tl.constexpr):
+    """Which queries see which keys; all four lie as the scores do."""
+    shown = (keys >= low) & (keys < high)
+    if CAUSAL:
+        shown = shown & (keys <= rows)
+    return shown
+
+
+@triton.jit
 def _load(base, rows, stride, columns, limit):
     places = base + rows.to(tl.int64)[:, None] * stride + columns[None, :]
     return tl.load(places, mask=(rows < limit)[:, None], other=0.0)
@@ -88,9 +97,7 @@ def _attend(
         v = _load(v_base, keys, kv_stride, columns, k_last)
         if tl.max(_beyond(low, high, k_first, k_last).to(tl.int32), 0) == 0:
             scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
-            shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
-            if CAUSAL:
-                shown = shown & (keys[None, :] <= rows[:, None])
+            shown = _shown(rows[:, None], keys[None, :], low[:, None], high[:, None], CAUSAL)
             scores = tl.where(shown, scores, -1e30)
             top = tl.max(scores, 1)
             weights = tl.where(shown, tl.exp2(scores - top[:, None]), 0.0)
@@ -125,9 +132,7 @@ def _in_blocks(
         k = _load(k_base, keys, kv_stride, columns, end)
         v = _load(v_base, keys, kv_stride, columns, end)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
-        shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
-        if CAUSAL:
-            shown = shown & (keys[None, :] <= rows[:, None])
+        shown = _shown(rows[:, None], keys[None, :], low[:, None], high[:, None], CAUSAL)
         scores = tl.where(shown, scores, -1e30)
         higher = tl.maximum(top, tl.max(scores, 1))
         weights = tl.where(shown, tl.exp2(scores - higher[:, None]), 0.0)
@@ -200,9 +205,7 @@ def _gradients(
             grad = _load(grad_base, rows, HEADS * K, columns, q_last)
             lse = tl.load(lse_base + head * n_queries + rows, mask=rows < q_last, other=0.0)
             scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
-            shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
-            if CAUSAL:
-                shown = shown & (keys[None, :] <= rows[:, None])
+            shown = _shown(rows[:, None], keys[None, :], low[:, None], high[:, None], CAUSAL)
             weights = tl.where(shown, tl.exp2(scores - lse[:, None]), 0.0)
             of_weights = tl.dot(grad, tl.trans(v), input_precision=PRECISION)
             along = tl.sum(weights * of_weights, 1)
@@ -254,9 +257,7 @@ def _queries_gradient(
             k = _load(k_base, keys, kv_stride, columns, end)
             v = _load(v_base, keys, kv_stride, columns, end)
             scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
-            shown = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
-            if CAUSAL:
-                shown = shown & (keys[None, :] <= rows[:, None])
+            shown = _shown(rows[:, None], keys[None, :], low[:, None], high[:, None], CAUSAL)
             weights = tl.where(shown, tl.exp2(scores - lse[:, None]), 0.0)
             of_weights = tl.dot(grad, tl.trans(v), input_precision=PRECISION)
             of_scores = (weights * (of_weights - along[:, None])).to(q.dtype)
@@ -290,9 +291,7 @@ def _keys_gradient(
             high = tl.load(high_base + rows, mask=rows < end, other=0)
             along = tl.sum(out.to(tl.float32) * grad.to(tl.float32), 1)
             scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * (scale * LOG2E)  # keys down, queries across
-            shown = (keys[:, None] >= low[None, :]) & (keys[:, None] < high[None, :])
-            if CAUSAL:
-                shown = shown & (keys[:, None] <= rows[None, :])
+            shown = _shown(rows[None, :], keys[:, None], low[None, :], high[None, :], CAUSAL)
             weights = tl.where(shown, tl.exp2(scores - lse[None, :]), 0.0)
             dv += tl.dot(weights.to(grad.dtype), grad, input_precision=PRECISION)
             of_weights = tl.dot(v, tl.trans(grad), input_precision=PRECISION)
