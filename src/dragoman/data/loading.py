@@ -153,17 +153,15 @@ class Loader:
 
     def _make(self, plan: Plan, number: int, epoch: int, state: int) -> Batch:
         pairs = plan[number] if number < len(plan) else plan.pairs[:0]
-        if self.shape is not None and self.sampler is None:
-            pairs = pairs[fill_steps(self.source_lengths[pairs], self.target_lengths[pairs])]
         source, target = Flat(*self.split.source.gather(pairs)), Flat(*self.split.target.gather(pairs))
         if self.sampler is not None:
             rooms = (self.shape.source, self.shape.target) if self.shape else (None, None)
             planned = self.source_lengths[pairs], self.target_lengths[pairs]
             source = self.sampler.sample(0, source, pairs, epoch, planned[0], rooms[0])
             target = self.sampler.sample(1, target, pairs, epoch, planned[1], rooms[1])
-            if self.shape is not None:  # by the lengths that were drawn; which may grow was decided in random order
-                order = fill_steps(source.lengths + 1, target.lengths + 1)
-                pairs, source, target = pairs[order], source.in_order(order), target.in_order(order)
+        if self.shape is not None:  # after sampling, which decides in random order what may grow
+            order = fill_steps(source.lengths + 1, target.lengths + 1)
+            pairs, source, target = pairs[order], source.in_order(order), target.in_order(order)
         trees = self.split.depths
         depths = None if trees is None else trees.of_pieces(pairs, source.ids, source.lengths)
         batch = make_batch(pairs, source, target, self.shape, state, depths)
