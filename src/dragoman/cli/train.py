@@ -220,7 +220,7 @@ def settled(
 
 def check_trees(given: Given, recipe: Recipe) -> None:
     """Refuse a model without the trees that it reads, and trees that no model reads, before all the work."""
-    reads, there = recipe.model.positions == "syntax", given.corpora[0].source_trees is not None
+    reads, there = recipe.model.reads_trees, given.corpora[0].source_trees is not None
     if reads and not there:
         raise TrainingError(
             "model.positions='syntax' needs the dependency tree of each source sentence; give --source-trees with a "

@@ -135,6 +135,11 @@ class ModelRecipe:
                 )
 
     @property
+    def reads_trees(self) -> bool:
+        """Whether source sentences come with their dependency trees."""
+        return self.positions == "syntax"
+
+    @property
     def key_size(self) -> int:
         """d_k, with the paper's rule where it was not given."""
         return self.d_k if self.d_k is not None else self.d_model // self.n_heads

@@ -129,7 +129,7 @@ def fits(model: object) -> bool:
         return False
     uses = (layer.attention for layer in (*model.encoder, *model.decoder)), (layer.cross for layer in model.decoder)
     functions = {type(use.function) for of_layers in uses for use in of_layers}  # type: ignore[union-attr]
-    plain = model.recipe.norm == "layer" and model.recipe.pattern == "full" and model.recipe.positions != "syntax"
+    plain = model.recipe.norm == "layer" and model.recipe.pattern == "full" and not model.recipe.reads_trees
     return functions == {ScaledDotProduct} and plain
 
 

@@ -56,13 +56,12 @@ def depths_of(ids: Sequence[int]) -> tuple[int, ...]:
 
 def check_trees(model: ModelRecipe, trees: object) -> None:
     """Refuse trees for a model that reads none, and no trees for a model that does."""
-    reads = model.positions == "syntax"
-    if reads and trees is None:
+    if model.reads_trees and trees is None:
         raise SearchError(
             "this model has model.positions='syntax' and reads each sentence with its dependency tree; give the trees: "
             "--source-trees with a CoNLL-U file, or trees=... in Python"
         )
-    if trees is not None and not reads:
+    if trees is not None and not model.reads_trees:
         raise SearchError(
             f"this model has model.positions={model.positions!r} and reads no trees; leave them out, or use a model "
             "that was trained with model.positions='syntax'"

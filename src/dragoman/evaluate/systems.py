@@ -51,7 +51,7 @@ class ModelSystem:
     @property
     def reads_trees(self) -> bool:
         """Whether sentences must come with their trees."""
-        return self.translator.recipe.model.positions == "syntax"
+        return self.translator.recipe.model.reads_trees
 
     @cached_property
     def running(self) -> Running:

@@ -120,7 +120,7 @@ def parts(recipe: ModelRecipe) -> Parts:
 
     def source_positions() -> PositionCode:
         """Of the source, which may come with a tree; what is being written has none yet."""
-        return SyntaxPositions(recipe.d_model) if recipe.positions == "syntax" else positions()
+        return SyntaxPositions(recipe.d_model) if recipe.reads_trees else positions()
 
     heads: dict[str, Any] = {
         "d_model": recipe.d_model,

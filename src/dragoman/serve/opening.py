@@ -46,7 +46,7 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     if languages is not None:
         options = {"language": languages[0], **options}
     translator = Translator.load(directory, **options)
-    if translator.recipe.model.positions == "syntax":
+    if translator.recipe.model.reads_trees:
         raise SearchError(
             f"{directory} cannot be served: it has model.positions='syntax' and reads each sentence with its "
             "dependency tree, which requests do not bring; use dragoman translate with --source-trees"

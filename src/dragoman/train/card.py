@@ -26,7 +26,7 @@ def inside(model: ModelRecipe) -> str:
 
 def reading(model: ModelRecipe) -> str:
     """What a sentence must come with, if anything."""
-    if model.positions != "syntax":
+    if not model.reads_trees:
         return ""
     return "\nIt reads each source sentence with its dependency tree: `dragoman translate --source-trees FILE.conllu`."
 

@@ -62,7 +62,7 @@ def train(
     with ExitStack() as held:
         ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
         check_lengths(prepared, recipe)
-        if recipe.model.positions == "syntax" and not prepared.has_trees:
+        if recipe.model.reads_trees and not prepared.has_trees:
             raise TrainingError(
                 f"model.positions='syntax' needs the trees of the source sentences, and {prepared.directory} was "
                 "prepared without; prepare it with --source-trees"
