@@ -26,7 +26,7 @@ from dragoman.data.reading import lines
 from dragoman.decode import Translator
 from dragoman.evaluate.brackets import score_brackets
 from dragoman.text.brackets import Bracketing, Phrase
-from dragoman.text.linear import lay, linear
+from dragoman.text.linearised import bracket_line, lay_brackets
 
 SETTINGS = [
     *(
@@ -107,7 +107,7 @@ def main() -> None:
         sets[split] = list(sentences(path, options.longest))
         sides = {
             "source": [" ".join(tree.words) for tree in sets[split]],
-            "target": [linear(tree, options.tags) for tree in sets[split]],
+            "target": [bracket_line(tree, options.tags) for tree in sets[split]],
         }
         for side, texts in sides.items():
             place = options.out / f"{split}.{side}"
@@ -129,7 +129,7 @@ def main() -> None:
     asked = {"beam": options.beam, "length_penalty": 0.3, "extra_length": 300, "split": "never"}
     written = translator.translate([" ".join(tree.words) for tree in gold], **asked)
     ended = time.perf_counter()
-    laid = [lay(line.text, tree.words) for line, tree in zip(written, gold, strict=True)]
+    laid = [lay_brackets(line.text, tree.words) for line, tree in zip(written, gold, strict=True)]
     common, _ = Counter(tree.phrases[0].label for tree in sets["train"]).most_common(1)[0]
     print(
         f"{len(sets['train']):,} sentences to learn from; {options.split}: {len(gold):,} of at most {options.longest}"

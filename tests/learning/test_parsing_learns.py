@@ -20,7 +20,7 @@ from reverse_digits import BOS, EOS, PAD, RECIPE, ZERO, tensor
 
 from dragoman import Transformer
 from dragoman.evaluate.brackets import BracketScore, score_brackets
-from dragoman.text import Bracketing, lay, linear, read_brackets
+from dragoman.text import Bracketing, bracket_line, lay_brackets, read_brackets
 
 NOUNS, VERBS = ["dog", "cat", "man", "boat"], ["sees", "finds", "has"]
 SYMBOLS = ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "(PP", ")PP", "XX", "the", "a", "of", "by", ".", *NOUNS, *VERBS]
@@ -61,7 +61,7 @@ def learnt(steps: int) -> Transformer:
         for group in optimiser.param_groups:
             group["lr"] = 3e-3 * min(step / 50, 1 - step / (steps + 1))
         trees = sentences(step, 32)
-        target = tensor([[BOS, *ids(linear(tree)), EOS] for tree in trees])
+        target = tensor([[BOS, *ids(bracket_line(tree)), EOS] for tree in trees])
         logits = model(read(trees), target[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
         optimiser.zero_grad()
@@ -75,7 +75,7 @@ def parsed(model: Transformer, trees: list[Bracketing]) -> tuple[BracketScore, i
     with torch.inference_mode():
         state = model.start(model.encode(read(trees)))
         token, rows = torch.full((len(trees),), BOS), []
-        for _ in range(2 + max(len(linear(tree).split()) for tree in trees)):
+        for _ in range(2 + max(len(bracket_line(tree).split()) for tree in trees)):
             logits, state = model.step(token, state)
             token = logits.argmax(-1)
             rows.append(token)
@@ -83,7 +83,7 @@ def parsed(model: Transformer, trees: list[Bracketing]) -> tuple[BracketScore, i
     for tree, row in zip(trees, torch.stack(rows, 1).tolist(), strict=True):
         written = row[: row.index(EOS)] if EOS in row else row
         line = " ".join(SYMBOLS[number - ZERO] for number in written if number >= ZERO)
-        laid.append(lay(line, tree.words))
+        laid.append(lay_brackets(line, tree.words))
     score = score_brackets((one.tree, tree) for one, tree in zip(laid, trees, strict=True))
     return score, sum(bool(one.mended) for one in laid)
 

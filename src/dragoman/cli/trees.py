@@ -18,7 +18,7 @@ from dragoman.errors import DataError
 
 if TYPE_CHECKING:
     from dragoman.text.brackets import Bracketing
-    from dragoman.text.linear import Laid
+    from dragoman.text.linearised import Laid
 
 FILE = click.Path(path_type=Path)
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def to_lines(files: tuple[Path, ...], source: Path, target: Path, tags: bool) ->
 
     Traces and the functions of labels (the SBJ of NP-SBJ) are left out, and so are trees without a word.
     """
-    from dragoman.text.linear import linear
+    from dragoman.text.linearised import bracket_line
 
     places = [place_of(place, files) for place in (source, target)]
     if places[0] == places[1]:
@@ -52,7 +52,7 @@ def to_lines(files: tuple[Path, ...], source: Path, target: Path, tags: bool) ->
     with ExitStack() as stack:
         streams = [stack.enter_context(opened(place)) for place in places]
         for tree in grown(files):
-            for (stream, _), text in zip(streams, (" ".join(tree.words), linear(tree, tags)), strict=True):
+            for (stream, _), text in zip(streams, (" ".join(tree.words), bracket_line(tree, tags)), strict=True):
                 stream.write(f"{text}\n".encode())
             count += 1
         for _, done in streams:
@@ -70,14 +70,14 @@ def brackets(lines: str, source: Path, output: str) -> None:
     Prints a tree in brackets for each, with the tags that were written, or XX. Lines that do not fit are mended, and
     how is said at the end. An empty sentence gives an empty line.
     """
-    from dragoman.text.linear import lay, words_of
+    from dragoman.text.linearised import lay_brackets, words_of
 
     place = place_of(named(output), [named(lines), source])
     tally = Tally()
     with opened(place) as (stream, done):
         for line, sentence in together(lines, [source], (text for block in arriving([source]) for text in block)):
             words = words_of(sentence)
-            stream.write((tally.add(lay(line, words)).tree.text() if words else "").encode() + b"\n")
+            stream.write((tally.add(lay_brackets(line, words)).tree.text() if words else "").encode() + b"\n")
         done()
     tally.say()
 
@@ -92,11 +92,13 @@ def score(lines: str, gold: tuple[Path, ...]) -> None:
     mended first, and how is said too.
     """
     from dragoman.evaluate.brackets import score_brackets
-    from dragoman.text.linear import lay
+    from dragoman.text.linearised import lay_brackets
 
     check_stdout()
     tally = Tally()
-    pairs = ((tally.add(lay(line, tree.words)).tree, tree) for line, tree in together(lines, gold, grown(gold)))
+    pairs = (
+        (tally.add(lay_brackets(line, tree.words)).tree, tree) for line, tree in together(lines, gold, grown(gold))
+    )
     found = score_brackets(pairs)
     figures = {"precision": found.precision, "recall": found.recall, "F1": found.f1, "exact": found.complete}
     click.echo(
@@ -155,7 +157,7 @@ class Tally:
 
     def say(self) -> None:
         """On stderr, where there is something to say."""
-        from dragoman.text.linear import MENDED
+        from dragoman.text.linearised import MENDED
 
         if self.odd:
             tell(f"dragoman: {self.odd:,} of {self.lines:,} lines did not fit their sentence and were mended:\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.text.brackets import Bracketing, read_brackets
 from dragoman.text.learning import learn
-from dragoman.text.linear import lay, linear
+from dragoman.text.linearised import bracket_line, lay_brackets
 from dragoman.text.normalise import normalise
 from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokeniser
@@ -20,9 +20,9 @@ __all__ = [
     "Bracketing",
     "Tokeniser",
     "Tree",
-    "lay",
+    "bracket_line",
+    "lay_brackets",
     "learn",
-    "linear",
     "load_tokeniser",
     "normalise",
     "read_brackets",

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 from parsing import chain, constituents, sentences
 
-from dragoman.text import linear
+from dragoman.text import bracket_line
 
 ROWS = [  # From the AP comes this story :
     *("1 From ADP IN 3", "2 the DET DT 3", "3 AP PROPN NNP 4", "4 comes VERB VBZ 0"),
@@ -32,7 +32,7 @@ def test_a_phrase_for_each_head_with_dependents(tmp_path: Path) -> None:
     assert first.text() == (
         "(VERBP (PROPNP (IN From) (DT the) (NNP AP)) (VBZ comes) (NOUNP (DT this) (NN story)) (: :))"
     )
-    assert linear(second) == "(INTJP XX )INTJP"
+    assert bracket_line(second) == "(INTJP XX )INTJP"
     assert [tree.words for tree in sentences(path, 6)] == [("Yes",)]
 
 
@@ -52,4 +52,4 @@ def test_a_chain(tmp_path: Path) -> None:
     path = tmp_path / "dev.conllu"
     path.write_text(conllu(ROWS), encoding="utf-8")
     (tree,) = sentences(path, 7)
-    assert linear(chain(tree, "X")) == "(X XX " * 5 + "(X XX XX" + " )X" * 6
+    assert bracket_line(chain(tree, "X")) == "(X XX " * 5 + "(X XX XX" + " )X" * 6

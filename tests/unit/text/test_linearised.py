@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text import lay, linear, read_brackets
+from dragoman.text import bracket_line, lay_brackets, read_brackets
 from dragoman.text.brackets import Phrase
-from dragoman.text.linear import MENDED, words_of
+from dragoman.text.linearised import MENDED, words_of
 from nested_trees import TREES, Nested, line, written
 
 JOHN = "( (S (NP-SBJ (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .)) )"
@@ -17,28 +17,28 @@ SOUP = st.lists(st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", "
 
 def test_the_example_of_vinyals() -> None:
     (tree,) = read_brackets([JOHN], "x")
-    assert linear(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
-    laid = lay(linear(tree), tree.words, tree.tags)
+    assert bracket_line(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
+    laid = lay_brackets(bracket_line(tree), tree.words, tree.tags)
     assert (laid.tree, laid.mended) == (tree, {})
-    assert linear(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
-    laid = lay(linear(tree, tags=True), tree.words)
+    assert bracket_line(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
+    laid = lay_brackets(bracket_line(tree, tags=True), tree.words)
     assert (laid.tree, laid.mended) == (tree, {})
 
 
 def test_tags_that_were_written_are_kept_as_far_as_there_are_words() -> None:
-    assert lay("(S PRP VBZ RB )S", ["it", "is"]).tree.tags == ("PRP", "VBZ")
-    assert lay("(S PRP )S", ["it", "is"]).tree.tags == ("PRP", "XX")
-    assert lay("(S PRP )S", ["it", "is"], ["A", "B"]).tree.tags == ("A", "B")
+    assert lay_brackets("(S PRP VBZ RB )S", ["it", "is"]).tree.tags == ("PRP", "VBZ")
+    assert lay_brackets("(S PRP )S", ["it", "is"]).tree.tags == ("PRP", "XX")
+    assert lay_brackets("(S PRP )S", ["it", "is"], ["A", "B"]).tree.tags == ("A", "B")
 
 
 @given(TREES)
 @settings(max_examples=150, deadline=None)
 def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
     (tree,) = read_brackets([written(nested)], "x")
-    assert linear(tree) == line(nested)
-    laid = lay(line(nested), tree.words, tree.tags)
+    assert bracket_line(tree) == line(nested)
+    laid = lay_brackets(line(nested), tree.words, tree.tags)
     assert (laid.tree, laid.mended) == (tree, {})
-    assert lay(linear(tree, tags=True), tree.words) == laid
+    assert lay_brackets(bracket_line(tree, tags=True), tree.words) == laid
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
     ],
 )
 def test_what_does_not_fit_is_mended(text: str, phrases: list[tuple[str, int, int]], mended: dict[str, int]) -> None:
-    laid = lay(text, ["John", "sleeps"])
+    laid = lay_brackets(text, ["John", "sleeps"])
     assert laid.tree.phrases == tuple(Phrase(*phrase) for phrase in phrases)
     assert laid.tree.words == ("John", "sleeps")
     assert laid.tree.tags == ("XX", "XX")
@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_mended(text: str, phrases: list[tuple[str, int, in
 
 
 def test_left_over_words_are_under_the_outermost_phrase() -> None:
-    laid = lay("(S (NP XX )NP (VP XX )VP )S", ["it", "is", "so", "."], ["PRP", "VBZ", "RB", "."])
+    laid = lay_brackets("(S (NP XX )NP (VP XX )VP )S", ["it", "is", "so", "."], ["PRP", "VBZ", "RB", "."])
     assert laid.tree.text() == "(S (NP (PRP it)) (VP (VBZ is)) (RB so) (. .))"
     assert laid.mended == {"missing": 2}
 
@@ -80,18 +80,18 @@ def test_left_over_words_are_under_the_outermost_phrase() -> None:
 @settings(max_examples=300, deadline=None)
 def test_whatever_is_written_gives_a_tree_of_just_these_words(symbols: list[str], words: int) -> None:
     text = " ".join(symbols)
-    laid = lay(text, [f"w{number}" for number in range(words)])  # Bracketing itself refuses what is no tree
+    laid = lay_brackets(text, [f"w{number}" for number in range(words)])  # Bracketing itself refuses what is no tree
     assert laid.tree.words == tuple(f"w{number}" for number in range(words))
-    assert (linear(laid.tree) == text) is (not laid.mended)
+    assert (bracket_line(laid.tree) == text) is (not laid.mended)
     assert set(laid.mended) <= set(MENDED)
     assert all(laid.mended.values())
     assert symbols.count("XX") + laid.mended.get("missing", 0) - laid.mended.get("surplus", 0) == words
-    again = lay(linear(laid.tree), laid.tree.words)
+    again = lay_brackets(bracket_line(laid.tree), laid.tree.words)
     assert (again.tree, again.mended) == (laid.tree, {})
 
 
 def test_a_line_may_be_deeper_than_recursion_goes() -> None:
-    laid = lay("(NP " * 5000 + "XX", ["dog"])
+    laid = lay_brackets("(NP " * 5000 + "XX", ["dog"])
     assert laid.mended == {"unclosed": 5000}
     assert len(laid.tree.phrases) == 5000
 

@@ -6,7 +6,7 @@ al. came to) or its tag:
     John has a dog .   ->   (S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S
                        or   (S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S
 
-A model may write what is no tree, or not one of so many words. `lay` mends it, and counts what it had to do.
+A model may write what is no tree, or not one of so many words. `lay_brackets` mends it, and counts what it had to do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MENDED: Final = {
 }
 
 
-def linear(tree: Bracketing, tags: bool = False) -> str:
+def bracket_line(tree: Bracketing, tags: bool = False) -> str:
     """The line of a tree, with `tags` or with XX for its words."""
     return " ".join(tree.walk("({}".format, lambda number: tree.tags[number] if tags else WORD, "){}".format))
 
@@ -51,7 +51,7 @@ class Laid:
     mended: dict[str, int] = field(default_factory=dict)
 
 
-def lay(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> Laid:
+def lay_brackets(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> Laid:
     """The tree that a line means, over these words, of which there is at least one; what is no bracket is a word.
 
     Its tag is what was written for it, or XX where nothing was, unless `tags` are given.
