@@ -77,7 +77,7 @@ class HalfAdam:
         steps = [self.inner.state[whole]["step"] for whole, half in pairs if half.grad is not None]
         if not steps:
             return
-        torch._foreach_add_(steps, done)
+        torch._foreach_add_(steps, [done] * len(steps))  # a single tensor would be read by the host
         group = self.inner.param_groups[0]
         beta1, beta2 = map(float, group["betas"])
         corrections = [1 - torch.pow(beta, steps[0].double()) for beta in (beta1, beta2)]
