@@ -13,6 +13,7 @@ from torch import Tensor
 
 ROWS: Final = 8192  # of logits held at once
 BLOCK: Final = 2048  # of a row's logits in one breath of the kernel
+WARPS: Final = 8
 STEP: Final = 64  # columns of logits are a multiple of this, which suits the products
 
 
@@ -42,7 +43,7 @@ def projected_loss(
         x = torch.mm(h, weight.T, out=logits[: len(h)])
         cross_entropy_kernel[(len(h),)](
             x, labels_N[here], smoothed[here], plain[here], width, vocabulary, pad, smoothing,
-            GRADIENT=gradient, BLOCK=BLOCK, num_warps=8,
+            GRADIENT=gradient, BLOCK=BLOCK, num_warps=WARPS,
         )  # fmt: skip
         if grad_weight is not None:
             torch.mm(x, weight, out=grad_hidden[here])

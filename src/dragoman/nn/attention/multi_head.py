@@ -41,11 +41,10 @@ class _MultiHead(nn.Module):
         self.output = Linear(n_heads * self.d_v, d_model, bias=bias)
         start_projection(self.output)
 
-    @property
-    def _flat(self) -> bool:
+    def _flat(self, projected: Tensor) -> bool:
         """Whether the kernels for packed sentences do what this attention does."""
         plain = isinstance(self.function, ScaledDotProduct) and not (self.training and self.dropout)
-        return plain and self.d_k == self.d_v and self.d_k in packed.SIZES
+        return plain and self.d_k == self.d_v and packed.takes(self.d_k, projected.dtype)
 
     def _heads(self, x: Tensor) -> Tensor:
         """`[B, T, H*C]` to `[B, H, T, C]`."""
@@ -84,10 +83,11 @@ class MultiHeadSelfAttention(_MultiHead):
         self, x: Tensor, sees: Sees, *, cache: GrowingCache | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
         """Attend within `x`, laid out as `sees.queries`; with a cache, also to what came before."""
-        if sees.tiled is not None and self._flat and cache is None and weights is None:
-            flat: Tensor = self.output(packed.attend(self.qkv(x), None, self.n_heads, sees.tiled))
+        qkv = self.qkv(x)
+        if sees.tiled is not None and cache is None and weights is None and self._flat(qkv):
+            flat: Tensor = self.output(packed.attend(qkv, None, self.n_heads, sees.tiled))
             return flat
-        q, k, v = sees.queries.to_grid(self.qkv(x)).split_with_sizes(self.widths, dim=-1)
+        q, k, v = sees.queries.to_grid(qkv).split_with_sizes(self.widths, dim=-1)
         past = KeyValues(made_keys(self.function, self._heads(k), sees.queries), self._heads(v))
         if cache is not None:
             past = cache.extend(past)
@@ -145,12 +145,13 @@ class MultiHeadCrossAttention(_MultiHead):
         Where `x` has W rows for each remembered sentence (beams), the rows of a sentence stand side by side as so many
         queries of it, and nothing of the memory is copied.
         """
+        query = self.query(x)
         if isinstance(past, PackedKeyValues):
-            if sees.tiled is not None and self._flat and weights is None:
-                flat: Tensor = self.output(packed.attend(self.query(x), past.together, self.n_heads, sees.tiled))
+            if sees.tiled is not None and weights is None and self._flat(query):
+                flat: Tensor = self.output(packed.attend(query, past.together, self.n_heads, sees.tiled))
                 return flat
             past = self._spread(past.together, past.layout)
-        q = sees.queries.to_grid(self.query(x))
+        q = sees.queries.to_grid(query)
         rows, width = len(q), q.shape[1]
         sentences = len(past.keys)
         beams = rows // max(1, sentences)

@@ -17,6 +17,12 @@ from dragoman.nn.layout import TILE
 BLOCK = 64
 AROUND = 16  # programs for each head that go round the tiles beyond the usual number
 SIZES = (16, 32, 64, 128)  # of d_k: what the matrix units take
+WIDEST_EXACT = 64  # d_k in float32: beyond it, gradients want more shared memory than most GPUs have
+
+
+def takes(d_k: int, kind: torch.dtype) -> bool:
+    """Whether the kernels are for heads of this size in this precision."""
+    return d_k in SIZES and (d_k <= WIDEST_EXACT or kind.itemsize < torch.float32.itemsize)
 
 
 def attend(q: Tensor, kv: Tensor | None, heads: int, tiled: Tiled) -> Tensor:
@@ -41,7 +47,8 @@ def _options(q: Tensor, heads: int, width: int, registers: int) -> dict[str, Any
         "K": width // heads,
         "TILE": TILE,
         "BLOCK": BLOCK,
-        "PRECISION": "ieee" if exact else "tf32",
+        # In three products of the matrix units, float32 keeps its digits, and is far shorter than without them.
+        "PRECISION": "tf32x3" if exact else "tf32",
         "num_warps": 4,
         "num_stages": 1,
         # More programs at once are worth more than the few registers that are then kept in memory.
