@@ -10,7 +10,7 @@ Each runs in a process of its own: those of one size compile at once, and then e
 Only real target tokens count. Useful operations are those of the matrix products of real tokens, attention's left out.
 Beside the contenders: ours with all logits held at once, which says what the loss in blocks saves, and ours started
 once more, which says how long the first step takes when its code was kept. `--only ours ours-compilers-norm
-ours-torchs-adam ours-autocast` says what single parts bring.
+ours-torchs-products ours-torchs-adam ours-autocast` says what single parts bring.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def packed_batches(size: str, count: int) -> list[Any]:
 
 def do_without(part: str) -> None:
     """Leave a part of our step to PyTorch: what does it bring?"""
+    import dragoman.nn.products
     import dragoman.nn.residual
     import dragoman.train.half_adam
     import dragoman.train.loss
@@ -123,6 +124,8 @@ def do_without(part: str) -> None:
             dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
         case "norm":
             dragoman.nn.residual.suits = lambda x, y: False
+        case "products":
+            dragoman.nn.products.library = lambda: None  # type: ignore[assignment]
         case "adam":
             dragoman.train.half_adam.suits = lambda *_: False  # type: ignore[assignment]
         case "halves":
@@ -306,6 +309,7 @@ CONTENDERS: dict[str, Any] = {
 }
 PARTS: dict[str, Any] = {  # not measured unless asked for
     "ours-compilers-norm": lambda size, steps: ours("dragoman, norms by the compiler", size, steps, True, "norm"),
+    "ours-torchs-products": lambda size, steps: ours("dragoman, products by PyTorch", size, steps, True, "products"),
     "ours-torchs-adam": lambda size, steps: ours("dragoman, Adam by PyTorch", size, steps, True, "adam"),
     "ours-autocast": lambda size, steps: ours("dragoman, weights by autocast", size, steps, True, "halves"),
 }

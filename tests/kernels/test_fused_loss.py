@@ -15,8 +15,12 @@ N, D, V, PAD = 23, 16, 131, 0
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("wide", [16, 24576])
 @pytest.mark.parametrize(("rows", "block"), [(5, 16), (64, 16), (64, 2048)])
-def test_losses_and_gradients(rows: int, block: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_and_gradients(
+    rows: int, block: int, wide: int, smoothing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_loss, "WIDE", wide)
     monkeypatch.setattr(fused_loss, "ROWS", rows)
     monkeypatch.setattr(fused_loss, "BLOCK", block)
     hidden = torch.randn(N, D, device=DEVICE, requires_grad=True)

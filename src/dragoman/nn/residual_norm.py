@@ -14,8 +14,11 @@ from torch import Tensor
 from dragoman.nn.dropout import hashed_mask
 from dragoman.nn.kernels import available
 
-ROWS: Final = 128  # of a program on the way back
-TILE: Final = 4  # of them at a time, a warp each
+ROWS: Final = 64  # of a program on the way back, and twice as many where they are wide
+TILE: Final = 4  # of them at a time, and half as many where they are wide
+BACK_TILE: Final = 2  # on the way back
+WIDE: Final = 512  # beyond which rows are
+WARPS: Final = 4
 WIDTH: Final = 256  # columns that a warp loads at once
 WIDEST: Final = 1024  # beyond which a warp's registers do not hold a row
 
@@ -34,7 +37,7 @@ def by_kernel(x: Tensor) -> bool:
     return available(x.device.type) and x.dtype != torch.float64
 
 
-def _options(d: int, p: float) -> dict[str, Any]:
+def _options(d: int, p: float, tile: int) -> dict[str, Any]:
     width = min(WIDTH, 1 << (d - 1).bit_length())
     return {
         "threshold": min(round(p * (1 << 32)), (1 << 32) - 1) - (1 << 31),
@@ -42,10 +45,15 @@ def _options(d: int, p: float) -> dict[str, Any]:
         "D": d,
         "DROP": p > 0,
         "CHUNKS": 1 << (-(-d // width) - 1).bit_length(),
-        "TILE": TILE,
+        "TILE": tile,
         "WIDTH": width,
-        "num_warps": 4,
+        "num_warps": WARPS,
     }
+
+
+def _rows(d: int) -> int:
+    """Of a program on the way back."""
+    return ROWS if d <= WIDE else 2 * ROWS
 
 
 @torch.library.custom_op("dragoman::residual_norm", mutates_args=())
@@ -67,8 +75,9 @@ def residual_norm(
     n, d = y.shape
     out, total = torch.empty_like(y), torch.empty_like(y)
     mean, slope = (y.new_empty(n, dtype=torch.float32) for _ in range(2))
-    residual_norm_kernel[(-(-n // TILE),)](
-        x, y, weight, bias, drawn, out, total, mean, slope, n, epsilon, **_options(d, p)
+    tile = TILE if d <= WIDE else TILE // 2
+    residual_norm_kernel[(-(-n // tile),)](
+        x, y, weight, bias, drawn, out, total, mean, slope, n, epsilon, **_options(d, p, tile)
     )
     return out, total, mean, slope
 
@@ -110,11 +119,11 @@ def residual_norm_backward(
     from dragoman.nn.residual_norm_kernels import residual_norm_backward_kernel
 
     dx, dy = torch.empty_like(total), torch.empty_like(total)
-    parts = -(-n // ROWS)
+    parts = -(-n // _rows(d))
     sums = total.new_empty(parts, 2, d, dtype=torch.float32)
     residual_norm_backward_kernel[(parts,)](
         grad, grad if other is None else other, total, mean, slope, weight, drawn, dx, dy, sums, n,
-        TWO=other is not None, ROWS=ROWS, **_options(d, p),
+        TWO=other is not None, ROWS=_rows(d), **_options(d, p, BACK_TILE),
     )  # fmt: skip
     return dx, dy, sums
 
@@ -123,7 +132,7 @@ def residual_norm_backward(
 def _(grad: Tensor, other: Tensor | None, total: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
     n, d = total.shape
     kernel = by_kernel(total)
-    sums = total.new_empty(-(-n // ROWS) if kernel else 1, 2, d, dtype=torch.float32 if kernel else total.dtype)
+    sums = total.new_empty(-(-n // _rows(d)) if kernel else 1, 2, d, dtype=torch.float32 if kernel else total.dtype)
     return torch.empty_like(total), torch.empty_like(total), sums
 
 

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Triton kernels for LayerNorm(x + Dropout(y)) and its gradients: each row is read once, by one warp.
 
-A tile is `[CHUNKS * TILE, WIDTH]`: first the first `WIDTH` columns of `TILE` rows, then their next, and so on. As many
-warps as rows then each hold a whole row, sum along it without waiting for another, and load 16 bytes a thread. What
-fell is found again by the hash of `nn/dropout.py`, and nothing is added atomically, so that results repeat to the bit.
+A tile is `[CHUNKS * TILE, WIDTH]`: first the first `WIDTH` columns of `TILE` rows, then their next, and so on. A warp,
+or a few, then hold a whole row and load 16 bytes a thread. What fell is found again by the hash of `nn/dropout.py`, and
+nothing is added atomically, so that results repeat to the bit.
 """
 
 from __future__ import annotations

@@ -11,9 +11,12 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from dragoman.nn.products import multiply
+
 ROWS: Final = 8192  # of logits held at once
-BLOCK: Final = 2048  # of a row's logits in one breath of the kernel
-WARPS: Final = 8
+BLOCK: Final = 1024  # of a row's logits in one breath of the kernel, and twice as many where rows are wide
+WARPS: Final = 8  # likewise: with fewer rows at once, the cache still holds what is read a second time
+WIDE: Final = 24576
 STEP: Final = 64  # columns of logits are a multiple of this, which suits the products
 
 
@@ -37,16 +40,17 @@ def projected_loss(
     if grad_weight is not None and not n:
         grad_weight.zero_()
     logits = hidden_ND.new_empty(min(ROWS, n), width)
+    times = 2 if width > WIDE else 1
     for start in range(0, n, ROWS):
         here = slice(start, min(start + ROWS, n))
         h = hidden_ND[here]
-        x = torch.mm(h, weight.T, out=logits[: len(h)])
+        x = multiply(h, weight.T, out=logits[: len(h)])
         cross_entropy_kernel[(len(h),)](
             x, labels_N[here], smoothed[here], plain[here], width, vocabulary, pad, smoothing,
-            GRADIENT=gradient, BLOCK=BLOCK, num_warps=WARPS,
+            GRADIENT=gradient, BLOCK=times * BLOCK, num_warps=times * WARPS,
         )  # fmt: skip
         if grad_weight is not None:
-            torch.mm(x, weight, out=grad_hidden[here])
+            multiply(x, weight, out=grad_hidden[here])
             before = int(start > 0)  # at first there is nothing to add to, and what is there is not read
             if x.device.type == "cuda" and x.dtype != torch.float32:
                 torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, beta=before, out=grad_weight)

@@ -65,9 +65,9 @@ def cross_entropy_kernel(
         if GRADIENT:
             even = smoothing / vocabulary
             for start in range(0, whole, BLOCK):
-                x = tl.load(base + start + columns).to(tl.float32)
-                slope = tl.exp2(x * LOG2E - normaliser) - even
-                tl.store(base + start + columns, slope.to(logits_base.dtype.element_ty))
+                x = tl.load(base + start + columns, eviction_policy="evict_first").to(tl.float32)
+                slope = (tl.exp2(x * LOG2E - normaliser) - even).to(logits_base.dtype.element_ty)
+                tl.store(base + start + columns, slope, eviction_policy="evict_first")  # other rows are wanted sooner
             for start in range(whole, stride, BLOCK):
                 here = start + columns
                 x = tl.load(base + here, mask=here < stride, other=0.0).to(tl.float32)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.native.build import cache_directory
+from dragoman.nn import products
 from dragoman.train import half_adam
 from dragoman.train.half_adam import HalfAdam
 from dragoman.train.halves import Halves, WithWeights
@@ -156,7 +157,8 @@ class QueuedSteps:
             self.graph.replay()
         elif not self.begun:
             self.begun = True
-            self._work()
+            with products.trying():
+                self._work()
             self.optimiser.forget_gradients()
         else:
             graph = torch.cuda.CUDAGraph()

@@ -5,7 +5,8 @@ import torch
 from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
-from torch.fx import GraphModule
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dragoman.nn import LayerNorm, PostNorm
@@ -150,3 +151,16 @@ def test_an_operator_is_announced_once() -> None:
     for _ in range(2):
         compiling._announce(torch.ops.dragoman.projected_loss.default)
     assert torch.ops.dragoman.projected_loss.default in lowerings
+
+
+def test_only_products_in_half_precision_on_a_gpu_are_made_in_the_fastest_way() -> None:
+    graph = Graph()
+    kinds = [("cuda", torch.bfloat16), ("cuda", torch.float16), ("cuda", torch.float32), ("cpu", torch.bfloat16)]
+    with FakeTensorMode():
+        for device, kind in kinds:
+            made = graph.call_function(torch.ops.aten.mm.default, (graph.placeholder("a"), graph.placeholder("b")))
+            made.meta["val"] = torch.empty(4, 4, device=device, dtype=kind)
+    compiling.FastProducts()(graph)
+    targets = [node.target for node in graph.nodes if node.op == "call_function"]
+    fast, plain = torch.ops.dragoman.fast_product.default, torch.ops.aten.mm.default
+    assert targets == [fast, fast, plain, plain]
