@@ -15,6 +15,7 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe, TrainRecipe
 from dragoman.data.batch import Batch, Flat, make_batch
 from dragoman.data.batching import Shape
+from dragoman.nn import products
 from dragoman.nn.kernels import available
 from dragoman.nn.linear import survives_bfloat16
 from dragoman.train import half_adam, queued
@@ -40,6 +41,10 @@ class Nothing:
 def _stand_in(monkeypatch: pytest.MonkeyPatch, device: torch.device, tmp_path: Path) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(products, "SMALLEST", 1)  # so that these small products are tried as well
+    ways = products.Ways(tmp_path / "products.json", "this machine")
+    monkeypatch.setattr(products, "_ways", lambda _: ways)
+    monkeypatch.setattr(products, "_tried", set())
     if device.type == "cuda":
         return
     for name in ("Stream", "Event", "current_stream"):
