@@ -139,6 +139,7 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.train.loss import TranslationLoss
     from dragoman.train.optimiser import Optimiser
+    from dragoman.train.parallel import Ranks
     from dragoman.train.queued import QueuedSteps
     from dragoman.train.step import precision
 
@@ -149,9 +150,8 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     torch.manual_seed(0)
     model = Transformer(shape, vocabulary).to(device).train()
     batches = packed_batches(size, 12)
-    queue = QueuedSteps(
-        TranslationLoss(model, 0.1, PAD), Optimiser(model, recipe), recipe, precision(recipe, device), device
-    )
+    task, optimiser = TranslationLoss(model, 0.1, PAD), Optimiser(model, recipe)
+    queue = QueuedSteps(task, optimiser, recipe, precision(recipe, device), Ranks(device=device))
     losses, done = [], 0
 
     def step() -> None:

@@ -26,6 +26,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.text.special import PAD
 from dragoman.train.loss import TranslationLoss
 from dragoman.train.optimiser import Optimiser
+from dragoman.train.parallel import Ranks
 from dragoman.train.queued import QueuedSteps
 from dragoman.train.schedule import learning_rate
 from dragoman.train.step import precision, present, seed_of
@@ -41,7 +42,7 @@ def setting(preset: str, vocabulary: int, recipe: TrainRecipe) -> tuple[Translat
 
 def queue_of(preset: str, vocabulary: int, recipe: TrainRecipe) -> QueuedSteps:
     task, optimiser = setting(preset, vocabulary, recipe)
-    return QueuedSteps(task, optimiser, recipe, precision(recipe, DEVICE), DEVICE)
+    return QueuedSteps(task, optimiser, recipe, precision(recipe, DEVICE), Ranks(device=DEVICE))
 
 
 def waiting(

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 import dragoman.train.run
 from dragoman.config import Recipe
@@ -141,6 +142,12 @@ def outcome(out: Path) -> dict[str, Any]:
 def metrics(out: Path) -> list[dict[str, Any]]:
     lines = (out / "training" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [{key: value for key, value in json.loads(line).items() if key not in CLOCK} for line in lines]
+
+
+def weights_of(out: Path, step: int) -> dict[str, torch.Tensor]:
+    """What a checkpoint of a run holds."""
+    place = out / f"training/checkpoints/step-{step:08d}"
+    return {**load_file(place / "model.safetensors"), **load_file(place / "optimiser.safetensors")}
 
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from dragoman.data.prepared import Prepared
 from dragoman.train.parallel import LOST, Ranks
@@ -30,6 +29,7 @@ from tiny_run import (
     prepare_tiny,
     tiny_run,
     train_as_member,
+    weights_of,
 )
 
 QUICK = {"DRAGOMAN_BEAT": "0.2", "DRAGOMAN_SILENT": "2"}
@@ -45,11 +45,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def team(world: int, data: Path, out: Path, *changes: str, **environment: str) -> Team:
     out.parent.mkdir(exist_ok=True, parents=True)
     return Team(world, member, train_as_member, data, out, changes, folder=out.parent, **environment)
-
-
-def weights_of(out: Path, step: int) -> dict[str, torch.Tensor]:
-    place = out / f"training/checkpoints/step-{step:08d}"
-    return {**load_file(place / "model.safetensors"), **load_file(place / "optimiser.safetensors")}
 
 
 # Batches of very unequal size: some of them hold one long sentence, others a dozen short ones. Adam divides by the root

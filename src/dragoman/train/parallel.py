@@ -64,10 +64,10 @@ class Ranks:
         return self.rank == 0
 
     def sum(self, *numbers: float) -> list[float]:
-        """The sums over all processes, in float64 so that counts stay exact."""
+        """The sums over all processes, in float64 so that counts stay exact; by the hosts, which need no GPU for it."""
         if self.world == 1:
             return list(numbers)
-        together = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        together = torch.tensor(numbers, dtype=torch.float64)
         dist.all_reduce(together)
         return [float(x) for x in together]
 

@@ -1,8 +1,9 @@
-"""Steps on one GPU without waiting for it: one compiled graph, recorded once as a CUDA graph and replayed.
+"""Steps on a GPU without waiting for it: one compiled graph, recorded once as a CUDA graph and replayed.
 
 The host copies a batch, replays, and reads what a step came to when later ones are already queued. Whether a step is
 finite is decided on the device: one that is not leaves weights and moments as they were. All shapes are fixed, so that
-nothing is ever compiled again. The first step runs as it is compiled, and the second is recorded.
+nothing is ever compiled again. The first step runs as it is compiled, and the second is recorded. Where several
+processes have a GPU each, the sums over them are part of the graph.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
@@ -35,13 +37,13 @@ AHEAD: Final = 2  # steps on their way at which the host waits for the older one
 
 
 def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
-    """Whether steps can be queued: packed batches, compiled, on one GPU, an optimiser that can skip by itself.
+    """Whether steps can be queued: packed batches, compiled, on a GPU, an optimiser that can skip by itself.
 
     PyTorch does not compile its recurrent layers.
     """
-    alone = ranks.world == 1 and ranks.device.type == "cuda"
+    fixed = ranks.device.type == "cuda" and recipe.compile and batch.layout == "packed"
     plain = not any(isinstance(part, nn.RNNBase) for part in model.modules())
-    return alone and recipe.compile and batch.layout == "packed" and recipe.optimiser in ("adam", "adamw") and plain
+    return fixed and recipe.optimiser in ("adam", "adamw") and plain
 
 
 def keep_compiled_code() -> Path:
@@ -72,12 +74,13 @@ class QueuedSteps:
         optimiser: Optimiser,
         recipe: TrainRecipe,
         autocast: Callable[[], AbstractContextManager[None]],
-        device: torch.device,
+        ranks: Ranks,
         ema: Mapping[Tensor, Tensor] | None = None,
     ) -> None:
         keep_compiled_code()
         from dragoman.train.compiling import compiled  # here, because importing the compiler takes its time
 
+        self.ranks, device = ranks, ranks.device
         with autocast():
             kind = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
         self.halves = Halves(task, kind)
@@ -114,7 +117,7 @@ class QueuedSteps:
             torch._foreach_copy_(tensors_of(self.batches), slot.tensors)
             slot.numbers.copy_(torch.tensor([rate, 1 / max(target, 1.0)]))
             self.numbers.copy_(slot.numbers, non_blocking=True)
-            torch.cuda.manual_seed(seed_of(self.recipe.seed, step, 0, 0))
+            torch.cuda.manual_seed(seed_of(self.recipe.seed, step, 0, self.ranks.rank))
             self._run()
             slot.found.copy_(self.found, non_blocking=True)
             slot.done.record()
@@ -183,6 +186,9 @@ class QueuedSteps:
             if self.adam is None:
                 self.halves.collect(add=number > 0)
             sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # what is read back holds no graph
+        if self.ranks.world > 1:
+            dist.all_reduce(sums)
+            sum_over_processes([*self.parameters, *(self.halves.half if self.adam is not None else ())])
         norm = total_norm(
             [p.grad for p in self.parameters if p.grad is not None],
             self.adam.gradients() if self.adam is not None else [],
@@ -199,6 +205,20 @@ class QueuedSteps:
                 for average, weight in self.ema.items():
                     average.lerp_(weight, finite * (1 - self.recipe.ema))
         self.found.copy_(torch.cat([sums, norm.double()[None]]))
+
+
+def sum_over_processes(weights: Iterable[Tensor]) -> None:
+    """The gradients of all processes together, in the place of this one's: those of one precision at once."""
+    kinds: dict[torch.dtype, list[Tensor]] = {}
+    for weight in weights:
+        if weight.grad is not None:
+            kinds.setdefault(weight.grad.dtype, []).append(weight)
+    for alike in kinds.values():
+        together = torch.cat([weight.grad.flatten() for weight in alike if weight.grad is not None])
+        dist.all_reduce(together)
+        parts = together.split_with_sizes([weight.numel() for weight in alike])
+        for weight, part in zip(alike, parts, strict=True):
+            weight.grad = part.view_as(weight)
 
 
 def total_norm(*groups: list[Tensor]) -> Tensor:

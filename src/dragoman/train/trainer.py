@@ -16,6 +16,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
+from dragoman.data.batch import Batch
 from dragoman.data.loading import Loader
 from dragoman.errors import DamagedError
 from dragoman.train.checkpoint import Checkpoint, Checkpoints
@@ -29,7 +30,7 @@ from dragoman.train.progress import Evaluation, Progress, Watch, Window
 from dragoman.train.queued import QueuedSteps, suits
 from dragoman.train.replica import Replica
 from dragoman.train.schedule import learning_rate
-from dragoman.train.sharding import cut_like, own, wants_sharding, whole
+from dragoman.train.sharding import Sharded, cut_like, own, wants_sharding, whole
 from dragoman.train.step import precision
 from dragoman.train.transfer import describe, tensors_for_all
 from dragoman.train.waited import WaitedSteps, wrapped
@@ -61,15 +62,14 @@ class Trainer:
         self.sharded = wants_sharding(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)
         self.model = model if self.sharded else model.to(ranks.device)
-        self.task = TranslationLoss(self.model, recipe.label_smoothing, pad)  # type: ignore[arg-type]
-        around = wrapped(self.task, self.model, recipe, ranks, self.sharded)
+        task = TranslationLoss(self.model, recipe.label_smoothing, pad)  # type: ignore[arg-type]
+        # Before the optimiser is made, because this cuts the weights.
+        self.task: nn.Module = Sharded(task, self.model, ranks) if self.sharded else task
         self.optimiser = Optimiser(self.model, recipe)
         self.ema = {name: p.detach().clone() for name, p in self.model.named_parameters()} if recipe.ema else {}
         self.progress = Progress()
         self.autocast = precision(recipe, ranks.device)
-        self.steps: WaitedSteps | QueuedSteps = WaitedSteps(
-            around, self.model, self.optimiser, recipe, self.autocast, ranks, self.ema
-        )
+        self.steps: WaitedSteps | QueuedSteps | None = None  # which, the first batch says
         self.stop = StopRequest(speaks=ranks.first)
         self._seconds = self._tokens = 0.0
 
@@ -79,8 +79,6 @@ class Trainer:
         self.watch.begin(self.progress.step, self.recipe.steps)
         try:
             if not self.finished():
-                if isinstance(self.steps, WaitedSteps):
-                    self.steps.settle_buckets()
                 with self.open_loader(self.progress.loader) as loader, self.stop:
                     if self.progress.unevaluated:
                         self._evaluate_and_save([])
@@ -103,10 +101,10 @@ class Trainer:
         target, source, *asked = self.ranks.sum(
             sum(b.target_tokens for b in batches), sum(b.source_tokens for b in batches), *self.stop.flags()
         )
+        if self.steps is None:
+            self.steps = self._steps_for(batches[0])
         self.model.train()
         step = progress.step + 1
-        if isinstance(self.steps, WaitedSteps) and suits(self.recipe, self.ranks, batches[0], self.model):
-            self.steps = self._queue()
         self.steps.put(batches, step, target, source, learning_rate(self.recipe, self.d_model, step))
         progress.step, progress.loader = step, batches[-1].state
         outcomes = self.steps.settled(all_of_them=self._due(asked))
@@ -115,11 +113,17 @@ class Trainer:
             self._account(outcome)
         self._after(asked)
 
-    def _queue(self) -> QueuedSteps:
-        """Steps on one GPU without waiting for it."""
-        weights = dict(self.model.named_parameters())
-        ema = {average: weights[name] for name, average in self.ema.items()}
-        return QueuedSteps(self.task, self.optimiser, self.recipe, self.autocast, self.ranks.device, ema)
+    def _steps_for(self, batch: Batch) -> WaitedSteps | QueuedSteps:
+        """Steps that are queued where such batches allow it, and else those that are waited for."""
+        about = self.optimiser, self.recipe, self.autocast, self.ranks
+        if not self.sharded and suits(self.recipe, self.ranks, batch, self.model):
+            for tensor in self.model.state_dict().values():
+                self.ranks.share(tensor)
+            weights = dict(self.model.named_parameters())
+            return QueuedSteps(self.task, *about, {average: weights[name] for name, average in self.ema.items()})
+        steps = WaitedSteps(wrapped(self.task, self.recipe, self.ranks), self.model, *about, self.ema)
+        steps.settle_buckets()
+        return steps
 
     def _account(self, outcome: Outcome) -> None:
         """Count a step that is over."""

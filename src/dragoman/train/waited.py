@@ -20,10 +20,10 @@ from dragoman.train.sharding import Sharded, own, whole
 from dragoman.train.step import nothing, present, seed_of
 
 
-def wrapped(task: nn.Module, model: nn.Module, recipe: TrainRecipe, ranks: Ranks, sharded: bool) -> nn.Module:
-    """The task as this run's processes call it; before the optimiser is made, because sharding cuts the weights."""
-    if sharded:
-        return Sharded(task, model, ranks)
+def wrapped(task: nn.Module, recipe: TrainRecipe, ranks: Ranks) -> nn.Module:
+    """The task as this run's processes call it; one that is cut over them is so already."""
+    if isinstance(task, Sharded):
+        return task
     if recipe.compile:
         task = torch.compile(task, dynamic=True)  # type: ignore[assignment]
     if ranks.world > 1:

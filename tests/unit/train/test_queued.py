@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from dragoman import Transformer
@@ -23,18 +23,10 @@ from dragoman.train.loss import LossSum, TranslationLoss
 from dragoman.train.optimiser import Optimiser
 from dragoman.train.parallel import Ranks
 from dragoman.train.replica import Replica
+from dragoman.train.step import seed_of
+from no_gpu import stand_in
 
 VOCABULARY, PAD = 61, 0
-
-
-class Nothing:
-    """A stream or an event where there is none."""
-
-    def __init__(self, *_: Any) -> None: ...
-    def wait_event(self, *_: Any) -> None: ...
-    def wait_stream(self, *_: Any) -> None: ...
-    def record(self) -> None: ...
-    def synchronize(self) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -45,22 +37,8 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch, device: torch.device, tmp_path: P
     ways = products.Ways(tmp_path / "products.json", "this machine")
     monkeypatch.setattr(products, "_ways", lambda _: ways)
     monkeypatch.setattr(products, "_tried", set())
-    if device.type == "cuda":
-        return
-    for name in ("Stream", "Event", "current_stream"):
-        monkeypatch.setattr(torch.cuda, name, Nothing)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "manual_seed", torch.manual_seed)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    monkeypatch.setattr(torch, "compile", lambda module, **_: module)
-    monkeypatch.setattr(queued, "with_tiles", lambda batch: batch)
-
-    def run(steps: queued.QueuedSteps) -> None:
-        steps._work()
-        steps.optimiser.forget_gradients()
-
-    monkeypatch.setattr(queued.QueuedSteps, "_run", run)
+    if device.type != "cuda":
+        stand_in(monkeypatch.setattr)
 
 
 class Scaled(nn.Module):
@@ -103,7 +81,7 @@ def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.d
     expected = [p.detach().clone() for p in task.parameters()]
 
     task, optimiser, recipe = setting(device)
-    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, device)
+    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, Ranks(device=device))
     outcomes = []
     for number in range(1, 6):
         here = batch(number)
@@ -141,7 +119,7 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
 
     task, optimiser, recipe = setting(device)
     start = [p.detach().clone() for p in task.parameters()]
-    queue = queued.QueuedSteps(task, optimiser, recipe, autocast, device)
+    queue = queued.QueuedSteps(task, optimiser, recipe, autocast, Ranks(device=device))
     assert queue.halves.named
     for number, (pair, count) in enumerate(zip(pairs, counts, strict=True), 1):
         queue.put(list(pair), number, count, count, 0.01)
@@ -158,7 +136,8 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
 
 def queue_of(device: torch.device) -> tuple[nn.Module, Optimiser, queued.QueuedSteps]:
     task, optimiser, recipe = setting(device)
-    return task, optimiser, queued.QueuedSteps(task, optimiser, recipe, lambda: in_bfloat16(device), device)
+    autocast, alone = lambda: in_bfloat16(device), Ranks(device=device)
+    return task, optimiser, queued.QueuedSteps(task, optimiser, recipe, autocast, alone)
 
 
 def go(queue: queued.QueuedSteps, numbers: range) -> None:
@@ -211,7 +190,7 @@ def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothin
     again, other, resumed = queue_of(device)
     again.load_state_dict(weights, strict=False)
     other.restore(state)
-    resumed = queued.QueuedSteps(again, other, resumed.recipe, lambda: in_bfloat16(device), device)
+    resumed = queued.QueuedSteps(again, other, resumed.recipe, lambda: in_bfloat16(device), Ranks(device=device))
     rough = available(device.type) and device.type == "cpu"  # the interpreter cuts bfloat16 off, PyTorch rounds
     for name, half in resumed.halves.named.items():
         assert rough or torch.equal(half, copies[name]) or queue.adam is None, name
@@ -229,7 +208,7 @@ def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothin
 def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
     task, optimiser, recipe = setting(device)
     ema = {p.detach().clone(): p for p in task.parameters()}
-    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, device, ema)
+    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, Ranks(device=device), ema)
     found, kept = [], []
     for number, factor in enumerate((1.0, 1.0, float("inf"), float("nan"), 1.0), 1):
         task.factor.fill_(factor)
@@ -262,7 +241,7 @@ def test_what_is_read_back_holds_no_graph(device: torch.device) -> None:
             return LossSum(loss.smoothed, loss.smoothed * 2)
 
     task, optimiser, recipe = setting(device)
-    queue = queued.QueuedSteps(Differentiable(task), optimiser, recipe, nullcontext, device)
+    queue = queued.QueuedSteps(Differentiable(task), optimiser, recipe, nullcontext, Ranks(device=device))
     for number in range(1, 4):
         here = batch(number)
         queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
@@ -271,7 +250,43 @@ def test_what_is_read_back_holds_no_graph(device: torch.device) -> None:
     assert not any(slot.found.requires_grad for slot in queue.slots)
 
 
-def test_only_packed_compiled_runs_on_one_gpu_are_queued() -> None:
+def test_each_process_drops_other_things(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device.type == "cuda":
+        pytest.skip("to compile three models takes long, and seeds are the same")
+    here, seeds = batch(1), []
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
+    for rank in range(3):
+        task, optimiser, recipe = setting(device)
+        queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, Ranks(rank=rank))
+        for step in (1, 2):
+            queue.put([here], step, here.target_tokens, here.source_tokens, 0.01)
+    assert len(set(seeds)) == 6
+    assert seeds[:2] == [seed_of(recipe.seed, step, 0, 0) for step in (1, 2)]
+
+
+def test_sums_over_processes_are_recorded_with_the_step(device: torch.device, tmp_path: Path) -> None:
+    """Of one process, because there may be one GPU: what is summed is what there is."""
+    if device.type == "cpu":
+        pytest.skip("nothing is recorded without a GPU")
+    dist.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        found = []
+        for world in (1, 2):
+            task, optimiser, recipe = setting(device)
+            ranks = Ranks(world=world, device=device)
+            queue = queued.QueuedSteps(task, optimiser, recipe, lambda: in_bfloat16(device), ranks)
+            for step in range(1, 6):
+                here = batch(step)
+                queue.put([here], step, here.target_tokens, here.source_tokens, 0.01)
+            outcomes = queue.settled(all_of_them=True)
+            found.append([torch.tensor([[o.smoothed, o.plain, o.norm] for o in outcomes]), *task.parameters()])
+    finally:
+        dist.destroy_process_group()
+    for alone, summed in zip(*found, strict=True):
+        torch.testing.assert_close(summed, alone)
+
+
+def test_only_packed_compiled_runs_on_gpus_are_queued() -> None:
     one, packed = Ranks(device=torch.device("cuda")), batch(1)
     recipe = TrainRecipe(compile=True)
     plain, recurrent = torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.GRU(2, 3))
@@ -280,7 +295,7 @@ def test_only_packed_compiled_runs_on_one_gpu_are_queued() -> None:
     assert not queued.suits(TrainRecipe(), one, packed, plain)
     assert not queued.suits(TrainRecipe(compile=True, optimiser="muon"), one, packed, plain)
     assert not queued.suits(recipe, Ranks(), packed, plain)
-    assert not queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
+    assert queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
 
 
 def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,91 @@
+"""Queued steps in two processes; streams and graphs are stood in for, sums over processes are real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import dragoman.train.trainer
+from dragoman.data.batch import Batch
+from dragoman.train.parallel import Ranks
+from dragoman.train.queued import QueuedSteps, sum_over_processes
+from dragoman.train.trainer import Trainer
+from dragoman.train.waited import WaitedSteps
+from no_gpu import stand_in
+from tiny_run import Team, Telling, member, metrics, prepare_tiny, tiny_run, weights_of
+
+PACKED = ("model.dropout=0.0", "train.steps=6", "train.epsilon=1e-3", "data.batch_tokens=260", "data.layout=packed")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("data")
+    prepare_tiny(directory)
+    return directory
+
+
+def train_queued(ranks: Ranks, data: Path, out: Path, changes: tuple[str, ...]) -> None:
+    """The tiny run among others, with queued steps, and a start that must be made the same."""
+    stand_in()
+    dragoman.train.trainer.suits = lambda *_: True  # type: ignore[assignment]
+    used, made = [], QueuedSteps.__init__
+
+    def counted(steps: QueuedSteps, *args: object) -> None:
+        used.append(steps)
+        made(steps, *args)  # type: ignore[arg-type]
+
+    QueuedSteps.__init__ = counted  # type: ignore[assignment, method-assign]
+    begin = Trainer._steps_for
+
+    def astray(trainer: Trainer, batch: Batch) -> WaitedSteps | QueuedSteps:
+        with torch.no_grad():
+            for weight in trainer.model.parameters():
+                weight += ranks.rank
+        return begin(trainer, batch)
+
+    Trainer._steps_for = astray  # type: ignore[method-assign]
+    tiny_run(data, out, *changes, "train.compile=true", watch=Telling() if ranks.first else None, ranks=ranks)
+    assert len(used) == 1
+
+
+def team(world: int, data: Path, out: Path, *changes: str) -> Team:
+    out.parent.mkdir(parents=True)
+    return Team(world, member, train_queued, data, out, changes, folder=out.parent)
+
+
+@pytest.mark.parametrize("clip", ["train.clip=0.0", "train.clip=0.05"])
+def test_two_processes_equal_one_with_accumulation(data: Path, tmp_path: Path, clip: str) -> None:
+    alone, both = tmp_path / "alone/m", tmp_path / "both/m"
+    tiny_run(data, alone, *PACKED, clip, "train.accumulate=2")
+    run = team(2, data, both, *PACKED, clip, "train.accumulate=1")
+    assert run.wait() == [0, 0], run.said()
+    one, other = weights_of(alone, 6), weights_of(both, 6)
+    assert set(one) == set(other)
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=2e-4, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+    for ours, theirs in zip(metrics(alone), metrics(both), strict=True):
+        assert ours["step"] == theirs["step"]
+        assert ours.get("target_tokens") == theirs.get("target_tokens")
+        for figure in ("loss", "nll", "gradient_norm"):
+            assert ours.get(figure, 0) == pytest.approx(theirs.get(figure, 0), rel=1e-4)
+
+
+def sum_up(ranks: Ranks) -> None:
+    """Gradients of two precisions, and a weight that has none."""
+    task = nn.ModuleList([nn.Linear(3, 5), nn.Linear(5, 2, dtype=torch.bfloat16), nn.Linear(7, 7)])
+    weights = list(task.parameters())
+    for number, weight in enumerate(weights[:4]):
+        weight.grad = torch.full_like(weight, 10.0 * number + ranks.rank + 1)
+    sum_over_processes(weights)
+    for number, weight in enumerate(weights[:4]):
+        assert weight.grad is not None and weight.grad.dtype == weight.dtype
+        assert torch.equal(weight.grad, torch.full_like(weight, 3 * 10.0 * number + 6))
+    assert weights[4].grad is None
+
+
+def test_gradients_of_several_precisions_are_summed_apart(tmp_path: Path) -> None:
+    run = Team(3, member, sum_up, folder=tmp_path)
+    assert run.wait() == [0, 0, 0], run.said()
