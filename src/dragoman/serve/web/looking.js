@@ -59,9 +59,10 @@ function best(weights, names, least = .05) {
 }
 
 function tell(word, verb, found) {
-  const parts = [element("b", "", word), document.createTextNode(` ${verb} `)];
+  const isolated = (name, text) => Object.assign(element(name, "", text), { dir: "auto" }); // figures beside Arabic stay where they are
+  const parts = [isolated("b", word), document.createTextNode(` ${verb} `)];
   if (!found.length) parts.push(document.createTextNode(say.nothing));
-  found.forEach(([weight, text], i) => parts.push(document.createTextNode(i ? ", " : ""), element("em", "", text), document.createTextNode(` ${Math.round(100 * weight)} %`)));
+  found.forEach(([weight, text], i) => parts.push(document.createTextNode(i ? ", " : ""), isolated("em", text), document.createTextNode(` ${Math.round(100 * weight)} %`)));
   at("said").replaceChildren(...parts);
 }
 
@@ -77,7 +78,7 @@ function drawMap(found) {
     const line = body.appendChild(element("tr")), name = line.appendChild(element("th", "", found.target.words[t].text));
     name.scope = "row";
     weights.forEach((weight, s) => {
-      const cell = line.appendChild(element("td", weight > .55 ? "strong" : "", weight >= .1 ? weight.toFixed(2).slice(1) : ""));
+      const cell = line.appendChild(element("td", weight > .75 ? "high higher" : weight > .55 ? "high" : "", weight >= .1 ? weight.toFixed(2).slice(1) : ""));
       if (weight >= .995) cell.textContent = "1";
       cell.style.setProperty("--weight", Math.min(1, weight).toFixed(3));
       cell.title = `${found.target.words[t].text} ← ${found.source.words[s].text} ${weight.toFixed(2)}`;
