@@ -361,7 +361,7 @@ def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tm
 def test_scripts_without_spaces_are_shown_by_pieces(tmp_path: Path) -> None:
     side = {
         "text": "我 喜欢苹果。 ok你",
-        "pieces": "我 ▁ 喜欢 <0xE8> <0x8B> <0xB9> <0xE6> <0x9E> <0x9C> 。 ▁o k 你".split(),
+        "pieces": ["我", "▁", "喜欢", *(f"<0x{byte:02X}>" for byte in "苹果".encode()), "。", "▁o", "k", "你"],
         "words": [
             {"text": "我", "start": 0, "end": 1, "pieces": [0]},
             {"text": "喜欢苹果。", "start": 2, "end": 7, "pieces": list(range(1, 10))},
