@@ -41,6 +41,11 @@ class Recipe:
                     f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; dictionaries are for "
                     "Recipe.from_table"
                 )
+        if self.text.targets and self.model.reads_trees:
+            raise RecipeError(
+                f"text.targets={list(self.text.targets)} cannot be together with model.positions='syntax': the piece "
+                "of a language has no place in a sentence's tree; use other positions, or a model for each language"
+            )
 
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
@@ -82,11 +87,13 @@ class Recipe:
     def to_toml(self) -> str:
         """The whole recipe as TOML, every value written out, so that later defaults cannot change an old model.
 
-        Keys that mean nothing to its architecture are left out.
+        Keys that mean nothing to its architecture are left out, and so are target languages where there are none:
+        such a recipe is what it was before there were any.
         """
         parts = []
         for name, values in asdict(self).items():
             idle = idle_keys(self.model.architecture) if name == "model" else set()
+            idle |= {"targets"} if name == "text" and not self.text.targets else set()
             told = {key: value for key, value in values.items() if value is not None and key not in idle}
             lines = [f"{key} = {toml_value(value)}" for key, value in told.items()]
             parts.append("\n".join([f"[{name}]", *lines]))

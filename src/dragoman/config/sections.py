@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,23 +10,40 @@ from dragoman.errors import RecipeError
 from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT, at_least, check_kinds, fraction, seed
 
 MOST_WORKERS = 1_024  # as many threads as an engine may have
+CODE, MOST_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # what may name a target language
 
 
 @dataclass(frozen=True)
 class TextRecipe:
     """The pieces that text is cut into (section 5.1): the paper's are byte pairs, one vocabulary for both sides.
 
-    `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs.
+    `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs. `targets`
+    are the languages that one model translates into, each with a piece of its own that stands before the source; none
+    for a model of one pair of languages.
     """
 
     kind: Literal["bpe", "unigram", "wordpiece"] = "bpe"
     vocabulary_size: int = 8000
     shared: bool = True
+    targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a vocabulary without room for pieces."""
+        """Refuse a vocabulary without room for pieces, and languages that cannot be named."""
         check_kinds(self, "text")
         at_least(300, "text.vocabulary_size", self.vocabulary_size)
+        for code in self.targets:
+            if len(code) > MOST_CODE or not re.fullmatch(CODE, code):
+                raise RecipeError(
+                    f"text.targets={list(self.targets)} names {code!r}; a target language is named by a code of "
+                    "letters, digits and hyphens, such as 'de' or 'zh-Hans'"
+                )
+        if len({*self.targets}) != len(self.targets):
+            raise RecipeError(f"text.targets={list(self.targets)} names a language twice; name each once")
+        if self.vocabulary_size - len(self.targets) < 300:
+            raise RecipeError(
+                f"text.vocabulary_size={self.vocabulary_size} leaves too little beside the pieces of "
+                f"{len(self.targets)} target languages; use at least {300 + len(self.targets)}"
+            )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Final
 
 from dragoman.errors import TextError
 from dragoman.text.special import N_SPECIAL, UNK
+from dragoman.text.targets import piece_of
 from dragoman.text.words import MARK
 
 SPECIAL_PIECES: Final = ("<pad>", "<s>", "</s>", "<unk>")
@@ -25,20 +26,25 @@ MARK_IDS: Final = byte_ids(MARK)
 
 
 class PieceTable:
-    """The pieces of a vocabulary by id, as people see them and as the bytes that they write."""
+    """The pieces of a vocabulary by id, as people see them and as the bytes that they write.
 
-    def __init__(self, pieces: Sequence[str]) -> None:
+    The last are those of target languages, if there are any, which write nothing.
+    """
+
+    def __init__(self, pieces: Sequence[str], targets: Sequence[str] = ()) -> None:
         if tuple(pieces[:FIRST_LEARNT]) != SPECIAL_PIECES + BYTE_PIECES:
             raise TextError(
                 "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte pieces; "
                 "only tokenisers learnt by Dragoman can be used: learn one with `dragoman prepare`"
             )
-        self.names = list(pieces)
+        if taken := {*map(piece_of, targets)}.intersection(pieces):
+            raise TextError(f"{min(taken)} is a learnt piece, and cannot be that of a target language as well")
+        self.names = [*pieces, *map(piece_of, targets)]
         self.ids = {piece: number for number, piece in enumerate(self.names)}
         learnt = [piece.replace(MARK, " ").encode("utf-8") for piece in pieces[FIRST_LEARNT:]]
         special = [b""] * N_SPECIAL
         special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
-        self.written = special + [bytes([byte]) for byte in range(256)] + learnt
+        self.written = special + [bytes([byte]) for byte in range(256)] + learnt + [b""] * len(targets)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from dragoman.errors import TextError
-from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, PieceTable, byte_ids
+from dragoman.text.pieces import FIRST_LEARNT, MARK_IDS, byte_ids
 from dragoman.text.sampling import Draws, Lattice, bpe_dropout, draw, unigram_lattice
 from dragoman.text.tokeniser import BLOCK, PieceTokeniser, collector_paused
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
@@ -17,11 +17,11 @@ from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 class SentencePieceTokeniser(PieceTokeniser):
     """A sentencepiece model; its space mark ▁, where the text itself has one, is spelt in bytes around the library."""
 
-    def __init__(self, kind: str, model: bytes) -> None:
+    def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         self.processor = open_model(model)
         names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
         scores = self.processor.get_score(list(range(FIRST_LEARNT, len(names))))
-        super().__init__(kind, model, PieceTable(names), scores)
+        super().__init__(kind, model, names, targets, scores)
         learnt = [name.replace(MARK, " ") for name in names[FIRST_LEARNT:]]
         self.ids = {piece: FIRST_LEARNT + i for i, piece in enumerate(learnt)}
         self.longest = max(map(len, learnt), default=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from dragoman.text.word_piece import WordPieceTokeniser
 from dragoman.values import suggest, suggest_directory
 
 FORMAT: Final = 1
+WITH_TARGETS: Final = 2  # the format of those with pieces for target languages, which older versions do not know
 NAME: Final = r"[\w-][\w.-]*"
 DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normaliser": int, "sha256": str}
 KINDS: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
@@ -26,14 +28,16 @@ KINDS: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
 }
 
 
-def from_model(kind: str, model: bytes) -> PieceTokeniser:
+def from_model(kind: str, model: bytes, targets: Sequence[str] = ()) -> PieceTokeniser:
     """A tokeniser from its model's bytes."""
     make: Any = KINDS[kind][1]
-    tokeniser: PieceTokeniser = make(kind, model)
+    tokeniser: PieceTokeniser = make(kind, model, targets)
     return tokeniser
 
 
-def save(kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str) -> list[Path]:
+def save(
+    kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str, targets: Sequence[str] = ()
+) -> list[Path]:
     """Write the model, then the description: what is half-written is never confirmed."""
     if not re.fullmatch(NAME, name):
         raise TextError(
@@ -42,12 +46,13 @@ def save(kind: str, model: bytes, vocabulary_size: int, directory: Path, name: s
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + KINDS[kind][0]), directory / f"{name}.json"
     about = {
-        "format": FORMAT,
+        "format": WITH_TARGETS if targets else FORMAT,
         "kind": kind,
         "vocabulary_size": vocabulary_size,
         "normaliser": VERSION,
         "model": path.name,
         "sha256": hashlib.sha256(model).hexdigest(),
+        **({"targets": list(targets)} if targets else {}),
     }
     write_safely(path, model)
     write_safely(description, (json.dumps(about, indent=2) + "\n").encode())
@@ -71,7 +76,7 @@ def load_tokeniser(directory: Path, name: str) -> Tokeniser:
             "damaged; copy the tokeniser again, or learn it again"
         )
     try:
-        tokeniser = from_model(kind, model)
+        tokeniser = from_model(kind, model, about.get("targets", ()))
     except TextError as error:
         raise TextError(f"{path} cannot be loaded: {error}") from None
     if tokeniser.vocabulary_size != about["vocabulary_size"]:
@@ -92,10 +97,14 @@ def read_description(path: Path) -> dict[str, Any]:
         raise TextError(f"{path} does not describe a tokeniser ({type(error).__name__}: {error})") from None
     if wrong:
         raise TextError(f"{path} does not describe a tokeniser: {wrong[0]}={about[wrong[0]]!r}")
-    if about["format"] != FORMAT or about["normaliser"] != VERSION or about["kind"] not in KINDS:
+    if not isinstance(about.get("targets", []), list):
+        raise TextError(f"{path} does not describe a tokeniser: targets={about['targets']!r}")
+    known = about["format"] == (WITH_TARGETS if "targets" in about else FORMAT)
+    if not known or about["normaliser"] != VERSION or about["kind"] not in KINDS:
         raise TextError(
             f"{path} has format {about['format']}, normaliser {about['normaliser']}, kind {about['kind']!r}; this "
-            f"Dragoman reads format {FORMAT}, normaliser {VERSION} and {', '.join(KINDS)}; use the one that wrote it"
+            f"Dragoman reads format {FORMAT} (with target languages {WITH_TARGETS}), normaliser {VERSION} and "
+            f"{', '.join(KINDS)}; use the one that wrote it"
         )
     return dict(about)
 

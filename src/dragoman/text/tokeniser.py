@@ -16,6 +16,7 @@ from dragoman.errors import TextError
 from dragoman.text.normalise import VERSION, normalise
 from dragoman.text.pieces import PieceTable
 from dragoman.text.sampling import Draws
+from dragoman.text.targets import checked_codes, with_heads, without_heads
 from dragoman.text.words import SPACELESS, WordCache, mark
 
 if TYPE_CHECKING:
@@ -50,6 +51,16 @@ class Tokeniser(Protocol):
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The target languages that have a piece of their own, to stand before a source; usually none."""
+
+    def target_id(self, language: str) -> int:
+        """The id of a target language's piece."""
+
+    def with_targets(self, targets: Sequence[str]) -> Tokeniser:
+        """The same with a piece for each of these target languages, after all others."""
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
 
@@ -67,7 +78,7 @@ class Tokeniser(Protocol):
         """Whether threads can resample at the same time; where not, it takes processes."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text that the ids write; PAD, BOS and EOS write nothing."""
+        """The text that the ids write; PAD, BOS, EOS and target languages write nothing."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The pieces as a person reads them, ▁ for a space."""
@@ -82,16 +93,20 @@ class Tokeniser(Protocol):
 class PieceTokeniser(ABC):
     """The shared part: normalising, words, decoding; the ways to find and to sample pieces are the subclasses'."""
 
-    def __init__(self, kind: str, model: bytes, table: PieceTable, scores: Sequence[float] = ()) -> None:
+    def __init__(
+        self, kind: str, model: bytes, names: Sequence[str], targets: Sequence[str] = (), scores: Sequence[float] = ()
+    ) -> None:
         self.kind = kind
         self.model = model
-        self.table = table
+        self.targets = checked_codes(targets)
+        self.table = PieceTable(names, self.targets)
+        self.first_target = len(names)
         self.scores = scores  # of the learnt pieces, where there are any
         self.words = WordCache()
 
-    def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes]]:
+    def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes, tuple[str, ...]]]:
         """Processes are handed the model's bytes, and start with an empty cache."""
-        return type(self), (self.kind, self.model)
+        return type(self), (self.kind, self.model, self.targets)
 
     @property
     def vocabulary_size(self) -> int:
@@ -101,12 +116,26 @@ class PieceTokeniser(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """Of the kind, the normaliser's version and the model's bytes."""
-        return hashlib.sha256(f"{self.kind} {VERSION}\n".encode() + self.model).hexdigest()
+        languages = f" to {' '.join(self.targets)}" if self.targets else ""
+        return hashlib.sha256(f"{self.kind} {VERSION}{languages}\n".encode() + self.model).hexdigest()
 
     @cached_property
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
         return [len(written) for written in self.table.written]
+
+    def target_id(self, language: str) -> int:
+        """The id of a target language's piece."""
+        if language not in self.targets:
+            there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
+            raise TextError(f"there is no target language {language!r} in this vocabulary; {there}")
+        return self.first_target + self.targets.index(language)
+
+    def with_targets(self, targets: Sequence[str]) -> PieceTokeniser:
+        """The same pieces, and after them one for each of these target languages."""
+        from dragoman.text.store import from_model
+
+        return from_model(self.kind, self.model, targets)
 
     @abstractmethod
     def encode_marked(self, marked: str) -> list[int]:
@@ -158,13 +187,20 @@ class PieceTokeniser(ABC):
 
     def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
         """`sample` for encoded sentences, in C where there is a compiler; `ids` must be as `encode` makes them."""
-        import numpy as np
-
         self.check_alpha(alpha)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= len(self.table):
             self.table.checked(ids)  # says which
         if alpha == 0:
             return ids, lengths
+        if self.targets:
+            text, text_lengths, heads = without_heads(ids, lengths, self.first_target)
+            return with_heads(*self.resample_text(text, text_lengths, alpha, seeds), heads)
+        return self.resample_text(ids, lengths, alpha, seeds)
+
+    def resample_text(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+        """`resample` for sentences without the language that may stand before them."""
+        import numpy as np
+
         if self.native_sampler is not None:
             return self.native_sampler.resample(ids, lengths, alpha, seeds)
         ends = np.cumsum(lengths)
@@ -182,7 +218,8 @@ class PieceTokeniser(ABC):
         """What resamples in C; None where it cannot be built."""
         from dragoman.text.native_sampling import NativeSampler
 
-        return NativeSampler.build(self.kind, self.table, self.scores)
+        text = PieceTable(self.table.names[: self.first_target]) if self.targets else self.table
+        return NativeSampler.build(self.kind, text, self.scores)
 
     def check_alpha(self, alpha: float) -> None:
         """Dropout needs a probability."""
@@ -208,7 +245,7 @@ class PieceTokeniser(ABC):
         """Write the files that `load_tokeniser` reads."""
         from dragoman.text.store import save
 
-        return save(self.kind, self.model, self.vocabulary_size, directory, name)
+        return save(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
 
 
 @contextmanager

@@ -9,10 +9,11 @@ knows no bytes to fall back on.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.errors import TextError
-from dragoman.text.pieces import FIRST_LEARNT, PieceTable, byte_ids
+from dragoman.text.pieces import FIRST_LEARNT, byte_ids
 from dragoman.text.sampling import Draws
 from dragoman.text.tokeniser import PieceTokeniser
 from dragoman.text.words import MARK
@@ -24,9 +25,9 @@ Tree = dict[str, Any]
 class WordPieceTokeniser(PieceTokeniser):
     """A vocabulary, matched longest piece first."""
 
-    def __init__(self, kind: str, model: bytes) -> None:
+    def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         names = vocabulary(model)
-        super().__init__(kind, model, PieceTable(names))
+        super().__init__(kind, model, names, targets)
         self.tree: Tree = {}
         for number, name in enumerate(names[FIRST_LEARNT:], start=FIRST_LEARNT):
             node = self.tree
