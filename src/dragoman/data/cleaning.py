@@ -45,6 +45,7 @@ class Examined:
     targets: list[str]
     verdicts: Verdicts
     hashes: Hashes
+    languages: Sequence[str] = ()
 
 
 @dataclass
@@ -56,12 +57,21 @@ class Tally:
 
 
 def examine(
-    sources: Sequence[str], targets: Sequence[str], recipe: DataRecipe, scripts: tuple[frozenset[str], frozenset[str]]
+    sources: Sequence[str],
+    targets: Sequence[str],
+    recipe: DataRecipe,
+    scripts: tuple[frozenset[str], frozenset[str]],
+    languages: Sequence[str] = (),
 ) -> Examined:
-    """Normalise a chunk and try the rules that look at one pair alone; no scripts means that all may be there."""
+    """Normalise a chunk and try the rules that look at one pair alone; no scripts means that all may be there.
+
+    With `languages`, of each pair's target, the same pair in another language is another pair.
+    """
     sources, targets = [normalise(s) for s in sources], [normalise(t) for t in targets]
     packed = [s.encode() + b"\0" + t.encode() for s, t in zip(sources, targets, strict=True)]
-    hashes = np.frombuffer(b"".join(blake2b(p, digest_size=8).digest() for p in packed), dtype="<u8")
+    keys = [code.encode() for code in languages] or [b""] * len(packed)
+    digests = (blake2b(p, digest_size=8, key=key).digest() for p, key in zip(packed, keys, strict=True))
+    hashes = np.frombuffer(b"".join(digests), dtype="<u8")
     n = len(sources)
     characters = np.array([[len(s) for s in sources], [len(t) for t in targets]]).reshape(2, n)
     source_bytes = np.fromiter((p.index(b"\0") for p in packed), np.int64, n)
@@ -81,7 +91,7 @@ def examine(
     for rule in STATELESS:
         if rule in broken:
             verdicts[(verdicts == 0) & broken[rule]] = CODES[rule]
-    return Examined(sources, targets, verdicts, hashes)
+    return Examined(sources, targets, verdicts, hashes, languages)
 
 
 class Seen:

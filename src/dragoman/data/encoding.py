@@ -17,7 +17,9 @@ from dragoman.data.cleaning import EXAMPLES
 from dragoman.data.job import CHUNK, Cleaned, Job, Names
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENISERS
 from dragoman.data.shards import Ints, Part, Sentences, Writer, dtype_for, mapped
+from dragoman.data.targets import counted as languages_counted
 from dragoman.errors import DataError
+from dragoman.text.targets import with_heads
 
 if TYPE_CHECKING:
     from dragoman.text import Tokeniser
@@ -107,6 +109,8 @@ def encode_splits(
             splits[split] = {"parts": [], "pairs": 0} | {
                 side: {"tokens": 0, "words": 0, "characters": 0} for side in SIDES
             }
+            if targets := job.recipe.text.targets:
+                splits[split]["to"] = dict.fromkeys(targets, 0)
             kinds = {**dict(zip(SIDES, dtypes, strict=True)), **({DEPTHS: "uint8"} if train.trees else {})}
             return [open_files.enter_context(Writer(job.staging, f"{split}.{of}", kind)) for of, kind in kinds.items()]
 
@@ -122,10 +126,12 @@ def encode_splits(
             splits["train"]["parts"].append(asdict(replace(part, start=starts[0], stop=into[0].count)))
             if aside and checked is None:
                 splits["valid"]["parts"].append(asdict(replace(part, start=starts[1], stop=aside[0].count, weight=1.0)))
-        if checked is not None:
-            for begin, chunk in encode_text(job, checked, checked.parts[0], names, dtypes):
+        for part in checked.parts if checked is not None else ():
+            assert checked is not None
+            start = aside[0].count
+            for begin, chunk in encode_text(job, checked, part, names, dtypes):
                 add(job, checked, begin, chunk, np.ones(len(chunk[0].lengths), bool), aside, splits["valid"])
-            splits["valid"]["parts"].append(asdict(replace(checked.parts[0], stop=aside[0].count)))
+            splits["valid"]["parts"].append(asdict(replace(part, start=start, stop=aside[0].count)))
     if not splits["train"]["pairs"]:
         raise DataError(f"no pair is left: all have more than data.max_tokens={job.recipe.data.max_tokens} pieces")
     return splits
@@ -139,8 +145,20 @@ def encode_text(
     pieces = list(ranges(part.start, part.stop, CHUNK))
     tasks = ((job.staging, text.name, tokenisers, start, stop, tuple(dtypes)) for start, stop in pieces)
     for (start, stop), chunk in zip(pieces, job.workers.map(encode_pairs, tasks), strict=True):
-        yield start, chunk
+        yield start, with_languages(job, text, names, start, chunk)
         job.watch.advance(stop - start)
+
+
+def with_languages(
+    job: Job, text: Cleaned, names: Names, start: int, chunk: tuple[Encoded, Encoded]
+) -> tuple[Encoded, Encoded]:
+    """A chunk whose sources begin with the pieces of their target languages, where there are several."""
+    if text.languages is None:
+        return chunk
+    first = tokeniser_at(job.staging / TOKENISERS, names["source"][0]).target_id(job.recipe.text.targets[0])
+    heads = first + text.languages[start : start + len(chunk[0].lengths)].astype(np.int64)
+    ids, lengths = with_heads(chunk[0].ids, chunk[0].lengths, heads)
+    return replace(chunk[0], ids=ids, lengths=lengths), chunk[1]
 
 
 def add(
@@ -163,6 +181,10 @@ def add(
         text.cleaner.count("tokens", len(dropped), [(s, t) for s, t in shown])
     stay = chosen & (longest <= job.recipe.data.max_tokens)
     split["pairs"] += int(stay.sum())
+    if text.languages is not None:
+        here = text.languages[begin : begin + len(stay)][stay]
+        for code, count in languages_counted(here, job.recipe.text.targets).items():
+            split["to"][code] += count
     for writer in writers[len(SIDES) :]:
         laid = Sentences.open(job.staging, f"{text.name}.{DEPTHS}", "uint8")
         writer.append(*laid.gather(begin + np.flatnonzero(stay)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,13 @@ class OtherInputsError(DataError):
         )
 
 
-def describe(corpora: Sequence[Corpus], valid: Corpus | None = None) -> list[dict[str, Any]]:
+def describe(corpora: Sequence[Corpus], valid: Sequence[Corpus] = ()) -> list[dict[str, Any]]:
     """Each corpus with the size and SHA-256 of its files; refuses a file that is given twice, under whatever name.
 
-    `valid` says which of them is the validation set: who gives it from the training files needs other advice.
+    `valid` says which of them are the validation set: who gives it from the training files needs other advice. Corpora
+    that say their target languages may share files, as the same sentences are translated into several.
     """
+    held_out = {id(corpus) for corpus in valid}
     seen: dict[tuple[int, int], tuple[Path, Corpus]] = {}
     described: list[dict[str, Any]] = []
     for corpus in corpora:
@@ -45,9 +47,9 @@ def describe(corpora: Sequence[Corpus], valid: Corpus | None = None) -> list[dic
                 raise DataError(f"{path} is empty; expected a sentence per line")
             first = seen.get((status.st_dev, status.st_ino))
             seen[status.st_dev, status.st_ino] = path, corpus
-            if first is not None:
+            if first is not None and not may_share(first[1], corpus, held_out):
                 other = "" if first[0] == path else f", the other time as {first[0]}"
-                if corpus is valid and first[1] is not valid:
+                if id(corpus) in held_out and id(first[1]) not in held_out:
                     raise DataError(
                         f"{path} is among the training files too{other}; what a model was trained on does not show how "
                         "good it is: give other sentences, or leave --valid-... out, and some are held out"
@@ -57,20 +59,32 @@ def describe(corpora: Sequence[Corpus], valid: Corpus | None = None) -> list[dic
                     "more often, give it a weight"
                 )
         files = [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256(p)} for p in corpus.files]
-        described.append(
-            {"form": corpus.form, "source_key": corpus.source_key, "target_key": corpus.target_key, "files": files}
-        )
-    contents: dict[str, str] = {}
-    for entry in described:
+        entry: dict[str, Any] = {
+            "form": corpus.form,
+            "source_key": corpus.source_key,
+            "target_key": corpus.target_key,
+            "files": files,
+        }
+        language = {key: getattr(corpus, key) for key in ("to", "to_key") if getattr(corpus, key)}
+        described.append({**language, **entry})
+    contents: dict[str, tuple[str, Corpus]] = {}
+    for corpus, entry in zip(corpora, described, strict=True):
         for file in entry["files"]:
             same = contents.get(file["sha256"])
-            contents[file["sha256"]] = file["name"]
-            if same is not None:
+            contents[file["sha256"]] = file["name"], corpus
+            if same is not None and not may_share(same[1], corpus, held_out):
                 raise DataError(
-                    f"{file['name']} and {same} hold the same {file['bytes']:,} bytes; a corpus needs two languages, "
-                    "and to see a corpus more often, give it a weight"
+                    f"{file['name']} and {same[0]} hold the same {file['bytes']:,} bytes; a corpus needs two "
+                    "languages, and to see a corpus more often, give it a weight"
                 )
     return described
+
+
+def may_share(one: Corpus, other: Corpus, held_out: Set[int]) -> bool:
+    """Whether two corpora may have a file in common: both say their languages, and neither pair is the other's."""
+    apart = (id(one) in held_out) != (id(other) in held_out)
+    same = (one.files, one.keys) == (other.files, other.keys)  # a corpus whose sides are one file, too
+    return one.addressed and other.addressed and not apart and not same
 
 
 def states(corpora: Sequence[Corpus]) -> list[tuple[Path, int, int]]:
@@ -90,9 +104,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
             name = (
                 is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} in the place of {was['name']}"
             )
-            for what in is_now:
-                if was[what] != is_now[what] and what != "name":  # a file may be renamed
-                    found.append(f"{name}: {what} was {short(was[what])}, is {short(is_now[what])}")
+            for what in dict.fromkeys([*is_now, *was]):
+                if what == "name":  # a file may be renamed
+                    continue
+                before_it, at_present = was.get(what), is_now.get(what)
+                if before_it != at_present:
+                    found.append(f"{name}: {what} was {short(before_it)}, is {short(at_present)}")
     for key in sorted({*old["settings"], *new["settings"]}):
         was, is_now = old["settings"].get(key), new["settings"].get(key)
         if was != is_now:

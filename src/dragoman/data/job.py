@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from dragoman.config import Recipe
 from dragoman.data.cleaning import Cleaner, Hashes
 from dragoman.data.shards import Part
@@ -41,7 +44,8 @@ class Silence:
 class Cleaned:
     """A text that was written to the disk, cleaned: where each corpus lies in it, and a hash of each pair.
 
-    With `trees`, the depths of its source's bytes lie beside it.
+    With `trees`, the depths of its source's bytes lie beside it. `languages` are those of the targets, where there are
+    several: for each pair its place in text.targets.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Cleaned:
     hashes: Hashes
     cleaner: Cleaner
     trees: bool = False
+    languages: npt.NDArray[np.uint16] | None = None
 
     def __len__(self) -> int:
         return len(self.hashes)

@@ -28,6 +28,7 @@ from dragoman.data.reading import Corpus, read, trees_of
 from dragoman.data.scripts import detect, named
 from dragoman.data.shards import Part, Writer
 from dragoman.data.staging import staged
+from dragoman.data.targets import addressed, check_languages, numbered, with_targets
 from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
@@ -48,7 +49,7 @@ def prepare(
     recipe: Recipe,
     out: str | Path,
     *,
-    valid: Corpus | None = None,
+    valid: Corpus | Sequence[Corpus] | None = None,
     tokenisers: Path | None = None,
     anew: bool = False,
     processes: int | None = None,
@@ -57,13 +58,14 @@ def prepare(
     """Prepare the corpora into the directory `out`; nothing is done where it already holds just that.
 
     Without `valid`, `data.valid_pairs` pairs are held out, chosen by their hashes (at most one in twenty).
-    `tokenisers` is a directory with tokenisers to use instead of learning new ones. What `out` holds of other
-    inputs is replaced only with `anew`.
+    There may be several, for several target languages. `tokenisers` is a directory with tokenisers to use instead of
+    learning new ones. What `out` holds of other inputs is replaced only with `anew`.
     """
     if not isinstance(out, str | Path) or not isinstance(tokenisers, str | Path | None):
         raise DataError(f"out and tokenisers are names of directories; got {out!r} and {tokenisers!r}")
     out, tokenisers = Path(out), None if tokenisers is None else Path(tokenisers)
-    if not isinstance(valid, Corpus | None):
+    validating = [] if valid is None else [valid] if isinstance(valid, Corpus) else [*valid]
+    if not all(isinstance(corpus, Corpus) for corpus in validating):
         raise DataError(f"a validation set is a Corpus, such as Corpus('dev.en', 'dev.de'); got {valid!r}")
     if processes is not None and (type(processes) is not int or processes < 1):
         raise DataError(f"processes must be a whole number, 1 or more; got {processes!r}")
@@ -73,11 +75,22 @@ def prepare(
         raise DataError(f"a Recipe says how to prepare, such as Recipe.load('base'); got {recipe!r}")
     if not corpora:
         raise DataError("there is no corpus to prepare; give at least one")
-    everything = [*corpora, *([] if valid is None else [valid])]
+    everything = [*corpora, *validating]
+    if len(validating) > 1 and not all(corpus.addressed for corpus in validating):
+        raise DataError(
+            f"there is one validation set, but {' and '.join(v.name for v in validating)} came; put them together, or "
+            "say each one's target language for a model of several"
+        )
+    recipe = with_targets(recipe, everything, tokenisers)
     if 0 < sum(corpus.source_trees is not None for corpus in everything) < len(everything):
         without = ", ".join(corpus.name for corpus in everything if corpus.source_trees is None)
         raise DataError(f"trees are given for some files and not for {without}; give them for all, or for none")
-    described = given.describe(everything, valid)
+    if recipe.text.targets and everything[0].source_trees is not None:
+        raise DataError(
+            "trees cannot be together with several target languages: the piece of a language has no place in a tree; "
+            "leave out the one or the other"
+        )
+    described = given.describe(everything, validating)
     inputs = {
         "corpora": described[: len(corpora)],
         "valid": described[len(corpora) :],
@@ -92,9 +105,11 @@ def prepare(
     with staged(out) as staging, Workers(processes) as workers:
         job = Job(staging, recipe, workers, watch or Silence())
         job.watch.stage("clean", size, "B")
-        checked = None if valid is None else clean_valid(job, valid)
+        checked = clean_valid(job, validating) if validating else None
         train = clean_train(job, corpora, checked)
-        held = held_out(train.hashes, recipe.data.valid_pairs if valid is None else 0)
+        if tokenisers is None:
+            check_languages(train.languages, recipe.text.targets)
+        held = held_out_of(train, recipe.text.targets, 0 if validating else recipe.data.valid_pairs)
         names = settle_tokenisers(job, train.name, held, tokenisers)
         tokeniser_at.cache_clear()  # those of an earlier preparation stood in the same place
         job.watch.stage("encode", len(train) + len(checked or ()), "pairs")
@@ -122,7 +137,7 @@ def clean_train(job: Job, corpora: Sequence[Corpus], checked: Cleaned | None) ->
     return train
 
 
-def clean_valid(job: Job, valid: Corpus) -> Cleaned:
+def clean_valid(job: Job, valid: Sequence[Corpus]) -> Cleaned:
     """The validation set, from which nothing but empty pairs may go: scores are measured on it."""
     lenient = replace(
         job.recipe.data,
@@ -132,16 +147,18 @@ def clean_valid(job: Job, valid: Corpus) -> Cleaned:
         drop_copies=False,
         drop_duplicates=False,
     )
-    checked = clean(job, "valid-text", [valid], Cleaner(lenient))
-    if not len(checked):
-        raise DataError(f"the validation set {valid.name} holds nothing but empty lines")
+    checked = clean(job, "valid-text", valid, Cleaner(lenient))
+    for part in checked.parts:
+        if part.start == part.stop:
+            raise DataError(f"the validation set {part.name} holds nothing but empty lines")
     return checked
 
 
 def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> Cleaned:
     """Read corpora once, and write the text that stays, normalised, with a hash of each pair."""
+    targets = job.recipe.text.targets
     scripts = expected_scripts(job.recipe.data, corpora[0])
-    parts, hashes = [], [np.zeros(0, np.uint64)]
+    parts, hashes, languages = [], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
     with ExitStack() as open_files:
         writers = [open_files.enter_context(Writer(job.staging, f"{name}.{side}", "uint8")) for side in SIDES]
         laid = Writer(job.staging, f"{name}.{DEPTHS}", "uint8") if corpora[0].source_trees is not None else None
@@ -150,7 +167,10 @@ def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> C
         for corpus in corpora:
             start = writers[0].count
             trees = Trees(() if corpus.source_trees is None else trees_of(corpus.source_trees, job.watch.advance))
-            chunks = ((s, t, cleaner.recipe, scripts) for s, t in read(corpus, CHUNK, job.watch.advance))
+            if targets and corpus is not corpora[0]:
+                scripts = expected_scripts(job.recipe.data, corpus)
+            said = addressed(corpus, CHUNK, targets, job.watch.advance)
+            chunks = ((s, t, cleaner.recipe, scripts, of) for s, t, of in said)
             for chunk in job.workers.map(examine, chunks):
                 stay = np.flatnonzero(cleaner.keep(chunk))
                 for writer, texts in zip(writers, (chunk.sources, chunk.targets), strict=True):
@@ -158,18 +178,35 @@ def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> C
                 if laid is not None:
                     append_depths(laid, [trees.over(text) for text in chunk.sources], stay)
                 hashes.append(chunk.hashes[stay])
+                languages.append(numbered(chunk.languages, targets)[stay] if targets else languages[0])
             trees.refuse_more()
             parts.append(Part(corpus.name, start, writers[0].count, corpus.weight))
-    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner, laid is not None)
+    of = np.concatenate(languages) if targets else None
+    return Cleaned(name, tuple(parts), np.concatenate(hashes), cleaner, laid is not None, of)
 
 
 def expected_scripts(recipe: DataRecipe, corpus: Corpus) -> tuple[frozenset[str], frozenset[str]]:
-    """The scripts of both sides: as the recipe names them, or as the first pairs are written."""
+    """The scripts of both sides: as the recipe names them, or as the first pairs are written.
+
+    Where each line says its own language, the first say nothing of the others, and any script may be there.
+    """
     first: tuple[list[str], list[str]] = next(read(corpus, CHUNK), ([], []))
     wanted = []
     for asked, texts in zip((recipe.source_script, recipe.target_script), first, strict=True):
-        wanted.append(frozenset() if asked == "off" else detect(texts) if asked == "auto" else named(asked))
+        free = asked == "off" or (asked == "auto" and corpus.to_key)
+        wanted.append(frozenset() if free else detect(texts) if asked == "auto" else named(asked))
     return wanted[0], wanted[1]
+
+
+def held_out_of(train: Cleaned, targets: Sequence[str], wanted: int) -> npt.NDArray[np.bool_]:
+    """Which pairs are held out: as many of each target language, where there are several."""
+    if train.languages is None:
+        return held_out(train.hashes, wanted)
+    held = np.zeros(len(train), bool)
+    for place in range(len(targets)):
+        of_language = np.flatnonzero(train.languages == place)
+        held[of_language] = held_out(train.hashes[of_language], -(-wanted // len(targets)))
+    return held
 
 
 def held_out(hashes: Hashes, wanted: int) -> npt.NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from dragoman.data.unpacking import Tick, blocks
 from dragoman.errors import DataError
+from dragoman.text.targets import is_code
 from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Corpus:
 
     Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. The keys are
     the languages' names in JSON lines, and column numbers from 1 in TSV (without them, a line has exactly two columns).
-    `source_trees` is a CoNLL-U file with the tree of each source sentence that is not empty.
+    `source_trees` is a CoNLL-U file with the tree of each source sentence that is not empty. For a model of several
+    target languages, `to` is that of all pairs, or `to_key` the key or column that says each pair's own.
     """
 
     source: Path
@@ -44,6 +46,8 @@ class Corpus:
     target_key: str = ""
     weight: float = 1.0
     source_trees: Path | None = None
+    to: str = ""
+    to_key: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot name a set of pairs; names of files may be texts."""
@@ -82,6 +86,40 @@ class Corpus:
                 f"{self.source}: a weight is a number over 0, from {LEAST_WEIGHT} to {MOST_WEIGHT:,}; got {self.weight}"
             )
 
+        self._check_language()
+
+    def _check_language(self) -> None:
+        """Refuse what cannot say a target language."""
+        if self.to and not is_code(self.to):
+            raise DataError(
+                f"{self.source}: to={self.to!r} names no target language; use a code of letters, digits and hyphens, "
+                "such as 'de' or 'zh-Hans'"
+            )
+        if self.to_key and self.form == "plain":
+            raise DataError(f"{self.source}: plain files have no key {self.to_key!r}; give --to, the language of all")
+        if self.to and self.to_key:
+            raise DataError(f"{self.source}: its language comes from {self.to_key!r} or is {self.to!r}, but not both")
+        if self.form == "tsv" and self.to_key and not column_number(self.to_key):
+            raise DataError(
+                f"{self.source}: the key of the language in a TSV file is a column number from 1; got {self.to_key!r}"
+            )
+        if self.to_key and self.to_key in self._both_keys():
+            raise DataError(f"{self.source}: {self.to_key!r} is given as a side and as the language; give another")
+
+    def _both_keys(self) -> tuple[str, str]:
+        """The keys of both sides; of a TSV file with languages the first two columns, where none are given."""
+        return (self.source_key, self.target_key) if self.source_key or not self.to_key else ("1", "2")
+
+    @property
+    def addressed(self) -> bool:
+        """Whether it says which language it is translated into."""
+        return bool(self.to or self.to_key)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys or columns of a pair: both sides, and its language where each line has its own; perhaps empty."""
+        return (*self._both_keys(), self.to_key) if self.to_key else self._both_keys()
+
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that hold this corpus."""
@@ -100,15 +138,25 @@ def column_number(key: str) -> bool:
 
 def read(corpus: Corpus, size: int, tick: Tick = lambda _: None) -> Iterator[tuple[list[str], list[str]]]:
     """The pairs in order, as two lists of at most `size` sentences each."""
+    for sources, targets, _ in read_addressed(corpus, size, tick):
+        yield sources, targets
+
+
+def read_addressed(
+    corpus: Corpus, size: int, tick: Tick = lambda _: None
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """`read` with the target language of each pair; that of a blank line, and of a corpus that says none, is empty."""
     if corpus.target is not None:
-        yield from read_parallel(corpus.source, corpus.target, size, tick)
+        for sources, targets in read_parallel(corpus.source, corpus.target, size, tick):
+            yield sources, targets, [corpus.to] * len(sources)
         return
-    split = tsv_pair if corpus.form == "tsv" else json_pair
+    split = tsv_cells if corpus.form == "tsv" else json_values
     number = 0
     for chunk in chunks(lines(corpus.source, tick), size):
-        pairs = [split(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
+        rows = [split(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
         number += len(chunk)
-        yield [s for s, _ in pairs], [t for _, t in pairs]
+        own = [row[2].strip() for row in rows] if corpus.to_key else [corpus.to] * len(rows)
+        yield [row[0] for row in rows], [row[1] for row in rows], own
 
 
 def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator[tuple[list[str], list[str]]]:
@@ -144,41 +192,41 @@ def bracketings_of(path: str | Path) -> Iterator[Bracketing]:
     return read_brackets((line for block in lines(Path(path)) for line in block), str(path))
 
 
-def tsv_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
-    """The two sentences of one TSV line; a blank line is a pair of empty sentences, which cleaning counts."""
+def tsv_cells(corpus: Corpus, line: str, number: int) -> list[str]:
+    """The two sentences of one TSV line, and its language; of a blank line they are empty, which cleaning counts."""
     if not line.strip():
-        return "", ""
+        return [""] * len(corpus.keys)
     cells = line.split("\t")
-    if not corpus.source_key:
+    if not corpus.keys[0]:
         if len(cells) != 2:
             raise DataError(
                 f"{corpus.source}, line {number}: {len(cells)} columns, but a pair is source, tab, target; where there "
                 f"are more columns, say which two with --source-key and --target-key"
             )
-        return cells[0], cells[1]
-    first, second = int(corpus.source_key), int(corpus.target_key)
-    if len(cells) < max(first, second):
-        raise DataError(
-            f"{corpus.source}, line {number}: {len(cells)} columns, but columns {first} and {second} were asked for"
-        )
-    return cells[first - 1], cells[second - 1]
+        return cells
+    columns = [int(key) for key in corpus.keys]
+    if len(cells) < max(columns):
+        asked = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
+        raise DataError(f"{corpus.source}, line {number}: {len(cells)} columns, but columns {asked} were asked for")
+    return [cells[column - 1] for column in columns]
 
 
-def json_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
-    """The two sentences of one JSON line, inside "translation" or beside each other."""
+def json_values(corpus: Corpus, line: str, number: int) -> list[str]:
+    """The two sentences of one JSON line, inside "translation" or beside each other, and its language."""
     if not line.strip():
-        return "", ""
+        return [""] * len(corpus.keys)
     where = f"{corpus.source}, line {number}"
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:  # no JSON, one number of thousands of digits, or nested too deep
         raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
     if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
-        entry = entry["translation"]
+        beside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}  # a language may stand outside
+        entry = {**entry["translation"], **beside}
     if not isinstance(entry, dict):
         raise DataError(f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}')
     found = []
-    for key in (corpus.source_key, corpus.target_key):
+    for key in corpus.keys:
         if key not in entry:
             keys = ", ".join(map(repr, list(entry)[:8])) or "none"
             raise DataError(f"{where}: there is no key {key!r}; the keys there are {keys}")
@@ -193,7 +241,7 @@ def json_pair(corpus: Corpus, line: str, number: int) -> tuple[str, str]:
             half = f"U+{ord(text[error.start]):04X}"
             raise DataError(f"{where}: {key!r} has half of a surrogate pair ({half}), which is no character") from None
         found.append(text)
-    return found[0], found[1]
+    return found
 
 
 def lines(path: Path, tick: Tick = lambda _: None) -> Iterator[list[str]]:

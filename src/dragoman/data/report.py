@@ -76,6 +76,9 @@ def split_table(prepared: Prepared) -> Table:
             )
     sizes = {t["name"]: t["vocabulary_size"] for t in prepared.manifest["tokenisers"].values()}
     table.caption = "vocabulary: " + ", ".join(f"{size:,} pieces, {name}" for name, size in sizes.items())
+    for name, split in prepared.manifest["splits"].items():
+        if "to" in split:
+            table.caption += f"\n{name}: " + ", ".join(f"{n:,} pairs into {code}" for code, n in split["to"].items())
     table.caption_justify = "left"
     return table
 

@@ -23,7 +23,9 @@ LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` looks at; read
 def vocabulary_settings(recipe: Recipe, taken: Path | None) -> dict[str, Any]:
     """What decides the tokenisers, as facts that can be compared later."""
     if taken is None:
-        return {f"text.{key}": getattr(recipe.text, key) for key in ("kind", "vocabulary_size", "shared")}
+        keys = ("kind", "vocabulary_size", "shared", *(("targets",) if recipe.text.targets else ()))
+        values = {f"text.{key}": getattr(recipe.text, key) for key in keys}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
     if not taken.is_dir():
         raise DataError(f"{taken} is no directory of tokenisers; give the `{TOKENISERS}` of prepared data, or a model")
     names = ("shared.*", "source.*", "target.*")
@@ -47,7 +49,9 @@ def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: P
             step = size // LEARN_FROM + 1
             job.watch.stage(f"learn {name}", len(sides) * len(held), "sentences")
             lines = (line for side in sides for line in sentences(job, f"{text}.{side}", ~held, step))
-            made[name] = learn(recipe.kind, lines, recipe.vocabulary_size)
+            targets = recipe.targets if name != "target" else ()  # it is the source that says the language
+            made[name] = learn(recipe.kind, lines, recipe.vocabulary_size - len(targets))
+            made[name] = made[name].with_targets(targets) if targets else made[name]
         made[name].save(into, name)
     names = {side: "shared" if shared else side for side in SIDES}
     return {side: (name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()}
