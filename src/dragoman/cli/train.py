@@ -19,6 +19,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
 from dragoman.data.reading import Corpus
 from dragoman.data.report import in_a_line
+from dragoman.data.targets import with_targets
 from dragoman.errors import TrainingError
 
 OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are chosen, they fit every number of steps
@@ -160,6 +161,7 @@ def settled(
     fast = device.type == "cuda"
     chosen: list[Choice] = []
     own = [] if start_from is None else settings("model", own_recipe(start_from).model)
+    targets: tuple[str, ...] = ()
 
     def made() -> Recipe:
         """The recipe as far as it is chosen."""
@@ -167,11 +169,13 @@ def settled(
             recipe = Recipe.load(source_recipe, changes)
         else:
             recipe = Recipe.from_changes([*OPEN, *own, *(c.change for c in chosen), *changes])
-        return recipe if start_from is None else with_text_of(start_from, recipe, changes)
+        recipe = recipe if start_from is None else with_text_of(start_from, recipe, changes)
+        return recipe if not targets else replace(recipe, text=replace(recipe.text, targets=targets))
 
     if source_recipe is None and not own:
         pairs = count_pairs(given.corpora)
         chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
+    targets = with_targets(made(), [*given.corpora, *given.valid], start_from).text.targets
     recipe = made()
     check_trees(given, recipe)
     out = place.parent.parent
