@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +16,7 @@ from dragoman.errors import DataError
 from dragoman.evaluate.scoring import tokeniser_for
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Padded
+from dragoman.text import Tokeniser
 from dragoman.text.special import PAD
 
 GREEDY = Search(beam=1)
@@ -48,7 +50,8 @@ class Validation:
 
     `loss` is the mean cross-entropy of a target piece without smoothing; `bleu` is sacreBLEU's, on text, cased;
     `exact` is the percentage of sentences that are the reference to the letter. No translation gets more pieces than
-    `longest`, where the model has no more positions.
+    `longest`, where the model has no more positions. With several target languages, `bleu_de` is that of German and
+    `bleu` the mean of all of them, so that a language with few pairs counts as much as one with many.
     """
 
     def __init__(
@@ -65,9 +68,7 @@ class Validation:
 
     def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> Validated:
         """Evaluate the model as it is now; `check` is called before each batch, and may raise to break it off."""
-        from sacrebleu.metrics.bleu import BLEU
-
-        rows: list[tuple[int, str, str, str]] = []
+        languages = Languages(self.prepared.tokenisers[0], self.sentences)
         total = tokens = 0.0
         source_words, target_words = self.prepared.tokenisers
         with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
@@ -82,20 +83,63 @@ class Validation:
                 )
                 total += float(plain)
                 tokens += batch.target_tokens
-                if len(rows) < self.sentences:
-                    limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no piece
-                    if self.longest is not None:
-                        limits = limits.clamp(max=self.longest)
-                    found = beam_search(model, here.source, source, limits, GREEDY)
-                    sources = [source_words.decode(ids) for ids in batch.source.tolist()]
-                    ours = [target_words.decode(best[0].pieces) if best else "" for best in found]
-                    references = [target_words.decode(ids) for ids in batch.target_out.tolist()]
-                    rows += zip(batch.pairs.tolist(), sources, ours, references, strict=True)
-        rows.sort()
-        ours, references = [row[2] for row in rows], [row[3] for row in rows]
-        figures = {
-            "loss": total / tokens,
-            "bleu": float(BLEU(tokenize=tokeniser_for(references)).corpus_score(ours, [references]).score),
-            "exact": 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / len(rows),
-        }
-        return Validated(figures, [row[1:] for row in rows[:: max(1, len(rows) // 3)][:3]])
+                wanted = languages.wanted(batch.source[:, 0].tolist())
+                if not wanted:
+                    continue
+                chosen = torch.tensor(wanted, device=self.device)
+                limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no piece
+                if self.longest is not None:
+                    limits = limits.clamp(max=self.longest)
+                if len(wanted) < len(batch.source):
+                    source = Padded(here.source.shape[1], here.source_lengths[chosen])  # no trees with languages
+                found = beam_search(model, here.source[chosen], source, limits[chosen], GREEDY)
+                for i, best in zip(wanted, found, strict=True):
+                    ours = target_words.decode(best[0].pieces) if best else ""
+                    read, reference = source_words.decode(batch.source[i].tolist()), batch.target_out[i].tolist()
+                    row = (int(batch.pairs[i]), read, ours, target_words.decode(reference))
+                    languages.rows[languages.of(int(batch.source[i, 0]))].append(row)
+        return Validated({"loss": total / tokens, **languages.figures()}, languages.samples())
+
+
+class Languages:
+    """The translations of a validation set by target language, which the first piece of a source tells; or of one.
+
+    At most `sentences` are translated, as many of each language; a batch is translated whole, and may bring some more.
+    """
+
+    def __init__(self, tokeniser: Tokeniser, sentences: int) -> None:
+        self.codes = {tokeniser.target_id(code): code for code in tokeniser.targets}
+        self.quota = -(-sentences // max(1, len(self.codes)))
+        self.rows: dict[int, list[tuple[int, str, str, str]]] = defaultdict(list)
+
+    def of(self, head: int) -> int:
+        """The language of a source that begins so; one and the same where there is one."""
+        return head if head in self.codes else -1
+
+    def wanted(self, heads: Sequence[int]) -> list[int]:
+        """Which sentences of a batch, by their first pieces, are of a language that has not enough yet."""
+        full = {head for head, rows in self.rows.items() if len(rows) >= self.quota}
+        return [i for i, head in enumerate(heads) if self.of(head) not in full]
+
+    def figures(self) -> dict[str, float]:
+        """BLEU and exact, and of several languages each one's BLEU."""
+        from sacrebleu.metrics.bleu import BLEU
+
+        marks, right = {}, []
+        for head, rows in sorted(self.rows.items()):
+            rows.sort()
+            ours, references = [row[2] for row in rows], [row[3] for row in rows]
+            marks[head] = float(BLEU(tokenize=tokeniser_for(references)).corpus_score(ours, [references]).score)
+            right += [a == b for a, b in zip(ours, references, strict=True)]
+        found = {"bleu": sum(marks.values()) / len(marks), "exact": 100 * sum(right) / len(right)}
+        return found | {f"bleu_{self.codes[head]}": mark for head, mark in marks.items() if head in self.codes}
+
+    def samples(self) -> list[tuple[str, str, str]]:
+        """A few translations, of every language at least one, with its code behind the source."""
+        most = {1: 3, 2: 2}.get(len(self.rows), 1)
+        found = []
+        for head, rows in sorted(self.rows.items()):
+            into = f"  → {self.codes[head]}" if self.codes else ""
+            chosen = rows[:: max(1, len(rows) // most)][:most]
+            found += [(source + into, ours, reference) for _, source, ours, reference in chosen]
+        return found
