@@ -30,6 +30,8 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.option("--reference", "references", type=FILE, multiple=True, help="Their right translations.")
 @click.option("--source-trees", "trees", type=FILE, multiple=True,
               help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
+@click.option("--to", "languages", multiple=True, metavar="CODE",
+              help="The references' language, for a model of several: for each test set, or one for all.")  # fmt: skip
 @click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Score these translations; no model.")
 @click.option("--against", type=FILE, multiple=True, help="Compare with another model, or with a file for each set.")
 @click.option("--name", "names", multiple=True, help="What to call each test set.")
@@ -49,6 +51,7 @@ def command(
     model: str | None,
     sources: tuple[Path, ...],
     trees: tuple[Path, ...],
+    languages: tuple[str, ...],
     references: tuple[Path, ...],
     hypotheses: tuple[Path, ...],
     against: tuple[Path, ...],
@@ -81,7 +84,7 @@ def command(
     from dragoman.evaluate.scoring import compare, make, score
     from dragoman.evaluate.systems import FileSystem, ModelSystem, System
 
-    sets = read_held_out(references, sources, names, trees)
+    sets = read_held_out(references, sources, names, trees, languages)
     make(chosen, sets[0].references, tokenize)  # a mistake in a name costs no hour of translating
     search = Search(beam=beam, length_penalty=length_penalty)
     system: System = ModelSystem(model, search, **engine) if model else FileSystem(hypotheses, "--hypothesis", sets)
@@ -91,6 +94,8 @@ def command(
         other = ModelSystem(named, search, **engine) if other_is_model else FileSystem(against, "--against", sets)
     if not any(isinstance(each, ModelSystem) and each.reads_trees for each in (system, other)):
         refuse_idle(("trees",), "no model here reads trees")
+    if not any(isinstance(each, ModelSystem) and each.has_languages for each in (system, other)):
+        refuse_idle(("languages",), "no model here translates into several languages")
     for each in (system, other):
         if isinstance(each, ModelSystem):
             each.check(sets)  # of both, before the first translates

@@ -28,6 +28,7 @@ def command() -> None:
 @click.option("--source", required=True, help="A sentence.")
 @click.option("--target", help="Its translation; the model's own, without it.")
 @click.option("--source-trees", "trees", type=FILE, help="A CoNLL-U file with its tree, for a model that reads trees.")
+@click.option("--to", metavar="CODE", help="The language to translate into, for a model of several.")
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS)}; .html is to explore.")
 @click.option(
     "--kind",
@@ -42,6 +43,7 @@ def attention(
     source: str,
     target: str | None,
     trees: Path | None,
+    to: str | None,
     out: Path,
     kind: Any,
     layer: int | None,
@@ -58,7 +60,7 @@ def attention(
     translator = load(model)
     from dragoman.inspect.looking import look
 
-    looked = look(translator, source, target, trees_in(trees))
+    looked = look(translator, source, target, trees_in(trees), to)
     if out.suffix.lower() == ".html":
         from dragoman.files import write_safely
         from dragoman.inspect.page import page
@@ -82,6 +84,7 @@ def attention(
 @click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
 @click.option("--source-trees", "trees", type=FILE, help="The sources' trees in CoNLL-U, for a model that reads them.")
+@click.option("--to", metavar="CODE", help="The language of the targets, for a model of several.")
 @click.option("--out", type=FILE, help=f"Draw one pair as a picture: {', '.join(FORMS[:3])}; prints nothing.")
 @click.option("--line", type=click.IntRange(1), help="Which pair to draw; the first, without it.")
 @click.option("--gold", type=FILE, help="Links made by people (i-j sure, ipj possible); prints the error rate.")
@@ -91,6 +94,7 @@ def alignment(
     source: Path,
     target: Path,
     trees: Path | None,
+    to: str | None,
     out: Path | None,
     line: int | None,
     gold: Path | None,
@@ -126,7 +130,7 @@ def alignment(
 
     if out is not None and not right and trees is None:  # else it takes them all to know which tree is whose
         pairs, drawn = [pairs[drawn - 1]], 1
-    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs], trees_in(trees))
+    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs], trees_in(trees), to)
     for each in links if out is None else ():
         click.echo(pharaoh(each))
     if right:

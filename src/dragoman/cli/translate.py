@@ -41,6 +41,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N pieces in a row twice.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
               help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
+@click.option("--to", metavar="CODE", help="The language to translate into, such as de, for a model of several.")
 @click.option("--prefix", help="What every translation begins with.")
 @click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
 @click.option("--temperature", type=float, help="Under 1 the likely gets likelier, over 1 less so.")
@@ -68,6 +69,7 @@ def command(
     as_json: bool,
     beam: int | None,
     trees: tuple[str, ...],
+    to: str | None,
     prefix: str | None,
     sample: bool,
     temperature: float | None,
@@ -127,6 +129,7 @@ def command(
     )
     grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
     check_trees(translator.recipe.model, grown)
+    translator.asked_for(to)  # refused before a line is read
     running = translator.running_for(search=search, prefix=prefix)  # loaded now: the first line is answered the sooner
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(
@@ -136,7 +139,7 @@ def command(
         tell(f"dragoman: {running}\n")
     with opened(place) as (target, done), report:
         for found in arriving(sources):
-            asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, **settings}
+            asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}
             for translation in translator.stream(found, **asked):
                 report.count(translation)
                 target.write(show.lines(translation, report.done))

@@ -61,3 +61,12 @@ def seen_words(pieces: Sequence[str]) -> list[int]:
     seen = {number for number, piece in zip(numbers, pieces, strict=True) if piece.strip(MARK) not in UNSEEN}
     places = {number: place for place, number in enumerate(sorted(seen))}
     return [places.get(number, -1) for number in numbers]
+
+
+def marks_last(weights_TS: Any, lead: int) -> Any:
+    """Weights `[T, S + 1]` with the columns of the first `lead` pieces behind the end mark's: no word is theirs."""
+    if not lead:
+        return weights_TS
+    import numpy as np
+
+    return np.roll(weights_TS, -lead, axis=1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dragoman.decode.alignment import align, seen_words
+from dragoman.decode.alignment import align, marks_last, seen_words
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.decode.splitting import begins_word, join
 from dragoman.decode.translation import Translation
@@ -20,7 +20,7 @@ class Assembly:
     """How translations are put together.
 
     For pairs (source, written), `looked` has the attention [T, S], and `aligning` what `align` needs, where they were
-    asked for.
+    asked for. The first `lead` pieces of a source are no text: they say which language is wanted.
     """
 
     source: Tokeniser
@@ -28,6 +28,7 @@ class Assembly:
     search: Search
     looked: Mapping[tuple[Ids, Ids], Any] | None = None
     aligning: Mapping[tuple[Ids, Ids], Any] | None = None
+    lead: int = 0
 
     def translation(self, parts: Sequence[tuple[Ids, Sequence[Hypothesis]]]) -> Translation:
         """The translation of a text from the hypotheses of its parts, with its alternatives."""
@@ -40,7 +41,7 @@ class Assembly:
         return replace(best, alternatives=tuple(others)) if others else best
 
     def _one(self, sources: Sequence[Ids], chosen: Sequence[Hypothesis]) -> Translation:
-        written = [hypothesis.pieces for hypothesis in chosen]
+        written, texts = [hypothesis.pieces for hypothesis in chosen], [ids[self.lead :] for ids in sources]
         total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
         divisor = sum(self.search.normaliser(len(pieces) + 1) for pieces in written)
         made = Translation(
@@ -48,19 +49,19 @@ class Assembly:
             score=chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0,
             log_probability=total,
             tokens=tuple(piece for pieces in written for piece in self.target.pieces(pieces)),
-            source_tokens=tuple(piece for ids in sources for piece in self.source.pieces(ids)),
+            source_tokens=tuple(piece for ids in texts for piece in self.source.pieces(ids)),
             truncated=any(hypothesis.truncated for hypothesis in chosen),
             repetitive=any(
                 (loop := longest_loop(pieces)) and loop > longest_loop(ids)
-                for ids, pieces in zip(sources, written, strict=True)
+                for ids, pieces in zip(texts, written, strict=True)
             ),
             split=len(chosen) > 1,
         )
         pairs = [(ids, tuple(pieces)) for ids, pieces in zip(sources, written, strict=True)]
         if self.looked is not None:
-            made = replace(made, attention=blocks([self.looked[pair] for pair in pairs]))
+            made = replace(made, attention=blocks([self.looked[pair][:, self.lead :] for pair in pairs]))
         if self.aligning is not None:
-            links = self._aligned(sources, written, [self.aligning[pair] for pair in pairs])
+            links = self._aligned(texts, written, [marks_last(self.aligning[pair], self.lead) for pair in pairs])
             made = replace(made, alignment=tuple(links))
         return made
 

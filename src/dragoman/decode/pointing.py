@@ -59,14 +59,17 @@ def pointed(engine: TorchEngine, pairs: Pairs, pointer: Pointer) -> list[Any]:
 
 def find_pointer(engine: TorchEngine, source: Tokeniser, target: Tokeniser) -> Pointer:
     """The head that points, of this model; the same each time."""
-    sources = [Parsed(ids, [0] * len(ids)) for ids in trial_sources(source)]  # words in no sentence: each a root
+    languages = [[source.target_id(code)] for code in source.targets] or [[]]
+    trials = [[*languages[i % len(languages)], *ids] for i, ids in enumerate(trial_sources(source))]
+    sources = [Parsed(ids, [0] * len(ids)) for ids in trials]  # words in no sentence: each a root
     if not sources:
         return Pointer(max(0, len(next(cross_maps(engine, [(Parsed([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].pieces) for ids, best in zip(sources, hypotheses, strict=True)]
+    marks = {mark for head in languages for mark in head}
     links: dict[Pointer, list[tuple[int, int]]] = {}
     for i, weights in cross_maps(engine, pairs):
-        ids = [*pairs[i][0], -1]  # the end mark
+        ids = [-1 if piece in marks else piece for piece in pairs[i][0]] + [-1]  # the end mark
         for rule in pointers(*weights.shape[:2]):
             places = rule.of(weights).argmax(1)
             links.setdefault(rule, []).extend(zip((ids[place] for place in places), pairs[i][1], strict=True))

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from dragoman.config import Recipe
+from dragoman.decode.addressed import To, asked_for, heads
 from dragoman.decode.assembly import Assembly, Ids
+from dragoman.decode.cards import of_card
 from dragoman.decode.engines import Engines, Running
 from dragoman.decode.languages import language_of
 from dragoman.decode.opening import find_model, open_tokenisers, verify_once
@@ -53,6 +55,8 @@ class Translator:
         self.longest_source = learnt if recipe.model.pattern == "low_rank" else self.longest_output
         if self.longest_source is not None:
             self.longest = min(self.longest, self.longest_source)
+        self.lead = 1 if source.targets else 0  # pieces before a source, which say its target language
+        self.longest = max(1, self.longest - self.lead)
         self.language = "en"  # for the rules by which long text is split into sentences
 
     @classmethod
@@ -107,11 +111,13 @@ class Translator:
         *,
         prefix: str | Sequence[str] | None = None,
         trees: Tree | Iterable[Tree] | Trees | None = None,
+        to: To = None,
         **settings: Any,
     ) -> Iterator[Translation]:
         """The translation of each text, in order, with bounded memory: a window of them is read ahead and sorted.
 
-        `prefix` is what a translation must begin with: one for all, or one for each text. `trees` are for models that
+        `prefix` is what a translation must begin with: one for all, or one for each text. `to` is the language to
+        translate into, for a model of several: one for all, or one for each text. `trees` are for models that
         read them, one for each text that is not empty, in order; more are refused, unless they come as `Trees`, of
         which as many are taken as are needed. `settings` are the fields of `Search` (`beam`, `length_penalty`,
         `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time; the engine's own choice without
@@ -124,8 +130,20 @@ class Translator:
             raise SearchError("split 'sentences' cannot be: a tree belongs to a whole line; give a line a sentence")
         if isinstance(begins, list) and isinstance(texts, Sized) and len(texts) != len(begins):
             raise SearchError(f"{len(begins)} prefixes came for {len(texts)} texts; give one for each, or one for all")
-        found = self._stream(texts, begins, asked, grown)
+        into = self.asked_for(to)
+        if isinstance(into, list) and isinstance(texts, Sized) and len(texts) != len(into):
+            raise SearchError(f"{len(into)} languages came for {len(texts)} texts; give one for each, or one for all")
+        found = self._stream(texts, begins, asked, grown, into)
         return found if grown is None or grown is trees else all_taken(found, grown)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The languages that this model translates into, where they are several."""
+        return self.source.targets
+
+    def asked_for(self, to: To) -> str | list[str] | None:
+        """The target languages of a call, refused where this model does not have them; None where it has but one."""
+        return asked_for(self.targets, to, lambda: (of_card(self.engines.directory) or (None, None))[1])
 
     @property
     def running(self) -> Running:
@@ -143,11 +161,15 @@ class Translator:
 
         return find_pointer(self.engines.torch, self.source, self.target)
 
-    def encoded(self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None) -> list[Ids]:
-        """The pieces of each text as a whole, with their places in its tree where the model reads trees."""
+    def encoded(self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None, to: To = None) -> list[Ids]:
+        """The pieces of each text as a whole, with their places in its tree where the model reads trees.
+
+        Those of a model of several target languages begin with that of the one that is asked for.
+        """
         grown, rows = trees_for(self.recipe.model, trees), self.source.encode_many(texts)
+        before = heads(self.source, self.asked_for(to), 0, len(rows))
         if grown is None:
-            return [tuple(ids) for ids in rows]
+            return [(*head, *ids) for head, ids in zip(before, rows, strict=True)]
         laid, wrong = laid_over(texts, grown)
         if wrong is not None:
             raise wrong
@@ -159,12 +181,16 @@ class Translator:
         pairs: Iterable[tuple[str, str]],
         length_penalty: float = 0.6,
         trees: Tree | Iterable[Tree] | None = None,
+        to: To = None,
     ) -> list[Scored]:
-        """How likely the model finds each target text, given the source text of the pair, and its tree if need be."""
+        """How likely the model finds each target text, given the source text of the pair, and its tree if need be.
+
+        `to` is the language of all targets, or of each, for a model of several.
+        """
         from dragoman.decode.forced import forced_log_probabilities
 
         both, search = pairs_of(pairs), Search(length_penalty=length_penalty)
-        sources = self.encoded([source for source, _ in both], trees)
+        sources = self.encoded([source for source, _ in both], trees, to)
         targets = self.target.encode_many([target for _, target in both])
         rows = forced_log_probabilities(self.engines.torch, list(zip(sources, targets, strict=True)))
         return [
@@ -184,7 +210,12 @@ class Translator:
         return replace(asked, search=replace(asked.search, max_length=longest))
 
     def _stream(
-        self, texts: Iterable[str], prefix: str | list[str] | None, asked: Request, trees: Trees | None
+        self,
+        texts: Iterable[str],
+        prefix: str | list[str] | None,
+        asked: Request,
+        trees: Trees | None,
+        to: str | list[str] | None,
     ) -> Iterator[Translation]:
         engine = self.engines.for_search(asked.search, prefix is not None)
         batch: int = asked.batch or getattr(engine, "batch", 0) or 64
@@ -200,6 +231,9 @@ class Translator:
                 laid, wrong = laid_over(window, trees)
                 window, begins = window[: len(laid)], begins and begins[: len(laid)]  # those before a wrong one
             parts = self._parts(window, asked.split, laid)
+            if self.lead:
+                before = heads(self.source, to, done, len(window))
+                parts = [[(*head, *ids) for ids in of_text] for head, of_text in zip(before, parts, strict=True)]
             forced = self.target.encode_many(begins) if begins is not None else [[] for _ in window]
             fit = next((i for i in range(len(window)) if self._too_long(parts[i], forced[i])), len(window))
             jobs = [
@@ -216,6 +250,8 @@ class Translator:
             done += len(window)
         if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
             raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
+        if isinstance(to, list) and len(to) > done:
+            raise SearchError(f"there are {len(to)} languages in to, but only {done} texts; give one for each")
 
     def _too_long(self, parts: list[Ids], prefix: list[int]) -> str:
         """Why there are no positions for a text or its prefix; nothing where there are, or where they do not end."""
@@ -248,7 +284,7 @@ class Translator:
                 looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
             if asked.alignment:
                 aligning = dict(zip(pairs, pointed(self.engines.torch, pairs, self.pointer), strict=True))
-        assembly = Assembly(self.source, self.target, asked.search, looked, aligning)
+        assembly = Assembly(self.source, self.target, asked.search, looked, aligning, self.lead)
         return [assembly.translation([(ids, found[ids, prefix]) for ids, prefix in of_text]) for of_text in jobs]
 
     def _parts(self, texts: list[str], split: Split, laid: list[bytes] | None = None) -> list[list[Ids]]:

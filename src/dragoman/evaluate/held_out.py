@@ -21,6 +21,7 @@ class HeldOut:
     references: list[str]
     sources: list[str] | None = None
     trees: list[Tree] | None = None
+    to: str | None = None  # the references' language, for a model of several
 
 
 def read_lines(path: Path) -> list[str]:
@@ -40,7 +41,11 @@ def read_beside(path: Path, beside: Path, count: int) -> list[str]:
 
 
 def read_held_out(
-    references: Sequence[Path], sources: Sequence[Path], names: Sequence[str], trees: Sequence[Path] = ()
+    references: Sequence[Path],
+    sources: Sequence[Path],
+    names: Sequence[str],
+    trees: Sequence[Path] = (),
+    languages: Sequence[str] = (),
 ) -> list[HeldOut]:
     """The test sets that these files hold, in their order; without names they are called by their references."""
     if not references:
@@ -56,6 +61,12 @@ def read_held_out(
         raise DataError(
             f"{len(trees)} files came with --source-trees but {len(sources)} with --source; give one for each, or none"
         )
+    if len(languages) not in (0, 1, len(references)):
+        raise DataError(
+            f"{len(languages)} languages came with --to for {len(references)} test sets; give one for each, or one for "
+            "all"
+        )
+    into: list[str | None] = [*languages] * (len(references) if len(languages) == 1 else 1) or [None] * len(references)
     called: list[str] = []
     for name in names or [short(path) for path in references]:
         called.append(name if name not in called else f"{name}-{len(called) + 1}")
@@ -63,7 +74,7 @@ def read_held_out(
     for i, path in enumerate(references):
         lines_of = read_lines(path)
         texts = read_beside(sources[i], path, len(lines_of)) if sources else None
-        found.append(HeldOut(called[i], lines_of, texts, list(trees_of(trees[i])) if trees else None))
+        found.append(HeldOut(called[i], lines_of, texts, list(trees_of(trees[i])) if trees else None, into[i]))
     return found
 
 

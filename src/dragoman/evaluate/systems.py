@@ -49,6 +49,11 @@ class ModelSystem:
         self.translator = Translator.load(model, **engine)
 
     @property
+    def has_languages(self) -> bool:
+        """Whether it must be told which language to translate into."""
+        return bool(self.translator.targets)
+
+    @property
     def reads_trees(self) -> bool:
         """Whether sentences must come with their trees."""
         return self.translator.recipe.model.reads_trees
@@ -73,6 +78,8 @@ class ModelSystem:
         for held_out in sets:
             if held_out.sources is None:
                 raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
+            if self.has_languages:
+                self.translator.asked_for(held_out.to)
             grown = trees_for(self.translator.recipe.model, held_out.trees) if self.reads_trees else None
             if grown is not None:
                 _, wrong = laid_over(held_out.sources, grown)
@@ -90,7 +97,8 @@ class ModelSystem:
         sources, texts, flags = held_out.sources or [], [], Counter[str]()
         begun = time.perf_counter()
         trees = held_out.trees if self.reads_trees else None
-        for translation in self.translator.stream(sources, search=self.search, batch=self.batch, trees=trees):
+        to = held_out.to if self.has_languages else None
+        for translation in self.translator.stream(sources, search=self.search, batch=self.batch, trees=trees, to=to):
             texts.append(translation.text)
             flags.update(translation.flags)
             tick(held_out.name, len(texts), len(sources))

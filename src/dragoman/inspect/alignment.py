@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.decode.alignment import align
+from dragoman.decode.alignment import align, marks_last
 from dragoman.decode.translator import Translator
 from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import pyplot, save
@@ -16,18 +16,26 @@ Links = list[tuple[int, int]]
 
 
 def align_pairs(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str], trees: Iterable[Tree] | None = None
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    trees: Iterable[Tree] | None = None,
+    to: str | Sequence[str] | None = None,
 ) -> list[Links]:
-    """For each pair of sentences the links (source word, target word), counted from 0; `trees` are the sources'."""
+    """For each pair of sentences the links (source word, target word), counted from 0; `trees` are the sources'.
+
+    For a model of several target languages `to` is that of all targets, or of each.
+    """
     from dragoman.decode.pointing import pointed
 
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
         raise SearchError("pairs come as two lists of as many sentences each, such as ['one'] and ['eins']")
-    read, written = translator.encoded(list(sources), trees), translator.target.encode_many(list(targets))
+    read, written = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
     pairs = list(zip(read, written, strict=True))
     maps = pointed(translator.engines.torch, pairs, translator.pointer)
+    lead = translator.lead
     return [
-        align(weights, translator.source.pieces(source), translator.target.pieces(target))
+        align(marks_last(weights, lead), translator.source.pieces(source[lead:]), translator.target.pieces(target))
         for weights, (source, target) in zip(maps, pairs, strict=True)
     ]
 

@@ -118,9 +118,16 @@ class Looked:
 
 
 def look(
-    translator: Translator, source: str, target: str | None = None, trees: Tree | Iterable[Tree] | None = None
+    translator: Translator,
+    source: str,
+    target: str | None = None,
+    trees: Tree | Iterable[Tree] | None = None,
+    to: str | None = None,
 ) -> Looked:
-    """Read the source, with its tree if the model reads trees, and write the target: its own, where none is given."""
+    """Read the source, with its tree if the model reads trees, and write the target: its own, where none is given.
+
+    For a model of several target languages `to` says which; its piece is shown as a mark before the source.
+    """
     import torch
 
     from dragoman.models import AttentionMaps, EncoderDecoder
@@ -135,14 +142,16 @@ def look(
         raise SearchError(f"a {type(model).__name__} has no attention to show; give a model of another architecture")
     if isinstance(trees, Iterator):
         trees = [*trees]  # it is read twice: here, and to translate
-    (source_ids,) = translator.encoded([source], trees)
-    if not source_ids:
+    (source_ids,) = translator.encoded([source], trees, to)
+    text_ids = source_ids[translator.lead :]
+    if not text_ids:
         raise SearchError("the source is empty; give a sentence to look at")
     if target is None:
-        translation = translator.translate(source, split="never", trees=trees)
+        translation = translator.translate(source, split="never", trees=trees, to=to)
         target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
     else:
         target_ids = translator.target.encode(target)
+    language = source_ids[: translator.lead]
     check_room(model, len(source_ids) + 1, len(target_ids) + 1)
     maps = AttentionMaps()
     read, layout = translator.engines.torch.sources([source_ids])
@@ -152,7 +161,7 @@ def look(
     return Looked(
         source,
         translator.target.decode(target_ids),
-        Side.of(translator.source, source_ids, after=END),
+        Side.of(translator.source, text_ids, before="".join(translator.source.pieces(language)), after=END),
         Side.of(translator.target, target_ids, before=START),
         Side.of(translator.target, target_ids, after=END),
         {kind: torch.stack([w[0].float().cpu() for w in of]).numpy() for kind, of in layers.items() if of},

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dragoman.decode.languages import language_of
+from dragoman.decode.cards import codes, of_card
 from dragoman.decode.opening import find_model
 from dragoman.decode.settings import Search
 from dragoman.decode.translator import Translator
@@ -17,7 +16,6 @@ from dragoman.serve.service import Served
 from dragoman.serve.texts import cutter
 
 WARM = "Good morning! 你好。 1 2 3"
-PACKED = {".gz", ".xz", ".zst", ".bz2"}
 SUBTAGS = "(?:_(?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"  # a script and a region, as in zh_Hans_CN
 
 
@@ -93,24 +91,3 @@ def of_name(name: str) -> tuple[str, str] | None:
     # who writes two letters for one language writes three only for one that has no code of two
     alike = len(pair[1]) == len(pair[2]) or all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
     return found if alike else None
-
-
-def of_card(directory: Path) -> tuple[str, str] | None:
-    """The codes at the ends of the files that a model's card says it was trained on."""
-    with suppress(OSError, UnicodeDecodeError):
-        title = re.match(r"# (.+) to (.+)\n", (directory / "card.md").read_text(encoding="utf-8"))
-        return codes(*(ending(file) for file in title.groups())) if title is not None else None
-    return None
-
-
-def codes(source: str, target: str) -> tuple[str, str] | None:
-    """Two codes, where both are codes of languages."""
-    with suppress(SearchError):
-        return language_of(source), language_of(target)
-    return None
-
-
-def ending(file: str) -> str:
-    """The end of a file's name that tells its language, as the de of train.de.gz; of a bare word, the word."""
-    suffixes = [suffix for suffix in Path(file).suffixes if suffix not in PACKED]
-    return suffixes[-1].removeprefix(".") if suffixes else file
