@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -79,8 +80,9 @@ def api(service: Service) -> APIRouter:
             models=[
                 Model(
                     name=served.name,
-                    source=served.languages[0] if served.languages else None,
-                    target=served.languages[1] if served.languages else None,
+                    source=only(source for source, _ in served.pairs),
+                    target=only(target for _, target in served.pairs),
+                    targets=list(served.targets),
                     engine=served.engine,
                     attention=served.looks,
                 )
@@ -109,6 +111,12 @@ def api(service: Service) -> APIRouter:
         return PlainTextResponse(service.metrics.text(), media_type=METRICS)
 
     return router
+
+
+def only(languages: Iterable[str | None]) -> str | None:
+    """The one language, where there is one."""
+    found = set(languages)
+    return found.pop() if len(found) == 1 else None
 
 
 def deadline(request: Request) -> float:

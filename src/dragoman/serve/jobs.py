@@ -27,6 +27,7 @@ class Asked:
     search: Search = field(default_factory=Search)
     alignment: bool = False
     attention: bool = False
+    to: str | None = None  # the language, where the model has several
 
 
 class Job:

@@ -1,4 +1,4 @@
-"""LibreTranslate's simplest form, for the programs that speak it already: plain text, one pair of languages a model."""
+"""LibreTranslate's simplest form, for the programs that speak it already: plain text, and languages choose."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def libre(service: Service) -> APIRouter:
     @router.get("/languages")
     async def languages() -> list[Language]:
         """The languages of the models whose cards or names tell them."""
-        pairs = [served.languages for served in service.models.values() if served.languages]
+        pairs = [(s, t) for served in service.models.values() for s, t in served.pairs if s is not None]
         return [
             Language(code=code, name=code, targets=sorted({target for source, target in pairs if source == code}))
             for code in sorted({source for source, _ in pairs})
@@ -104,21 +104,22 @@ def parsed(body: bytes, kind: str) -> LibreRequest:
 def asked_of(service: Service, form: LibreRequest) -> Asked:
     """The search that a form asks for, with the model of its languages."""
     served = of_languages(service, form.source, form.target)
-    asked = {"text": "", "model": served.name, "n_best": form.alternatives + 1}
+    to = form.target or None if served.targets else None
+    asked = {"text": "", "model": served.name, "n_best": form.alternatives + 1, "to": to}
     return service.asked(TranslateRequest.model_validate(asked))
 
 
 def of_languages(service: Service, source: str, target: str) -> Served:
     """The first model of a pair of languages; one whose languages nobody knows is taken at the client's word."""
-    known = [served for served in service.models.values() if served.languages]
+    known = [served for served in service.models.values() if served.pairs]
     for served in known:
-        assert served.languages is not None
-        if source in ("auto", served.languages[0]) and target in ("", served.languages[1]):
-            return served
-    unknown = [served for served in service.models.values() if not served.languages]
+        for one, other in served.pairs:
+            if (source == "auto" or one in (None, source)) and target in ("", other):
+                return served
+    unknown = [served for served in service.models.values() if not served.pairs]
     if unknown:
         return unknown[0]
-    pairs = ", ".join(sorted({f"{s.languages[0]} to {s.languages[1]}" for s in known if s.languages}))
+    pairs = ", ".join(sorted({f"{one or 'auto'} to {other}" for served in known for one, other in served.pairs}))
     raise ProblemError(
         400, "no_such_languages", f"{source} to {target or '?'} is not translated here; there is: {pairs}"
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.decode.cards import codes, of_card
+from dragoman.decode.cards import codes, of_card, sources_of_card
 from dragoman.decode.opening import find_model
 from dragoman.decode.settings import Search
 from dragoman.decode.translator import Translator
@@ -40,25 +40,30 @@ def named(models: Sequence[str]) -> dict[str, Path]:
 
 def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     """A model, loaded and warmed: the first request is answered as quickly as the next."""
-    languages = languages_of(name, directory)
+    languages, sources = languages_of(name, directory), sources_of_card(directory)
     if languages is not None:
         options = {"language": languages[0], **options}
+    elif len(sources) == 1:
+        options = {"language": sources[0], **options}
     translator = Translator.load(directory, **options)
     if translator.recipe.model.reads_trees:
         raise SearchError(
             f"{directory} cannot be served: it has model.positions='syntax' and reads each sentence with its "
             "dependency tree, which requests do not bring; use dragoman translate with --source-trees"
         )
-    search = Search(beam=beam)
+    search, targets = Search(beam=beam), translator.targets
     engine = translator.running_for(search=search)
-    translator.translate(WARM, search=search)
-    return Served(name, translator, cutter(translator), str(engine), languages, looks(translator, search))
+    translator.translate(WARM, search=search, to=targets[0] if targets else None)
+    shows = looks(translator, search, targets[0] if targets else None)
+    if targets:
+        return Served(name, translator, cutter(translator), str(engine), None, shows, targets, sources)
+    return Served(name, translator, cutter(translator), str(engine), languages, shows)
 
 
-def looks(translator: Translator, search: Search) -> bool:
+def looks(translator: Translator, search: Search, to: str | None = None) -> bool:
     """Whether a model has attention to show, tried, so that what shows it is loaded too."""
     try:
-        translator.translate(WARM, search=search, alignment=True, attention=True)
+        translator.translate(WARM, search=search, alignment=True, attention=True, to=to)
     except SearchError:  # a model without attention between pieces
         return False
     return True

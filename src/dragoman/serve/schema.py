@@ -33,6 +33,9 @@ class Settings(Body):
     """How to look for translations; the defaults are the server's."""
 
     model: str | None = Field(None, description="One of /v1/models; the first, if none is named.")
+    to: str | None = Field(
+        None, description="The language to translate into: one of the targets of a model of several."
+    )
     beam: int | None = Field(
         None, ge=1, le=MOST_BEAM, description="Hypotheses kept; 1 is greedy search. At most the max_beam of /v1/models."
     )
@@ -103,7 +106,8 @@ class Model(BaseModel):
 
     name: str
     source: str | None = Field(description="The source's language, where the model's card knows it.")
-    target: str | None
+    target: str | None = Field(description="The target's language, where it is known and one.")
+    targets: list[str] = Field(description="The languages of a model of several, of which a request names one as `to`.")
     engine: str = Field(description="What translates, as in: native engine, int8, on cpu, 2 threads.")
     attention: bool = Field(description="Whether there are alignments and /v1/attention.")
 

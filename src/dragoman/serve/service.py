@@ -34,6 +34,33 @@ class Served:
     engine: str = ""
     languages: tuple[str, str] | None = None
     looks: bool = True  # whether it has attention to show
+    targets: tuple[str, ...] = ()  # the languages of a model that has several, of which a request must name one
+    sources: tuple[str, ...] = ()  # those of its sources, where its card tells them
+
+    @property
+    def pairs(self) -> list[tuple[str | None, str]]:
+        """From which language into which, as far as is known; a source of None may be any."""
+        if self.targets:
+            return [(source, to) for source in self.sources or (None,) for to in self.targets if source != to]
+        return [] if self.languages is None else [self.languages]
+
+    def language(self, to: str | None) -> str | None:
+        """The language that a request asks for; None where there is no choice, refused where there is no such."""
+        if not self.targets:
+            if to is None or (self.languages is not None and to == self.languages[1]):
+                return None
+            known = f"{self.languages[1]!r} alone" if self.languages is not None else "one language"
+            raise ProblemError(
+                422, "no_such_language", f"the model {self.name!r} translates into {known}; leave to out"
+            )
+        if to is None:
+            choices = ", ".join(self.targets)
+            message = f'the model {self.name!r} translates into {choices}; say which, as in "to": "{self.targets[0]}"'
+            raise ProblemError(422, "no_language", message)
+        if to not in self.targets:
+            message = f"the model {self.name!r} does not translate into {to!r}{suggest(to, self.targets)}"
+            raise ProblemError(422, "no_such_language", message)
+        return to
 
 
 class Service:
@@ -89,7 +116,8 @@ class Service:
             no_repeat=body.no_repeat,
             sampling=sampling,
         )
-        return Asked(self.model(body.model).name, search, alignment)
+        served = self.model(body.model)
+        return Asked(served.name, search, alignment, to=served.language(body.to))
 
     def check_size(self, texts: Sequence[str]) -> int:
         """The characters of a request, each text counted as one at least; refused where too many, or no text."""

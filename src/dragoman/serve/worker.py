@@ -101,6 +101,7 @@ class Worker:
                 search=asked.search,
                 alignment=asked.alignment,
                 attention=asked.attention,
+                to=asked.to,
                 reproducible=self.reproducible,
             )
         )

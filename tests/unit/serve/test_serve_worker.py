@@ -52,9 +52,10 @@ def test_each_request_gets_its_own_sentences_in_order() -> None:
 def test_the_translator_is_told_what_was_asked() -> None:
     scene = Scene(reproducible=True)
     search = Search(beam=7, n_best=2)
-    job = scene.put("a", asked=Asked("n", search, alignment=True, attention=True))
+    job = scene.put("a", asked=Asked("n", search, alignment=True, attention=True, to="fr"))
     scene.run()
-    assert scene.fake.settings == [{"search": search, "alignment": True, "attention": True, "reproducible": True}]
+    told = {"search": search, "alignment": True, "attention": True, "reproducible": True, "to": "fr"}
+    assert scene.fake.settings == [told]
     assert job.translations[0].alternatives[0].text == "A 1"
 
 

@@ -3,10 +3,10 @@
 const LONGEST = 1000;
 const seen = new Map();
 
-function look(model, line) {
-  const key = `${model}\n${line}`;
+function look(model, to, line) {
+  const key = `${model}\n${to}\n${line}`;
   if (!seen.has(key)) {
-    const found = post("v1/attention", { model, text: line }).then(prepared);
+    const found = post("v1/attention", { model, to, text: line }).then(prepared);
     found.catch(() => seen.delete(key));
     if (seen.size > 300) seen.delete(seen.keys().next().value);
     seen.set(key, found);

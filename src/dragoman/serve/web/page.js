@@ -2,7 +2,7 @@
 const PAUSE = 250; // milliseconds without a key before a text is sent
 const ENDS = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g; // of lines, as the server finds them
 const source = at("source"), target = at("target");
-const now = { models: null, model: null, sent: null, lines: [], line: null, word: null, found: null, control: null, timer: 0, again: 0, slow: 0, tries: 0 };
+const now = { models: null, choices: [], model: null, to: undefined, sent: null, lines: [], line: null, word: null, found: null, control: null, timer: 0, again: 0, slow: 0, tries: 0 };
 
 class Refused extends Error {
   constructor(status, message, after) { super(message); this.status = status; this.after = after; }
@@ -47,7 +47,7 @@ async function translate() {
   stand("waiting");
   try {
     if (!now.models) await open();
-    const answer = await post("v1/translate", { text, model: now.model }, control.signal);
+    const answer = await post("v1/translate", { text, model: now.model, to: now.to }, control.signal);
     if (control.signal.aborted) return;
     now.tries = 0;
     stand("done");
@@ -101,7 +101,7 @@ async function enter(number, see = true) {
   const line = sourceLine(number), nothing = words => { if (at("looked").open) at("map").replaceChildren(element("caption", "", words)); };
   if ([...line].length > LONGEST) return nothing(say.unseen);
   try {
-    const found = await look(now.model, line);
+    const found = await look(now.model, now.to, line);
     if (now.line !== number || sourceLine(number) !== line || now.found) return;
     if (found.target.text.replace(/\s+/g, " ").trim() !== now.lines[number].replace(/\s+/g, " ").trim()) return nothing(say.unseen); // of another search
     now.found = found;
@@ -169,7 +169,7 @@ async function list() {
   const line = sourceLine(now.line), number = now.line;
   const most = Math.min(5, now.models.max_beam);
   try {
-    const answer = await post("v1/translate", { text: line.trim(), model: now.model, n_best: most, scores: true });
+    const answer = await post("v1/translate", { text: line.trim(), model: now.model, to: now.to, n_best: most, scores: true });
     if (now.line !== number || sourceLine(number) !== line) return;
     const [one] = answer.translations, others = one.alternatives.sort((a, b) => b.log_probability - a.log_probability), all = [one, ...others], known = new Set();
     at("list").replaceChildren(...all.filter(other => !known.has(other.text) && known.add(other.text)).map(other => {
@@ -186,27 +186,31 @@ async function list() {
   }
 }
 
-/* The models, asked for when the page opens, and again if nobody answered then. */
+/* The models, asked for when the page opens, and again if nobody answered then; one of several languages is a choice for each. */
+const keyOf = (name, to) => to ? `${name}\n${to}` : name;
+const pair = (choice, other) => choice.source || choice.to ? `${choice.source || ""} → ${choice.target}`.trim() : other;
 async function open() {
   now.models = await answered(await fetch("v1/models"));
-  const names = now.models.models.map(model => model.name), before = kept.get("model");
-  now.model = names.includes(before) ? before : names[0];
-  at("model").replaceChildren(...now.models.models.map(model => {
-    const made = element("option", "", model.source ? `${model.name} (${model.source} → ${model.target})` : model.name);
-    made.value = model.name;
-    made.selected = model.name === now.model;
+  now.choices = now.models.models.flatMap(model => model.targets.length ? model.targets.map(to => ({ ...model, to, target: to })) : [model]);
+  const before = kept.get("model");
+  take(now.choices.find(one => keyOf(one.name, one.to) === before) || now.choices[0]);
+  at("model").replaceChildren(...now.choices.map(choice => {
+    const shown = pair(choice, ""), made = element("option", "", shown ? `${choice.name} (${shown})` : choice.name);
+    made.value = keyOf(choice.name, choice.to);
+    made.selected = choice === chosen();
     return made;
   }));
-  at("choice").hidden = names.length < 2;
-  at("only").hidden = names.length > 1;
+  at("choice").hidden = now.choices.length < 2;
+  at("only").hidden = now.choices.length > 1;
   named();
 }
-const chosen = () => now.models.models.find(one => one.name === now.model);
+const take = choice => { now.model = choice.name; now.to = choice.to; };
+const chosen = () => now.choices.find(one => one.name === now.model && one.to === now.to);
 const looks = () => chosen().attention;
 function named() {
   const model = chosen();
   at("looked").hidden = !looks();
-  at("only").textContent = model.source ? `${model.source} → ${model.target}` : model.name;
+  at("only").textContent = pair(model, model.name);
   at("engine").textContent = model.engine;
   source.lang = model.source || "";
   target.lang = model.target || "";
@@ -222,7 +226,7 @@ function count() {
 source.addEventListener("input", () => { now.word = null; mirror(); count(); soon(); });
 source.addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) soon(0); });
 document.addEventListener("selectionchange", follow);
-at("model").addEventListener("change", event => { now.model = event.target.value; kept.set("model", now.model); named(); now.line = null; soon(0); });
+at("model").addEventListener("change", event => { take(now.choices.find(one => keyOf(one.name, one.to) === event.target.value)); kept.set("model", event.target.value); named(); now.line = null; soon(0); });
 at("clear").addEventListener("click", () => { source.value = ""; mirror(); count(); translate(); source.focus(); });
 at("copy").addEventListener("click", async () => {
   try { await navigator.clipboard.writeText(now.lines.join("\n")); } catch { // without https, the old way
