@@ -32,6 +32,8 @@ def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: 
     tie = () if shared else ("model.tie=target",)
     recipe = Recipe.load("base", [*settings, *tie, *changes])
     tokenisers = [learn("bpe", LINES * 4, 340)] if shared else [learn("bpe", LINES * 4, n) for n in (340, 350)]
+    if recipe.text.targets:
+        tokenisers[0] = tokenisers[0].with_targets(recipe.text.targets)
     for tokeniser, name in zip(tokenisers, ("shared",) if shared else ("source", "target"), strict=True):
         tokeniser.save(directory, name)
     sizes = [tokeniser.vocabulary_size for tokeniser in tokenisers]
