@@ -72,6 +72,7 @@ class Report:
         sets = [
             {
                 "name": result.held_out.name,
+                **({} if result.held_out.to is None else {"to": result.held_out.to}),
                 "sentences": len(result.hypotheses),
                 "seconds": result.seconds,
                 "sentences_per_second": result.rate,
