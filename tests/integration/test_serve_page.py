@@ -221,6 +221,42 @@ def test_chinese_two_models_and_a_telephone(tmp_path: Path) -> None:
     assert found["wide"][0] <= found["wide"][1]
 
 
+def test_a_model_of_several_languages_is_a_choice_for_each(tmp_path: Path) -> None:
+    script = """(async () => {
+await until(() => now.models);
+told.choices = [...at("model").options].map(option => option.textContent);
+told.shown = [at("choice").hidden, at("only").hidden, at("target").lang];
+write("the box");
+await until(() => state() === "done");
+told.first = text("target");
+at("model").selectedIndex = 1; at("model").dispatchEvent(new Event("change"));
+await until(() => state() === "done" && text("target") !== told.first);
+told.second = [text("target"), at("target").lang, kept.get("model")];
+over(document.querySelector(".line"));
+await until(() => now.found);
+told.looked = now.found.target.text;
+at("model").selectedIndex = 2; at("model").dispatchEvent(new Event("change"));
+await until(() => state() === "done" && text("target") === "BOX THE");
+done();
+})();"""
+
+    class Told(Backwards):
+        def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+            for found in super().stream(texts, **settings):
+                yield replace(
+                    found,
+                    text=f"{settings['to']} {found.text}",
+                    tokens=(f"▁{settings['to']}", *found.tokens),
+                    attention=self.attention(1 + len(found.tokens), len(found.source_tokens)),
+                )
+
+    several = replace(MODEL, name="several", translator=Told(), languages=None, targets=("de", "fr"), sources=("en",))
+    found = drive(Service({"several": several, "en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["choices"] == ["several (en → de)", "several (en → fr)", "en-de (en → de)"]
+    assert found["shown"] == [False, True, "de"] and found["first"] == "de BOX THE"
+    assert found["second"] == ["fr BOX THE", "fr", "several\nfr"] and found["looked"] == "fr BOX THE"
+
+
 def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     script = """(async () => {
     await until(() => now.models);

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -71,3 +74,52 @@ def test_a_model_that_copies_the_reference_is_perfect(prepared: Prepared, monkey
     figures = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model).figures
     assert figures["exact"] == 100
     assert figures["bleu"] == pytest.approx(100)
+
+
+def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora: dict[str, list[Corpus]] = {"train": [], "valid": []}
+    counts = {"valid": {"de": 31, "back": 11}, "train": {"de": 200, "back": 190}}
+    for split, of in counts.items():
+        for code, n in of.items():
+            lines = list(pairs(n, split=split))  # type: ignore[arg-type]
+            lines = [(s, t) if code == "de" else (s, " ".join(["so", *s.split()[::-1]])) for s, t in lines]
+            for side, texts in zip(("en", code), zip(*lines, strict=True), strict=True):
+                (tmp_path / f"{split}-{code}.{side}").write_text("\n".join(texts) + "\n", encoding="utf-8")
+            sides = (tmp_path / f"{split}-{code}.en", tmp_path / f"{split}-{code}.{code}")
+            corpora[split].append(Corpus(*sides, to=code))
+    recipe = Recipe.load("base", ["text.vocabulary_size=400"])
+    prepared = prepare(corpora["train"], recipe, tmp_path / "prepared", valid=corpora["valid"], processes=1)
+    torch.manual_seed(3)
+    tokeniser = prepared.tokenisers[0]
+    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    found = Validation(prepared, recipe.data, torch.device("cpu"))(model)
+
+    from sacrebleu import corpus_bleu
+
+    engine, marks, split = TorchEngine(model), {}, prepared.split("valid")
+    for code in ("de", "back"):
+        head = tokeniser.target_id(code)
+        rows = [i for i in range(len(split)) if split.source[i][0] == head]
+        assert len(rows) == counts["valid"][code]
+        best = [engine.search([split.source[i].tolist()], Search(beam=1))[0][0] for i in rows]
+        ours = [tokeniser.decode(one.pieces) for one in best]
+        marks[code] = corpus_bleu(ours, [[tokeniser.decode(split.target[i]) for i in rows]]).score
+        assert found.figures[f"bleu_{code}"] == pytest.approx(marks[code])
+    assert found.figures["bleu"] == pytest.approx((marks["de"] + marks["back"]) / 2)
+    assert [source.rpartition("  → ")[2] for source, _, _ in found.samples] == ["de", "de", "back", "back"]
+    assert list(found.figures) == ["loss", "bleu", "exact", "bleu_de", "bleu_back"]
+    # With few sentences, as many of each language are translated; the batch that fills one up is translated whole.
+    read: list[int] = []
+
+    def search(_: object, source: torch.Tensor, *__: object) -> list[list[Hypothesis]]:
+        read.extend(source[:, 0].tolist())
+        return [[] for _ in source]
+
+    monkeypatch.setattr("dragoman.evaluate.validation.beam_search", search)
+    few = Validation(prepared, recipe.data, torch.device("cpu"), sentences=8)
+    few.recipe = replace(few.recipe, max_tokens=60, batch_sentences=3)
+    few(model)
+    heads = [read.count(tokeniser.target_id(code)) for code in ("de", "back")]
+    assert all(4 <= count <= 6 for count in heads)
