@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,9 +14,9 @@ Sources = Sequence[Sequence[int]]
 Translate = Callable[[Sources, int, int], list[list[int]]]  # sources, beam, forced length of the output
 
 
-def model(work: Path, preset: str) -> Path:
+def model(work: Path, preset: str, positions: str = "sinusoidal") -> Path:
     """A model of a preset's sizes with random weights, made once."""
-    place = work / preset
+    place = work / (preset if positions == "sinusoidal" else f"{preset}-{positions}")
     if not place.is_dir():
         import torch
 
@@ -24,9 +25,10 @@ def model(work: Path, preset: str) -> Path:
         from dragoman.models.directory import build, write_model
 
         torch.manual_seed(1)
-        weights = build(PRESETS[preset], VOCABULARY, 0).state_dict()
+        recipe = replace(PRESETS[preset], positions=positions)
+        weights = build(recipe, VOCABULARY, 0).state_dict()
         with staged(place) as directory:
-            write_model(directory, Recipe(model=PRESETS[preset]), VOCABULARY, weights)
+            write_model(directory, Recipe(model=recipe), VOCABULARY, weights)
             write_manifest(directory)
     return place
 

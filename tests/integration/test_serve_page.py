@@ -260,6 +260,135 @@ def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     assert found["long"] == ["201 of 200 characters: shorten the text, or use the API for files.", True]
 
 
+def test_lines_end_where_the_server_ends_them(tmp_path: Path) -> None:
+    text = "the hall\fseven boxes\u2028the box\n\U0001f4e6 the old hall"
+    script = """(async () => {
+    await until(() => now.models);
+    write(%TEXT%); await until(() => state() === "done");
+    told.looked = [];
+    for (let line = 0; line < 4; line++) {
+      await enter(line); choose(0);
+      told.looked.push([now.line, text("said").split(" ")[0], marks().map(([word]) => word), text("mirror")]);
+    }
+    at("source").focus(); at("source").setSelectionRange(12, 12); // in "seven"
+    document.dispatchEvent(new Event("selectionchange"));
+    await until(() => now.line === 1 && text("said").startsWith("seven is looked at by "));
+    done(); })();""".replace("%TEXT%", json.dumps(text))
+    looked = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)["looked"]
+    lines = text.splitlines()
+    assert [line[:3] for line in looked] == [
+        [number, line.split()[-1].upper(), line.split()] for number, line in enumerate(lines)
+    ]
+    assert {line[3] for line in looked} == {text + "\n"}
+
+
+def test_marks_lie_under_the_words_of_right_to_left_lines(tmp_path: Path) -> None:
+    text = "the hall\n\u05d0\u05d1\u05d2 \u05d3\u05d4 the box"
+    script = """(async () => {
+    await until(() => now.models);
+    write(%TEXT%); await until(() => state() === "done");
+    await enter(1); choose(0);
+    const marked = [...document.querySelectorAll("mark")].map(mark => mark.getBoundingClientRect());
+    told.inside = marked.map(({ left }) => left);
+    told.edges = [at("mirror").getBoundingClientRect().left, at("mirror").getBoundingClientRect().right];
+    told.style = [getComputedStyle(at("mirror")).unicodeBidi, getComputedStyle(at("source")).unicodeBidi];
+    told.isolated = [...at("said").children].map(word => word.dir);
+    done(); })();""".replace("%TEXT%", json.dumps(text))
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["style"] == ["plaintext", "plaintext"]
+    first, second = found["inside"][:2]
+    assert second < first  # the line begins at the right, though the text begins at the left
+    assert first > sum(found["edges"]) / 2
+    assert set(found["isolated"]) == {"auto"}
+
+
+def test_a_tap_shows_what_a_word_looked_at(tmp_path: Path) -> None:
+    script = """(async () => {
+    await until(() => now.models);
+    write("the old hall"); await until(() => state() === "done");
+    const tap = place => {
+      const { x, y, height } = place.getBoundingClientRect();
+      const at = { clientX: x + 4, clientY: y + height / 2, bubbles: true };
+      const touch = kind => new PointerEvent(kind, { ...at, pointerType: "touch" });
+      place.dispatchEvent(touch("pointerover"));
+      target.dispatchEvent(touch("pointerleave"));
+      place.dispatchEvent(new MouseEvent("click", at));
+    };
+    tap(document.querySelector(".line")); // nobody has looked into it before
+    await until(() => now.word === 0);
+    told.first = text("said");
+    tap(document.querySelectorAll(".line span")[2]); await until(() => now.word === 2);
+    told.third = text("said");
+    done(); })();"""
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["first"].startswith("HALL looked at ")
+    assert found["third"].startswith("THE looked at ")
+
+
+def test_a_line_that_cannot_be_looked_into_shows_no_other_lines_map(tmp_path: Path) -> None:
+    script = """(async () => {
+    await until(() => now.models);
+    write("the old hall\\n" + "box ".repeat(300)); at("source").setSelectionRange(0, 0);
+    await until(() => state() === "done");
+    at("looked").open = true; await until(() => at("map").rows.length);
+    told.rows = at("map").rows.length;
+    await enter(1);
+    told.long = [at("map").rows.length, text("map")];
+    done(); })();"""
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["rows"] == 4
+    assert found["long"] == [0, "This line is too long to look into, or was translated in parts."]
+
+
+def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tmp_path: Path) -> None:
+    script = """(async () => {
+    const straight = window.fetch;
+    let refused = 0;
+    window.fetch = (path, ...rest) => {
+      return path === "v1/models" && refused++ < 2 ? Promise.reject(new TypeError("away")) : straight(path, ...rest);
+    };
+    await until(() => now.models);
+    now.models = null; refused = 0; source.value = "the hall"; // as a browser that brings a text back
+    begin();
+    await until(() => state() === "wrong"); told.away = text("state");
+    await until(() => state() === "done"); told.there = text("target");
+    done(); })();"""
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["away"].startswith("The server cannot be reached.")
+    assert found["there"] == "HALL THE"
+
+
+def test_scripts_without_spaces_are_shown_by_pieces(tmp_path: Path) -> None:
+    side = {
+        "text": "我 喜欢苹果。 ok你",
+        "pieces": ["我", "▁", "喜欢", *(f"<0x{byte:02X}>" for byte in "苹果".encode()), "。", "▁o", "k", "你"],
+        "words": [
+            {"text": "我", "start": 0, "end": 1, "pieces": [0]},
+            {"text": "喜欢苹果。", "start": 2, "end": 7, "pieces": list(range(1, 10))},
+            {"text": "ok你", "start": 8, "end": 11, "pieces": [10, 11, 12]},
+        ],
+    }
+    script = """(async () => {
+    await until(() => now.models);
+    told.words = finer(%SIDE%).words.map(({ text, start, end, pieces }) => [text, start, end, pieces]);
+    write("每星期一 box"); await until(() => state() === "done");
+    await enter(0);
+    told.shown = [...document.querySelectorAll(".line span")].map(span => span.textContent);
+    told.sums = now.found.weights.map(row => row.reduce((a, b) => a + b));
+    done(); })();""".replace("%SIDE%", json.dumps(side))
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["words"] == [
+        ["我", 0, 1, [0]],
+        ["喜欢", 2, 4, [1, 2]],
+        ["苹果", 4, 6, [3, 4, 5, 6, 7, 8]],
+        ["。", 6, 7, [9]],
+        ["ok", 8, 10, [10, 11]],
+        ["你", 10, 11, [12]],
+    ]
+    assert found["shown"] == ["BOX", "每星", "期一"]
+    np.testing.assert_allclose(found["sums"], 1, atol=2e-3)
+
+
 def test_the_description_is_drawn(tmp_path: Path) -> None:
     script = """(async () => { await until(() => state() === "done");
     told.heads = [...document.querySelectorAll("h2")].map(head => head.textContent);

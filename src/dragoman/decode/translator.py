@@ -90,6 +90,10 @@ class Translator:
         translator.language = code
         return translator
 
+    def __repr__(self) -> str:
+        chosen = self.engines
+        return f"Translator({str(chosen.directory)!r}, engine={chosen.chosen!r}, device={chosen.device!r})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the same model again, with the same choices: engines cannot be sent there."""
         chosen = {name: getattr(self.engines, name) for name in ("device", "threads", "precision")}

@@ -3,6 +3,7 @@
 The channels of queries, keys and values are interleaved, so that the lanes of a vector are different heads: with 8 heads
 a vector of 16 lanes holds channels i and i + 1 of each. Scores then need no sums across lanes but one at the end, and the softmax
 of all heads is one vector. Weights are permuted when they are packed, so that products come out in this order.
+Where pairs of channels are turned (positions.h), those of a pair stand in the same lane of two vectors, side by side.
 Positions are taken 64 at a time, and what was summed before is scaled when a larger score appears. */
 #pragma once
 #include "vectors.h"
@@ -13,16 +14,16 @@ Positions are taken 64 at a time, and what was summed before is scaled when a la
 
 typedef struct {
     int heads, lanes, groups; /* groups of up to LANES heads, each over `lanes` lanes (a power of two) */
-    int d_k, d_v;
+    int d_k, d_v, paired;
     int key_vectors, value_vectors; /* of one group */
 } Heads;
 
-static Heads heads_of(int heads, int d_k, int d_v) {
-    Heads h = {.heads = heads, .lanes = 1, .d_k = d_k, .d_v = d_v};
+static Heads heads_of(int heads, int d_k, int d_v, int paired) {
+    Heads h = {.heads = heads, .lanes = 1, .d_k = d_k, .d_v = d_v, .paired = paired};
     while (h.lanes < heads && h.lanes < LANES) h.lanes *= 2;
     h.groups = (heads + LANES - 1) / LANES;
     int each = LANES / h.lanes; /* channels of one head in a vector */
-    h.key_vectors = (d_k + each - 1) / each;
+    h.key_vectors = paired ? 2 * ((d_k / 2 + each - 1) / each) : (d_k + each - 1) / each;
     h.value_vectors = (d_v + each - 1) / each;
     return h;
 }
@@ -31,10 +32,11 @@ ALWAYS int key_floats(const Heads *h) { return h->groups * h->key_vectors * LANE
 ALWAYS int value_floats(const Heads *h) { return h->groups * h->value_vectors * LANES; }
 
 /* Which channel of the model's own order stands at place `at` of the interleaved one; -1 for filling. */
-static int channel_at(const Heads *h, int at, int vectors, int size) {
+static int channel_at(const Heads *h, int at, int vectors, int size, int paired) {
     int lane = at % LANES, vector = at / LANES;
     int head = vector / vectors * LANES + lane % h->lanes;
-    int i = vector % vectors * (LANES / h->lanes) + lane / h->lanes;
+    int each = LANES / h->lanes, of_group = vector % vectors;
+    int i = paired ? 2 * (of_group / 2 * each + lane / h->lanes) + of_group % 2 : of_group * each + lane / h->lanes;
     return head < h->heads && i < size ? head * size + i : -1;
 }
 

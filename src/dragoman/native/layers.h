@@ -1,25 +1,8 @@
 /* The parts of a layer, over rows: products, norms, the feed-forward network, the encoder, one step of the decoder. */
 #pragma once
-#include "model.h"
-#include "team.h"
+#include "positions.h"
 
 #define FEED_ROWS 256 /* rows whose inner layer is held at once */
-
-/* One thread's memory for translating one batch at a time. */
-typedef struct {
-    const Model *model;
-    Region region, log_region;
-    float *positions; /* sines and cosines for the first `placed` positions */
-    int placed;
-    int32_t *iota;
-    float *x, *h, *wide, *mixed, *inner;
-    Rows rows;
-    char *cross; /* [layer][token]: a key and a value */
-    char *log;   /* [layer][entry]: a key and a value for each row that each step had */
-    size_t entry, tokens, entries;
-    int half;
-    Team team;
-} Worker;
 
 typedef struct {
     const Linear *l;
@@ -135,7 +118,7 @@ static void embed(Worker *w, const float *table, const float *learned, const int
         float *x = w->x + (size_t)r * m->width;
         const float *row = table + (size_t)ids[r] * d;
         for (int i = 0; i < d; i++) x[i] = row[i] * scale;
-        if (m->shape.positions != NO_POSITIONS)
+        if (m->shape.positions == SINUSOIDAL || m->shape.positions == LEARNED)
             for (int i = 0; i < d; i++) x[i] += code[(size_t)at[r] * d + i];
         for (int i = d; i < m->width; i++) x[i] = 0.0f;
     }
@@ -191,6 +174,7 @@ static void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32
         const Layer *l = &m->encoder[i];
         before(w, &l->around_attention, tokens);
         multiply(w, &l->qkv, tokens, w->wide, STORE);
+        if (m->shape.positions == ROTARY) turn(w, at, tokens, l->qkv.n);
         together(&w->team, (tokens + READ_ROWS - 1) / READ_ROWS, read_chunk, &reading);
         after(w, &l->output, w->mixed, &l->around_attention, tokens);
         feed_forward(w, l, tokens);
@@ -222,6 +206,7 @@ static void step(Worker *w, const int32_t *ids, const int32_t *at, const Place *
         char *log = w->log + (size_t)i * w->entries * w->entry;
         before(w, &l->around_attention, rows);
         multiply(w, &l->qkv, rows, w->wide, STORE);
+        if (m->shape.positions == ROTARY) turn(w, at, rows, l->qkv.n);
         remember(w, w->wide + key_floats(h), l->qkv.n, rows, log + entry * w->entry);
         for (int r = 0; r < rows; r++) {
             const float *q = w->wide + (size_t)r * l->qkv.n;

@@ -3,7 +3,7 @@
 #include "attention.h"
 #include "packing.h"
 
-enum { NO_POSITIONS, SINUSOIDAL, LEARNED };
+enum { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY };
 enum { STORE, ADD, RELU, GELU, SILU, TANH };
 
 /* As decode/native_engine.py fills it in. */
@@ -67,7 +67,7 @@ static int channels(const Heads *h, Order order, int plain, int *from) {
         if (!has) continue;
         int size = part < 2 ? h->d_k : h->d_v, vectors = part < 2 ? h->key_vectors : h->value_vectors;
         for (int i = 0; from && i < (part < 2 ? keys : values); i++) {
-            int channel = channel_at(h, i, vectors, size);
+            int channel = channel_at(h, i, vectors, size, part < 2 && h->paired);
             from[n + i] = channel < 0 ? -1 : base + channel;
         }
         n += part < 2 ? keys : values;
@@ -138,7 +138,7 @@ Model *model_new(const Shape *shape, const float *const *tensors) {
     Model *m = calloc(1, sizeof *m);
     if (!m) return NULL;
     m->shape = *shape;
-    m->heads = heads_of(shape->heads, shape->d_k, shape->d_v);
+    m->heads = heads_of(shape->heads, shape->d_k, shape->d_v, shape->positions == ROTARY);
     m->width = padded(shape->d_model);
     m->encoder = calloc((size_t)shape->encoder_layers, sizeof(Layer));
     m->decoder = calloc((size_t)shape->decoder_layers, sizeof(Layer));

@@ -31,25 +31,6 @@ void worker_free(Worker *w) {
     free(w);
 }
 
-/* PE(pos, 2i) = sin(pos / 10000^(2i / d_model)) and PE(pos, 2i + 1) its cosine, section 3.5, for positions up to n. */
-static int place_positions(Worker *w, int n) {
-    int d = w->model->shape.d_model;
-    if (w->model->shape.positions != SINUSOIDAL || n <= w->placed) return 0;
-    n = n < 128 ? 128 : n;
-    float *table = realloc(w->positions, sizeof(float) * (size_t)n * d);
-    if (!table) return -1;
-    w->positions = table;
-    for (int i = 0; i < d; i += 2) {
-        double rate = pow(10000.0, -(double)i / d);
-        for (int p = w->placed; p < n; p++) {
-            table[(size_t)p * d + i] = (float)sin(p * rate);
-            table[(size_t)p * d + i + 1] = (float)cos(p * rate);
-        }
-    }
-    w->placed = n;
-    return 0;
-}
-
 static int most(int a, int b) { return a > b ? a : b; }
 
 typedef struct {

@@ -13,8 +13,21 @@ from dragoman.models.directory import build, write_model
 from dragoman.text.special import PAD
 
 PAPER = ModelRecipe(d_model=48, n_heads=3, d_ff=80, encoder_layers=2, decoder_layers=3)
+TOLD = {  # positions that attention is told
+    "rotary": ModelRecipe(
+        d_model=52, n_heads=3, d_k=10, d_v=7, d_ff=90, encoder_layers=3, decoder_layers=2, positions="rotary"
+    ),
+    "rotary, many heads": ModelRecipe(
+        d_model=72, n_heads=19, d_k=6, d_v=11, d_ff=70, encoder_layers=1, decoder_layers=2, positions="rotary",
+        attention_bias=True, norm_order="pre",
+    ),
+    "rotary, one head": ModelRecipe(
+        d_model=36, n_heads=1, d_k=38, d_v=5, d_ff=75, encoder_layers=2, decoder_layers=1, positions="rotary"
+    ),
+}  # fmt: skip
 RECIPES = {
     "paper": (PAPER, 137),
+    **{name: (recipe, 100 + len(name)) for name, recipe in TOLD.items()},
     "pre, gelu, learned, biases, free heads, nothing tied": (
         ModelRecipe(
             d_model=40, n_heads=5, d_k=6, d_v=9, d_ff=72, encoder_layers=1, decoder_layers=2, activation="gelu",

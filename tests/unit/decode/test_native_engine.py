@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from random_models import PAPER, RECIPES, sentences, write_random
+from random_models import PAPER, RECIPES, TOLD, sentences, write_random
 
 from dragoman.config import ModelRecipe
 from dragoman.decode import native_engine
@@ -69,9 +70,10 @@ def test_float_agrees_with_the_reference(model: Path, search: Search) -> None:
     assert same(reference.search(sources, search), engine.search(sources, search), 1e-4) == 1.0
 
 
-def test_prefixes_begin_the_translation_and_count(paper: Path) -> None:
-    reference, engine = TorchEngine.load(paper), load(paper)
-    sources, prefixes = sentences(20, 137), sentences(20, 137, 8, seed=9)
+def test_prefixes_begin_the_translation_and_count(model: Path) -> None:
+    reference, engine = TorchEngine.load(model), load(model)
+    of_sources, of_targets = engine.vocabulary
+    sources, prefixes = sentences(20, of_sources), sentences(20, of_targets, 8, seed=9)
     search = Search(beam=4, n_best=4, max_length=6, no_repeat=3, min_length=2)
     found = engine.search(sources, search, prefixes)
     assert all(h.pieces[: len(p)] == p for of, p in zip(found, prefixes, strict=True) for h in of)
@@ -117,12 +119,36 @@ def test_callers_at_once(paper: Path) -> None:
     assert engine.busy == 0 and len(engine.free) <= 10
 
 
-def test_long_sentences_agree(paper: Path) -> None:
+@pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])
+def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
     """More positions than are scored at once, and larger scores appearing later."""
-    reference, engine = TorchEngine.load(paper), load(paper)
+    directory = write_random(tmp_path / "m", recipe, 137)
+    reference, engine = TorchEngine.load(directory), load(directory)
     sources = [[*range(4, 137)] * 2, [*range(136, 4, -1)]]
     search = Search(beam=2, max_length=150, min_length=150)
     assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
+
+
+@pytest.mark.parametrize("recipe", TOLD.values(), ids=TOLD)
+def test_longer_and_longer_sentences(recipe: ModelRecipe, tmp_path: Path) -> None:
+    """What an engine knows of positions from a short sentence does for its part of a long one, and the reverse."""
+    directory = write_random(tmp_path / "m", recipe, 137)
+    reference, engine, search = TorchEngine.load(directory), load(directory, 2), Search(beam=3, extra_length=9)
+    for length in (5, 160, 70, 330, 1):
+        sources = [[4 + (7 * i + length) % 133 for i in range(length)]]
+        assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
+
+
+@pytest.mark.parametrize("positions", sorted({recipe.positions for recipe in TOLD.values()}))
+def test_the_order_of_the_source_counts(positions: str, tmp_path: Path) -> None:
+    """Without positions the encoder reads a bag of words, and two orders of them have the same probability."""
+    told = next(recipe for recipe in TOLD.values() if recipe.positions == positions)
+    left, right = [5, 6, 7, 8, 9], [9, 7, 5, 8, 6]
+    for recipe, apart in ((told, True), (replace(told, positions="none", max_distance=16), False)):
+        engine = load(write_random(tmp_path / recipe.positions, recipe, 137))
+        found = engine.search([left, right], Search(beam=1, max_length=1), [[11, 12, 13]] * 2)
+        a, b = (best[0].log_probability for best in found)
+        assert (abs(a - b) > 1e-2) == apart
 
 
 def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +162,13 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert engine.search([], Search()) == []
     assert unknown(ModelRecipe(attention="additive")) == "model.attention='additive'"
     assert unknown(ModelRecipe(norm="batch")) == "model.norm='batch'"
-    assert unknown(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions="none")) is None
+    for positions in ("none", "rotary"):
+        assert unknown(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions=positions)) is None
+    for what, other in (("attention", "additive"), ("pattern", "local"), ("pattern", "sparse")):
+        assert unknown(ModelRecipe(positions="rotary", **{what: other})) == f"model.{what}={other!r}"
+    assert unknown(ModelRecipe(positions="syntax")) == "model.positions='syntax'"
+    assert unknown(ModelRecipe(pattern="low_rank")) == "model.pattern='low_rank'"
+    assert unknown(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"
     additive = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, attention="additive")
     assert NativeEngine.load(write_random(tmp_path / "additive", additive, 30)) is None
     monkeypatch.setattr(native_engine, "library", lambda name: None)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from random_models import PAPER, RECIPES, sentences, write_random
+from random_models import PAPER, RECIPES, TOLD, sentences, write_random
 from safetensors.torch import load_file, save_file
 
 from dragoman.config import ModelRecipe
 from dragoman.decode.native_engine import NativeEngine
 from dragoman.decode.settings import MOST_PIECES, Search
 from dragoman.decode.torch_engine import TorchEngine
-from dragoman.errors import DamagedError, SearchError, ShapeError
+from dragoman.errors import DamagedError, DragomanError, SearchError, ShapeError
 from dragoman.export.stored_weights import tensors_of
 from dragoman.files import write_manifest
 from dragoman.models.directory import build
@@ -115,6 +115,27 @@ def test_a_damaged_model_is_refused_in_words(
     change(directory)
     write_manifest(directory)
     with pytest.raises(DamagedError, match=words):
+        engine.load(directory)
+
+
+TOLD_DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "heads of another size": ("rotary", of_recipe("d_k = 10", "d_k = 12"), r"qkv.weight of shape \(81, 52\).*\(93, 52"),
+    "no pairs": ("rotary", of_recipe("d_k = 10", "d_k = 9"), "turns pairs of features, but d_k=9 is odd"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", [NativeEngine, TorchEngine])
+@pytest.mark.parametrize("damage", TOLD_DAMAGES)
+def test_damaged_positions_are_refused_in_words(
+    damage: str, engine: type[NativeEngine | TorchEngine], tmp_path: Path
+) -> None:
+    name, change, words = TOLD_DAMAGES[damage]
+    directory = write_random(tmp_path / "m", TOLD[name], VOCABULARY)
+    if engine is NativeEngine:
+        load(directory)
+    change(directory)
+    write_manifest(directory)
+    with pytest.raises(DragomanError, match=words):
         engine.load(directory)
 
 

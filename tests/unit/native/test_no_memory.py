@@ -11,10 +11,11 @@ import pytest
 from no_memory import refusing
 from test_translate_library import engine_of
 
+from dragoman.config import ModelRecipe
 from dragoman.decode.settings import Search
 
 sys.path.append(str(Path(__file__).parents[1] / "decode"))
-from random_models import PAPER, sentences, write_random
+from random_models import PAPER, TOLD, sentences, write_random
 
 ALL = 10**9
 
@@ -24,8 +25,11 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return refusing("translate.c", tmp_path_factory.mktemp("code"))
 
 
-def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, tmp_path: Path) -> None:
-    directory = write_random(tmp_path / "m", PAPER, 137)
+@pytest.mark.parametrize("recipe", [PAPER, TOLD["rotary"]], ids=["paper", "rotary"])
+def test_each_refusal_is_an_error_that_leaves_nothing_behind(
+    recipe: ModelRecipe, code: ctypes.CDLL, tmp_path: Path
+) -> None:
+    directory = write_random(tmp_path / "m", recipe, 137)
     granted, held = ctypes.c_int.in_dll(code, "granted"), ctypes.c_int.in_dll(code, "held")
     engine, grants = None, 0
     while engine is None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.config import Recipe
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.decode.native_engine import NativeEngine
 from dragoman.decode.settings import Search
 from dragoman.export.stored_weights import map_weights
 from dragoman.native import build, library, why_not
 
 sys.path.append(str(Path(__file__).parents[1] / "decode"))
-from random_models import PAPER, sentences, write_random
+from random_models import PAPER, TOLD, sentences, write_random
 
 OLDER = {
     "AVX2": "-march=x86-64-v3",
@@ -26,6 +26,8 @@ OLDER = {
     "AVX-512 without tiles": "-mno-amx-int8",
     "dot products of shorter vectors": "-DNARROW",  # those of laptops; where longer ones are, they are there too
 }
+
+TOLD_SIMPLY = {recipe.positions: recipe for recipe in reversed(TOLD.values())}  # the first of each
 
 
 def engine_of(code: ctypes.CDLL, directory: Path, quantise: bool) -> NativeEngine:
@@ -37,11 +39,12 @@ def engine_of(code: ctypes.CDLL, directory: Path, quantise: bool) -> NativeEngin
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="these flags are for x86-64")
 @pytest.mark.parametrize("flag", OLDER.values(), ids=OLDER)
-def test_other_processors_translate_alike(flag: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", [PAPER, *TOLD_SIMPLY.values()], ids=["paper", *TOLD_SIMPLY])
+def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_path: Path) -> None:
     code, best = library("translate", flag), library("translate")
     if code is None or best is None:
         pytest.skip(str(why_not("translate")))
-    directory = write_random(tmp_path / "m", PAPER, 137)
+    directory = write_random(tmp_path / "m", recipe, 137)
     sources, search = sentences(40, 137), Search(beam=3, n_best=3, extra_length=6)
     exact = engine_of(best, directory, False).search(sources, search)
     lesser = {quantise: engine_of(code, directory, quantise) for quantise in (False, True)}

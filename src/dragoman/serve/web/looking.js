@@ -14,11 +14,35 @@ function look(model, line) {
   return seen.get(key);
 }
 
+/* Scripts that write no spaces are shown by pieces: a whole line would be one word. */
+const SPACELESS = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}\p{sc=Tibetan}]/u;
+function finer(side) {
+  const words = side.words.flatMap(word => SPACELESS.test(word.text) && word.start !== null ? parts(word, side.pieces) : [word]);
+  return { ...side, words };
+}
+function parts(word, pieces) {
+  const found = [];
+  let bytes = [];
+  for (const place of word.pieces) {
+    const byte = /^<0x(..)>$/.exec(pieces[place]), last = found.at(-1);
+    bytes = byte ? [...bytes, parseInt(byte[1], 16)] : [];
+    const text = byte ? new TextDecoder().decode(new Uint8Array(bytes)) : pieces[place].replace("▁", "");
+    if (bytes.length > 1) last.text = last.before + text; // a character whose bytes are pieces
+    else if (last && (!last.text || !SPACELESS.test(last.text + text))) Object.assign(last, { before: last.text, text: last.text + text });
+    else found.push({ before: "", text, pieces: [] });
+    found.at(-1).pieces.push(place);
+  }
+  if (found.map(part => part.text).join("") !== word.text) return [word];
+  let end = word.start;
+  return found.map(part => ({ text: part.text, pieces: part.pieces, start: end, end: end += [...part.text].length }));
+}
+
 /* Between words: the mean over the pieces of who looks, the sum over those of what is looked at. */
 function prepared(answer) {
-  const words = answer.target.words.map(target => answer.source.words.map(source =>
+  const from = finer(answer.source), to = finer(answer.target);
+  const words = to.words.map(target => from.words.map(source =>
     target.pieces.reduce((sum, t) => sum + source.pieces.reduce((part, s) => part + answer.weights[t][s], 0), 0) / target.pieces.length));
-  return { source: answer.source, target: answer.target, weights: words };
+  return { source: from, target: to, weights: words };
 }
 
 /* A text between whose words there are marks: elements made of words that have a place, and plain text around them. */
@@ -59,9 +83,10 @@ function best(weights, names, least = .05) {
 }
 
 function tell(word, verb, found) {
-  const parts = [element("b", "", word), document.createTextNode(` ${verb} `)];
+  const isolated = (name, text) => Object.assign(element(name, "", text), { dir: "auto" }); // figures beside Arabic stay where they are
+  const parts = [isolated("b", word), document.createTextNode(` ${verb} `)];
   if (!found.length) parts.push(document.createTextNode(say.nothing));
-  found.forEach(([weight, text], i) => parts.push(document.createTextNode(i ? ", " : ""), element("em", "", text), document.createTextNode(` ${Math.round(100 * weight)} %`)));
+  found.forEach(([weight, text], i) => parts.push(document.createTextNode(i ? ", " : ""), isolated("em", text), document.createTextNode(` ${Math.round(100 * weight)} %`)));
   at("said").replaceChildren(...parts);
 }
 
@@ -77,7 +102,7 @@ function drawMap(found) {
     const line = body.appendChild(element("tr")), name = line.appendChild(element("th", "", found.target.words[t].text));
     name.scope = "row";
     weights.forEach((weight, s) => {
-      const cell = line.appendChild(element("td", weight > .55 ? "strong" : "", weight >= .1 ? weight.toFixed(2).slice(1) : ""));
+      const cell = line.appendChild(element("td", weight > .75 ? "high higher" : weight > .55 ? "high" : "", weight >= .1 ? weight.toFixed(2).slice(1) : ""));
       if (weight >= .995) cell.textContent = "1";
       cell.style.setProperty("--weight", Math.min(1, weight).toFixed(3));
       cell.title = `${found.target.words[t].text} ← ${found.source.words[s].text} ${weight.toFixed(2)}`;

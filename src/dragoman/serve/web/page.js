@@ -1,6 +1,6 @@
 "use strict";
 const PAUSE = 250; // milliseconds without a key before a text is sent
-const ENDS = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/;
+const ENDS = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g; // of lines, as the server finds them
 const source = at("source"), target = at("target");
 const now = { models: null, model: null, sent: null, lines: [], line: null, word: null, found: null, control: null, timer: 0, again: 0, slow: 0, tries: 0 };
 
@@ -28,6 +28,9 @@ function stand(how, words = "") {
   at("state").textContent = words;
   at("state").classList.toggle("wrong", how === "wrong");
 }
+
+/* Where each line of a text begins. */
+const starts = text => [0, ...[...text.matchAll(ENDS)].map(end => end.index + end[0].length)];
 
 function soon(pause = PAUSE) {
   clearTimeout(now.timer);
@@ -90,16 +93,17 @@ async function enter(number, see = true) {
   if (now.line !== number) {
     now.line = number;
     now.found = null;
+    at("map").replaceChildren(); // it was another line's
     choose(null);
     list();
   }
-  if (!see || now.found) return;
-  const line = sourceLine(number);
-  if ([...line].length > LONGEST || !looks()) return;
+  if (!see || now.found || !looks()) return;
+  const line = sourceLine(number), nothing = words => { if (at("looked").open) at("map").replaceChildren(element("caption", "", words)); };
+  if ([...line].length > LONGEST) return nothing(say.unseen);
   try {
     const found = await look(now.model, line);
     if (now.line !== number || sourceLine(number) !== line || now.found) return;
-    if (found.target.text.replace(/\s+/g, " ").trim() !== now.lines[number].replace(/\s+/g, " ").trim()) return; // of another search
+    if (found.target.text.replace(/\s+/g, " ").trim() !== now.lines[number].replace(/\s+/g, " ").trim()) return nothing(say.unseen); // of another search
     now.found = found;
     const shown = target.children[number], text = now.lines[number], shift = [...text].length - [...text.trimStart()].length;
     const words = found.target.words.map(word => word.start === null ? word : { ...word, start: word.start + shift, end: word.end + shift });
@@ -110,7 +114,7 @@ async function enter(number, see = true) {
     }));
     if (at("looked").open) drawMap(found);
   } catch (error) {
-    if (at("looked").open) at("map").replaceChildren(element("caption", "", `${say.failed}: ${error.message}`));
+    nothing(`${say.failed}: ${error.message}`);
   }
 }
 
@@ -135,7 +139,7 @@ function choose(word) {
 function mirror(weights) {
   const text = source.value, behind = at("mirror");
   if (!weights || text !== now.sent) return behind.replaceChildren(document.createTextNode(text + "\n"));
-  const lines = text.split("\n"), before = lines.slice(0, now.line).reduce((sum, line) => sum + line.length + 1, 0), line = lines[now.line];
+  const before = starts(text)[now.line], line = sourceLine(now.line);
   const marks = between(line, now.found.source.words, (label, index) => {
     const made = element("mark", "", label);
     made.style.setProperty("--weight", Math.min(1, weights[index]).toFixed(3));
@@ -147,9 +151,10 @@ function mirror(weights) {
 /* The cursor in a word of the text: who looked at it is marked in the translation. */
 async function follow() {
   if (document.activeElement !== source || source.value !== now.sent || source.selectionStart !== source.selectionEnd) return;
-  const before = source.value.slice(0, source.selectionStart).split("\n"), column = [...before.at(-1)].length;
-  await enter(before.length - 1);
-  if (!now.found || now.line !== before.length - 1) return;
+  const cursor = source.selectionStart, begun = starts(source.value).filter(start => start <= cursor), number = begun.length - 1;
+  const column = [...source.value.slice(begun[number], cursor)].length;
+  await enter(number);
+  if (!now.found || now.line !== number) return;
   const index = now.found.source.words.findIndex(word => word.start !== null && word.start <= column && column <= word.end);
   choose(null);
   if (index < 0) return;
@@ -230,12 +235,23 @@ at("copy").addEventListener("click", async () => {
   at("copy").textContent = say.copied;
   setTimeout(() => { at("copy").textContent = say.copy; }, 1500);
 });
+/* The word of the line entered that an element of the translation shows, if it shows one. */
+function wordOf(node) {
+  const line = node.closest(".line"), span = node.closest("span");
+  return span && line && now.line === Number(line.dataset.line) ? Number(span.dataset.word) : null;
+}
 target.addEventListener("pointerover", event => {
-  const line = event.target.closest(".line"), span = event.target.closest("span");
+  const line = event.target.closest(".line");
   if (line) enter(Number(line.dataset.line));
-  choose(span && line && now.line === Number(line.dataset.line) ? Number(span.dataset.word) : null);
+  choose(wordOf(event.target));
 });
-target.addEventListener("pointerleave", () => choose(null));
+target.addEventListener("click", async event => { // also a tap, which has no words to point at before its line is entered
+  const line = event.target.closest(".line");
+  if (!line) return;
+  await enter(Number(line.dataset.line));
+  choose(wordOf(document.elementFromPoint(event.clientX, event.clientY) || line));
+});
+target.addEventListener("pointerleave", event => { if (event.pointerType !== "touch") choose(null); }); // a lifted finger leaves too
 target.addEventListener("blur", () => choose(null));
 target.addEventListener("keydown", async event => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], down = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -266,4 +282,10 @@ stand("idle");
 show("", []);
 mirror();
 count();
-open().then(() => { if (source.value.trim()) soon(0); }, () => { stand("wrong", say.away); if (!source.value.trim()) now.again = setTimeout(() => open().then(() => stand("idle"), () => {}), 3000); });
+function begin() {
+  open().then(() => { now.tries = 0; stand("idle"); if (source.value.trim()) soon(0); }, () => {
+    stand("wrong", say.away);
+    now.again = setTimeout(begin, Math.min(15000, 1000 * 2 ** now.tries++));
+  });
+}
+begin();

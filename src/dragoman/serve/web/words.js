@@ -4,12 +4,12 @@ const WORDS = {
   en: {
     model: "Model", theme: "Dark or light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
     hint: "Type or paste text", empty: "The translation appears here", how: "With the arrow keys, go from word to word and hear what each looked at. Escape leaves.",
-    others: "Other translations of this line", looked: "What it looked at", legend: "Each row is a word as it was written; the darker, the more it looked at the word above.",
+    others: "Other translations of this line", looked: "What it looked at", legend: "Each row is a word as it was written; the stronger its colour, the more it looked at the word above.",
     api: "API", waiting: "Translating …", away: "The server cannot be reached. Your text stays here, and is translated when the server is back.",
     busy: n => `The server is busy; it is asked again in ${n} s.`, long: (n, most) => `${n} of ${most} characters: shorten the text, or use the API for files.`,
     count: (n, most) => `${n} of ${most}`, none: "No others were found.", looks: "looked at", seen: "is looked at by", nothing: "nothing in particular",
     failed: "This cannot be shown", truncated: "a part was cut short", repetitive: "it repeats itself", split: "long lines were translated sentence by sentence",
-    empty_flag: "a line has no translation", careful: "Careful: ",
+    empty_flag: "a line has no translation", careful: "Careful: ", unseen: "This line is too long to look into, or was translated in parts.",
   },
   zh: {
     model: "模型", theme: "深色或浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
@@ -19,7 +19,7 @@ const WORDS = {
     busy: n => `服务器繁忙，${n} 秒后重试。`, long: (n, most) => `共 ${n} 个字符，上限 ${most}：请缩短文字，或用 API 处理文件。`,
     count: (n, most) => `${n} / ${most}`, none: "没有找到其他译法。", looks: "看了", seen: "被这些词关注：", nothing: "没有特别关注哪里",
     failed: "无法显示", truncated: "有一部分被截断", repetitive: "译文有重复", split: "较长的行按句翻译",
-    empty_flag: "有一行没有译文", careful: "请留意：",
+    empty_flag: "有一行没有译文", careful: "请留意：", unseen: "这一行太长，或是分段翻译的，无法查看。",
   },
 };
 const asked = new URLSearchParams(location.search).get("lang");
