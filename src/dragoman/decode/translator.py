@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from dragoman.config import Recipe
 from dragoman.decode.assembly import Assembly, Ids
@@ -22,7 +22,17 @@ from dragoman.decode.languages import language_of
 from dragoman.decode.opening import find_model, open_tokenisers, verify_once
 from dragoman.decode.parsed import laid_over, parsed, trees_for
 from dragoman.decode.request import Request, Split, check_texts, pairs_of, prefixes_of, request
-from dragoman.decode.settings import Engine, Hypothesis, Search, shown
+from dragoman.decode.scoring import scored
+from dragoman.decode.settings import (
+    USUAL_PIECES,
+    WINDOW_BATCHES,
+    WINDOW_CHARACTERS,
+    Engine,
+    Hypothesis,
+    Search,
+    shown,
+    whole,
+)
 from dragoman.decode.splitting import split_pieces, split_text
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
@@ -33,9 +43,7 @@ from dragoman.text.trees import Trees
 if TYPE_CHECKING:
     from dragoman.decode.pointing import Pointer
 
-WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
-WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
-USUAL_PIECES: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
+T = TypeVar("T")
 
 
 class Translator:
@@ -163,18 +171,30 @@ class Translator:
         pairs: Iterable[tuple[str, str]],
         length_penalty: float = 0.6,
         trees: Tree | Iterable[Tree] | None = None,
+        batch: int | None = None,
     ) -> list[Scored]:
         """How likely the model finds each target text, given the source text of the pair, and its tree if need be."""
-        from dragoman.decode.forced import forced_log_probabilities
+        return list(self.stream_scores(pairs, length_penalty=length_penalty, trees=trees, batch=batch))
 
-        both, search = pairs_of(pairs), Search(length_penalty=length_penalty)
-        sources = self.encoded([source for source, _ in both], trees)
-        targets = self.target.encode_many([target for _, target in both])
-        rows = forced_log_probabilities(self.engines.torch, list(zip(sources, targets, strict=True)))
-        return [
-            Scored(sum(row) / search.normaliser(len(row)), sum(row), (*self.target.pieces(ids), "</s>"), tuple(row))
-            for ids, row in zip(targets, rows, strict=True)
-        ]
+    def stream_scores(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        length_penalty: float = 0.6,
+        trees: Tree | Iterable[Tree] | Trees | None = None,
+        batch: int | None = None,
+        before: int = 0,
+    ) -> Iterator[Scored]:
+        """The same for any number of pairs, in order, with bounded memory. PyTorch does it, whatever the engine.
+
+        `batch` is how many are scored at a time; one at a time, a score is the same to the last bit in any company.
+        Nothing is split or cut: a pair for which the model has no positions is refused, with its number, to which
+        `before` is added, as for pairs that came in calls before this one.
+        """
+        grown, search = trees_for(self.recipe.model, trees), Search(length_penalty=length_penalty)
+        batch = None if batch is None else whole("batch", batch, 1)
+        found = scored(self, pairs_of(pairs), search, grown, batch, whole("before", before, 0))
+        return found if grown is None or grown is trees else all_taken(found, grown)
 
     def _asked(self, settings: dict[str, Any]) -> Request:
         """What a call asks for, within what this model's positions allow."""
@@ -270,8 +290,8 @@ class Translator:
         return found
 
 
-def all_taken(found: Iterator[Translation], trees: Trees) -> Iterator[Translation]:
-    """The translations, and at their end a refusal of trees that are left over."""
+def all_taken(found: Iterator[T], trees: Trees) -> Iterator[T]:
+    """What is found, and at its end a refusal of trees that are left over."""
     yield from found
     trees.refuse_more()
 
