@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import STDIN, arriving, check_incoming, named, side_by_side
 from dragoman.cli.outgoing import opened, place_of
@@ -38,6 +39,7 @@ Pairs = Iterator[list[tuple[str, str]]]
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each pair, with the pieces and what each had.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
               help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
+@ensemble_options
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(["auto", "bfloat16", "float32"]), default="auto", show_default=True)
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
@@ -56,6 +58,8 @@ def command(
     length_penalty: float | None,
     as_json: bool,
     trees: tuple[str, ...],
+    ensemble: tuple[str, ...],
+    mean: str,
     batch: int | None,
     progress: bool | None,
     **engine: Any,
@@ -81,6 +85,7 @@ def command(
         raise click.UsageError("--per-piece and --length-penalty divide by different things; give one of them")
     if as_json:
         refuse_idle(("per_piece",), "--json has it anyway, as per_piece")
+    models = together(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
     given = side_by_side(*sides) if plain else columns(sides, corpora)
@@ -89,9 +94,9 @@ def command(
     from dragoman.decode.translator import Translator
     from dragoman.text.trees import Trees
 
-    translator = Translator.load(directory, engine="torch", **engine)
+    translator = Translator.load(directory, engine="torch", **engine, **models)
     grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
-    check_trees(translator.recipe.model, grown)
+    check_trees(translator.reader, grown)
     running = translator.running_for(search=search)
     report = Tally(wanted(progress, place))
     if report.live:

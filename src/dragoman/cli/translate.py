@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named, text_of
 from dragoman.cli.outgoing import opened, place_of
@@ -48,6 +49,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--seed", type=int, default=1, show_default=True, help="Which draws.")
 @click.option("--split", type=click.Choice(["long", "sentences", "never"]), default="long", show_default=True,
               help="Which lines are translated sentence by sentence.")  # fmt: skip
+@ensemble_options
 @click.option("--language", default="en", show_default=True, help="The source's code, for rules to find sentences by.")
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
@@ -73,6 +75,8 @@ def command(
     top_k: int | None,
     top_p: float | None,
     seed: int,
+    ensemble: tuple[str, ...],
+    mean: str,
     language: str,
     engine: str,
     device: str,
@@ -106,6 +110,7 @@ def command(
         raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
     if settings["split"] == "never":
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
+    models = together(ensemble, mean)
     search = Search(
         beam=max(Search.beam, nbest) if beam is None else beam,
         n_best=nbest,
@@ -122,11 +127,12 @@ def command(
     from dragoman.text.trees import Trees
 
     translator = Translator.load(
-        directory, device=device, engine=engine, threads=threads, precision=precision, language=language
+        directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
     )
     grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
-    check_trees(translator.recipe.model, grown)
-    running = translator.running_for(search=search, prefix=prefix)  # loaded now: the first line is answered the sooner
+    check_trees(translator.reader, grown)
+    # loaded now: the first line is answered the sooner
+    running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from dragoman.errors import SearchError
 
+Mean = Literal["probabilities", "log-probabilities"]  # of several models that translate together
 MOST_THREADS: Final = 1024
 MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
 MOST_PIECES: Final = 100_000
