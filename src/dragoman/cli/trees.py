@@ -35,10 +35,8 @@ def command() -> None:
 
 @command.command(name="lines", short_help="Trees to files of sentences and of lines, to train on.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--source", required=True, type=click.Path(), help="Write the sentences to this file, words separated by spaces."
-)
-@click.option("--target", required=True, type=click.Path(), help="Write the lines of their trees to this file.")
+@click.option("--source", required=True, type=click.Path(), help="Write the sentences there, words apart by spaces.")
+@click.option("--target", required=True, type=click.Path(), help="Write the lines of their trees there.")
 @click.option("--tags", is_flag=True, help="Write the words' tags; without it, XX for each.")
 def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> None:
     """Write the sentences of FILES, such as wsj_0001.mrg, and the lines of their trees, for `dragoman train`.
