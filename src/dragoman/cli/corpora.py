@@ -141,7 +141,8 @@ def gather(
             "--valid-to for each, where one model learns several target languages"
         )
     if valid_trees is not None and len(valid) != 1:
-        raise DataError(f"--valid-source-trees {valid_trees} belongs to one validation set, and {len(valid)} are given")
+        given = f"{len(valid)} are" if valid else "none is"
+        raise DataError(f"--valid-source-trees {valid_trees} belongs to a validation set, and {given} given")
     if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
         raise DataError("--to-key is for TSV and JSON lines, but only plain files came; give --to for each")
     if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):

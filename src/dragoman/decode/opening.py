@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, NEEDED, RECIPE, is_model, promised, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokeniser, load_tokeniser
-from dragoman.text.store import KINDS
+from dragoman.text.store import KINDS, read_description
 from dragoman.values import suggest, suggest_directory
 
 
@@ -88,6 +89,36 @@ def verify_once(directory: Path) -> None:
     with suppress(OSError):  # a cache that cannot be written makes the next start slower, and nothing else
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
+
+
+def models_beside(directory: Path, ensemble: str | Path | Iterable[str | Path] | None) -> list[Path]:
+    """The models that translate together with a first one: found, verified, and refused where their pieces differ."""
+    if ensemble is None or isinstance(ensemble, str | os.PathLike) or not isinstance(ensemble, Iterable):
+        ensemble = [] if ensemble is None else [ensemble]
+    others = [find_model(other) for other in ensemble]
+    for other in others:
+        verify_once(other)
+        refuse_other_pieces(directory, other)
+    return others
+
+
+def refuse_other_pieces(directory: Path, other: Path) -> None:
+    """Refuse a model whose ids mean other pieces than those of the first, by the content of the tokenisers' files."""
+    for side in ("source", "target"):
+        (ours, *our_content), (theirs, *their_content) = (tokeniser_file(place, side) for place in (directory, other))
+        if our_content != their_content:
+            raise SearchError(
+                f"{other} cannot translate together with {directory}: {theirs} is not what {ours} is, so that the same "
+                "number means other pieces; train both on the same prepared data, or one with --from the other"
+            )
+
+
+def tokeniser_file(directory: Path, side: str) -> tuple[Path, str, list[str]]:
+    """The file that holds the pieces of a side, in a model that has been verified, its SHA-256 and target languages."""
+    files = promised(directory)
+    name = "shared" if "shared.json" in files else side
+    found = next(name + ending for ending, _ in KINDS.values() if name + ending in files)
+    return directory / found, files[found][1], read_description(directory / f"{name}.json").get("targets", [])
 
 
 def open_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:

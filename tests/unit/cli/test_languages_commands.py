@@ -65,6 +65,32 @@ def test_alignments_do_not_count_the_language(model: Path, source: Path, capsys:
         assert all(0 <= source < len(text.split()) for source, _ in links)
 
 
+def test_score(model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = write(tmp_path / "out.fr", [LINES[4], "", LINES[5]])
+    asked = ["score", str(model), "--source", str(source), "--target", str(target), "--device", "cpu"]
+    translator = Translator.load(model, device="cpu", engine="torch")
+    pairs, found = list(zip(TEXTS, [LINES[4], "", LINES[5]], strict=True)), {}
+    for to in translator.targets:
+        code, out, err = leave(capsys, *asked, "--to", to)
+        assert code == 0, err
+        found[to] = [float(line) for line in out.split()]
+        assert found[to] == pytest.approx([one.log_probability for one in translator.score(pairs, to=to)], abs=1e-3)
+    assert found["de"] != found["fr"]
+    code, out, err = leave(capsys, *asked)
+    assert (code, out, "say which: --to de" in err) == (2, "", True), err
+
+
+def test_models_with_other_languages_do_not_translate_together(
+    model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = write_tiny_model(tmp_path / "same", TO, seed=4)
+    turned = write_tiny_model(tmp_path / "turned", 'text.targets=["fr", "de"]')
+    asked = ["translate", str(model), str(source), "--to", "fr", *CPU, "--with"]
+    assert leave(capsys, *asked, str(same))[0] == 0
+    code, _, err = leave(capsys, *asked, str(turned))
+    assert (code, "cannot translate together" in err) == (2, True), err
+
+
 def test_evaluate(
     model: Path,
     source: Path,

@@ -183,3 +183,14 @@ def test_the_pointer_is_found_with_languages_before_the_words(translator: Transl
     heads = {ids[0] for ids in seen}
     assert heads <= {translator.source.target_id(code) for code in translator.targets} and (not seen or len(heads) == 3)
     assert all(EOS not in ids for ids in seen)
+
+
+def test_scores_of_pairs_that_come_one_by_one(translator: Translator) -> None:
+    pairs, codes = [(text, TEXTS[0]) for text in TEXTS], ["fr", "de", "fr", "zh-Hans", "de"]
+    streamed = list(translator.stream_scores(iter(pairs), to=codes, batch=1))
+    alone = [translator.score([pair], to=code, batch=1)[0] for pair, code in zip(pairs, codes, strict=True)]
+    assert streamed == alone
+    with pytest.raises(SearchError, match="more texts than the 2 languages"):
+        list(translator.stream_scores(iter(pairs), to=["de", "fr"]))
+    with pytest.raises(SearchError, match="there are 6 languages in to, but only 5 pairs"):
+        list(translator.stream_scores(iter(pairs), to=[*codes, "de"]))
