@@ -14,6 +14,7 @@ import torch
 
 from dragoman.data.embedded import pairs
 from small_model import model_at
+from tiny_model import write_tiny_model
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [
@@ -36,6 +37,8 @@ def names(page: str, folder: Path) -> dict[str, Any]:
         model_at(folder / "my-model", **({"positions": "syntax"} if page == "variations.md" else {}))
         (folder / "test.en").write_text("one two\n", encoding="utf-8")
         (folder / "test.conllu").write_text(CONLLU, encoding="utf-8")
+    if page == "languages.md":
+        write_tiny_model(folder / "en-de-fr", 'text.targets=["de", "fr"]')
     if page == "parsing.md":
         shown = re.search(r"\$ cat two.mrg\n(.*?)\n\n", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
         assert shown
@@ -60,6 +63,7 @@ def test_values_are_promised() -> None:
     assert [value for _, block in BLOCKS for _, value in promised(block)] == [
         "halb acht",
         "Peter hat gestern drei Äpfel gekauft.",
+        ("de", "fr"),
         "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S",
         1.0,
         "The keeper told a story.",
