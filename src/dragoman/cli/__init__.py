@@ -62,7 +62,13 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+COMPLETION = """\b
+To have your shell complete words (also zsh_source, fish_source):
+  eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)"
+"""
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.version_option(__version__, prog_name="dragoman")
 def group() -> None:
     """Train, open up and run your own translator."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.completing import complete_model
 from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.outgoing import check_stdout
@@ -26,7 +27,7 @@ METRICS = ("BLEU", "chrF", "TER")
 
 
 @click.command(name="evaluate")
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete_model)
 @click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one a line.")
 @click.option("--reference", "references", type=FILE, multiple=True, help="Their right translations.")
 @click.option("--source-trees", "trees", type=FILE, multiple=True,
@@ -44,9 +45,11 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
 @ensemble_options
 @click.option("--language", default="en", show_default=True, help="The sources' code, for rules to split long ones by.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
+              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
+              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 def command(

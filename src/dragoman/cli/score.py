@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.completing import complete_model
 from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import STDIN, arriving, check_incoming, named, side_by_side
@@ -24,7 +25,7 @@ Pairs = Iterator[list[tuple[str, str]]]
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("--source", type=click.Path(), help="Plain text, a source sentence per line.")
 @click.option("--target", type=click.Path(), help="Its translation, line by line: what is scored.")
@@ -42,7 +43,8 @@ Pairs = Iterator[list[tuple[str, str]]]
               help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
 @ensemble_options
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(["auto", "bfloat16", "float32"]), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(["auto", "bfloat16", "float32"]), default="auto", show_default=True,
+              help="Of the weights; auto is float32 on a CPU.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Pairs at a time; the engine's own choice, without it.")
 @click.option("--progress/--no-progress", default=None,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.completing import complete_model
 from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named, text_of
@@ -21,7 +22,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option(
     "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
@@ -52,9 +53,11 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
               help="Which lines are translated sentence by sentence.")  # fmt: skip
 @ensemble_options
 @click.option("--language", default="en", show_default=True, help="The source's code, for rules to find sentences by.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
+              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
+              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 @click.option("--reproducible", is_flag=True, help="To the last bit the same, whatever else is translated with a line.")

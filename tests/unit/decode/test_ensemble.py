@@ -16,6 +16,7 @@ from dragoman import Padded, Translator
 from dragoman.config import ModelRecipe
 from dragoman.decode import Sampling, Search, TorchEngine, beam_search
 from dragoman.decode.ensemble import Ensemble, EnsembleState, together
+from dragoman.decode.forced import forced_log_probabilities
 from dragoman.decode.settings import Mean
 from dragoman.errors import DamagedError, SearchError
 from dragoman.inspect.looking import look
@@ -321,3 +322,17 @@ def test_one_model_in_an_ensemble_is_searched_as_alone() -> None:
         for one, other in zip(*found, strict=True):
             assert [h.pieces for h in one] == [h.pieces for h in other]
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_every_device_finds_the_same(device: torch.device, mean: Mean) -> None:
+    sources, search = [[5, 9, 11, 4], [7], [8, 8, 13]], Search(n_best=2, max_length=6)
+    here = TorchEngine(Ensemble(some_models(1, 2, 3), mean))
+    there = TorchEngine(Ensemble(some_models(1, 2, 3), mean).to(device), device)
+    pairs = [(source, [4, 12, 6][: i + 1]) for i, source in enumerate(sources)]
+    found, expected = (forced_log_probabilities(engine, pairs) for engine in (there, here))
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    for one, other in zip(there.search(sources, search), here.search(sources, search), strict=True):
+        assert [h.pieces for h in one] == [h.pieces for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
