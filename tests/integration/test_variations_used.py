@@ -28,7 +28,7 @@ VARIATIONS = {
     "sparse": ("model.pattern=sparse", "model.window=1"),
     "low_rank": ("model.pattern=low_rank", "model.rank=4", "model.max_positions=80"),
 }
-IN_C = ("rotary",)  # what the C engine knows
+IN_C = ("rotary", "alibi")  # what the C engine knows
 each = pytest.mark.parametrize("name", VARIATIONS)
 
 

@@ -40,12 +40,19 @@ static int channel_at(const Heads *h, int at, int vectors, int size, int paired)
     return head < h->heads && i < size ? head * size + i : -1;
 }
 
+/* What a layer is told of distances, if anything. */
+typedef struct {
+    const Floats *slopes; /* a vector for each group: by how much a head scores lower what stands one place farther */
+} Told;
+
 /* Where the positions lie: at base + table[position] * stride, a key and, `values` bytes after it, a value. */
 typedef struct {
     const char *base;
     const int32_t *table;
     size_t stride, values;
     int count, half;
+    const Told *told; /* NULL: nothing */
+    int asking;       /* where the first query stands, the others after it */
 } Past;
 
 ALWAYS Floats past_vector(const char *at, int vector, const int half) {
@@ -96,6 +103,12 @@ ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const
         for (int v = 0; v < nv; v++) out[i][from + v] = sum[i][v];
 }
 
+/* Scores of one query for `span` positions, the first of which stands `away` places after it, by content and nearness.
+Not inlined, so that it rounds alike for any number of queries; and the loops of those who are told nothing stay bare. */
+static __attribute__((noinline)) void tell_scores(const Told *told, int group, int away, int span, Floats *scores) {
+    for (int p = 0; p < span; p++) scores[p] -= told->slopes[group] * (float)abs(away + p);
+}
+
 ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float *const *queries, float *const *outputs,
                       const Past *past) {
     const int np = nq == 1 ? ALONE : 2, nv = nq == 1 ? 8 : SUMS / 4;
@@ -117,6 +130,8 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
                 rows[j] = past->base + (size_t)past->table[first + j] * past->stride + g * h->key_vectors * LANES * each;
             for (; p + np <= span; p += np) score_some(nq, np, half, h, q, rows + p, scores, p);
             for (; p < span; p++) score_some(nq, 1, half, h, q, rows + p, scores, p);
+            if (past->told)
+                for (int i = 0; i < nq; i++) tell_scores(past->told, g, first - past->asking - i, span, scores[i]);
             for (int i = 0; i < nq; i++) {
                 Floats top = most[i];
                 for (p = 0; p < span; p++) top = larger(top, scores[i][p]);

@@ -3,7 +3,7 @@
 #include "attention.h"
 #include "packing.h"
 
-enum { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY };
+enum { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, LINEAR_BIAS };
 enum { STORE, ADD, RELU, GELU, SILU, TANH };
 
 /* As decode/native_engine.py fills it in. */
@@ -19,6 +19,7 @@ typedef struct {
 typedef struct {
     Linear qkv, output, query, key_value, cross_output, inner, outer;
     Norm around_attention, around_cross, around_feed_forward;
+    const Told *told; /* its self-attention; NULL for nothing */
 } Layer;
 
 typedef struct {
@@ -30,6 +31,7 @@ typedef struct {
     Linear projection;
     Norm encoder_norm, decoder_norm;
     Layer *encoder, *decoder;
+    Told told;
 } Model;
 
 /* The tensors in the order in which Python names them; absent ones are NULL. */
@@ -95,11 +97,26 @@ static void make_linear(Making *m, Linear *l, int inputs, Order in, int outputs,
     for (channels(h, in, inputs, columns); columns && k < l->k; k++) columns[k] = -1;
 }
 
+/* The slopes of attention with linear biases (Press et al., 2022): 2^(-8/n), 2^(-16/n), ... for n heads, where n is a
+power of two; else those of the next lower power, and then every second one of twice as many. */
+static void place_slopes(Model *m) {
+    float *slopes = take(&m->region, sizeof(float) * (size_t)m->heads.groups * LANES);
+    int heads = m->shape.heads, power = 1;
+    while (2 * power <= heads) power *= 2;
+    for (int head = 0; slopes && head < heads; head++) {
+        double exponent = head < power ? -8.0 * (head + 1) / power : -4.0 * (2 * (head - power) + 1) / power;
+        for (int lane = head % LANES; lane < LANES; lane += m->heads.lanes)
+            slopes[head / LANES * LANES + lane] = (float)pow(2.0, exponent);
+    }
+    m->told.slopes = (const Floats *)slopes;
+}
+
 static void make_layer(Making *m, Layer *l, int crossed) {
     const Shape *s = &m->model->shape;
     int d = s->d_model, mixed = s->heads * s->d_v;
     make_linear(m, &l->qkv, d, PLAIN, 0, QUERIES_KEYS_VALUES);
     make_linear(m, &l->output, mixed, MIXED, d, PLAIN);
+    l->told = s->positions == LINEAR_BIAS ? &m->model->told : NULL;
     l->around_attention = place_norm(m->model, &m->tensors);
     if (crossed) {
         make_linear(m, &l->query, d, PLAIN, 0, QUERIES);
@@ -120,6 +137,7 @@ static void make_all(Making *making, const float *const *tensors) {
     m->source_table = next_tensor(t), m->target_table = next_tensor(t);
     m->source_positions = next_tensor(t), m->target_positions = next_tensor(t);
     make_linear(making, &m->projection, m->shape.d_model, PLAIN, m->shape.target_vocabulary, PLAIN);
+    if (m->shape.positions == LINEAR_BIAS) place_slopes(m);
     m->encoder_norm = place_norm(m, t), m->decoder_norm = place_norm(m, t);
     for (int i = 0; i < m->shape.encoder_layers; i++) make_layer(making, &m->encoder[i], 0);
     for (int i = 0; i < m->shape.decoder_layers; i++) make_layer(making, &m->decoder[i], 1);

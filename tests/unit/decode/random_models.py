@@ -24,6 +24,13 @@ TOLD = {  # positions that attention is told
     "rotary, one head": ModelRecipe(
         d_model=36, n_heads=1, d_k=38, d_v=5, d_ff=75, encoder_layers=2, decoder_layers=1, positions="rotary"
     ),
+    "alibi": ModelRecipe(
+        d_model=58, n_heads=6, d_k=9, d_v=11, d_ff=85, encoder_layers=2, decoder_layers=3, positions="alibi"
+    ),
+    "alibi, many heads": ModelRecipe(
+        d_model=70, n_heads=21, d_k=5, d_v=8, d_ff=60, encoder_layers=1, decoder_layers=2, positions="alibi",
+        attention_bias=True, norm_order="pre",
+    ),
 }  # fmt: skip
 RECIPES = {
     "paper": (PAPER, 137),

@@ -120,6 +120,7 @@ def test_a_damaged_model_is_refused_in_words(
 
 TOLD_DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "heads of another size": ("rotary", of_recipe("d_k = 10", "d_k = 12"), r"qkv.weight of shape \(81, 52\).*\(93, 52"),
+    "another number of heads": ("alibi", of_recipe("n_heads = 6", "n_heads = 7"), r"\(174, 58\).*\(203, 58|\(58, 66\).*\(58, 77"),
     "no pairs": ("rotary", of_recipe("d_k = 10", "d_k = 9"), "turns pairs of features, but d_k=9 is odd"),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return refusing("translate.c", tmp_path_factory.mktemp("code"))
 
 
-@pytest.mark.parametrize("recipe", [PAPER, TOLD["rotary"]], ids=["paper", "rotary"])
+@pytest.mark.parametrize("recipe", [PAPER, TOLD["rotary"], TOLD["alibi"]], ids=["paper", "rotary", "alibi"])
 def test_each_refusal_is_an_error_that_leaves_nothing_behind(
     recipe: ModelRecipe, code: ctypes.CDLL, tmp_path: Path
 ) -> None:
@@ -49,7 +49,8 @@ def test_each_refusal_is_an_error_that_leaves_nothing_behind(
         except MemoryError as error:
             refusals += 1
             assert "no memory" in str(error)
-    assert refusals >= 4  # a worker, its two regions and the positions
+    sines = recipe.positions in ("sinusoidal", "rotary")
+    assert refusals >= 3 + sines  # a worker, its two regions and the sines
     granted.value = ALL
     assert found == engine.search(sources, search) == engine_of(code, directory, True).search(sources, search)
     del engine
