@@ -162,7 +162,7 @@ static void read_chunk(void *given, int chunk, int member) {
         Past past = {.base = (const char *)(w->wide + (size_t)a->first[t] * a->stride + key_floats(h)), .table = w->iota,
                      .stride = sizeof(float) * (size_t)a->stride, .values = sizeof(float) * (size_t)key_floats(h),
                      .count = a->length[t], .half = 0, .told = a->told, .asking = t - a->first[t]};
-        attend(some, h, q, out, &past);
+        (a->told ? attend_told : attend)(some, h, q, out, &past);
     }
 }
 
@@ -215,7 +215,7 @@ static void step(Worker *w, const int32_t *ids, const int32_t *at, const Place *
             float *out = w->mixed + (size_t)r * l->output.k;
             Past past = {.base = log, .table = places[r].table, .stride = w->entry, .values = values,
                          .count = position + 1, .half = w->half, .told = l->told, .asking = position};
-            attend(1, h, &q, &out, &past);
+            (l->told ? attend_told : attend)(1, h, &q, &out, &past);
         }
         after(w, &l->output, w->mixed, &l->around_attention, rows);
 
