@@ -26,7 +26,7 @@ def stand_in(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     for name in ("Stream", "Event", "current_stream"):
         patch(torch.cuda, name, Nothing)
     patch(torch.cuda, "stream", lambda _: nullcontext())
-    patch(torch.cuda, "synchronize", lambda: None)
+    patch(torch.cuda, "synchronize", lambda *_: None)
     patch(torch.cuda, "manual_seed", torch.manual_seed)
     patch(torch.Tensor, "pin_memory", lambda tensor: tensor)
     patch(torch, "compile", lambda module, **_: module)

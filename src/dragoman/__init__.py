@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.config import Recipe as Recipe
+    from dragoman.decode import Sampling as Sampling
     from dragoman.decode import Search as Search
+    from dragoman.decode import Translation as Translation
     from dragoman.decode import Translator as Translator
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
@@ -33,8 +35,10 @@ _HOME = {
     "Padded": "dragoman.nn",
     "Recipe": "dragoman.config",
     "Recurrent": "dragoman.models",
+    "Sampling": "dragoman.decode",
     "Search": "dragoman.decode",
     "Transformer": "dragoman.models",
+    "Translation": "dragoman.decode",
     "Translator": "dragoman.decode",
 }
 
@@ -46,8 +50,10 @@ __all__ = [
     "Padded",
     "Recipe",
     "Recurrent",
+    "Sampling",
     "Search",
     "Transformer",
+    "Translation",
     "Translator",
     "__version__",
 ]

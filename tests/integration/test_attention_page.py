@@ -36,11 +36,17 @@ press("k"); press("a"); found.encoder = state();
 document.querySelector("#kinds button").click();
 document.querySelector('rect[data-side="column"]').dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
 found.column = state();
+found.isolated = [...document.querySelectorAll("#said bdi")].map(word => [word.textContent, word.dir]);
 const before = getComputedStyle(document.body).backgroundColor;
 document.getElementById("theme").click();
 found.themes = [before, getComputedStyle(document.body).backgroundColor];
 found.matrix = [document.getElementById("matrix").width, document.getElementById("matrix").height];
 found.wide = document.documentElement.scrollWidth <= window.innerWidth;
+const held = () => [document.activeElement.parentElement.id, document.activeElement.dataset.value];
+document.querySelectorAll("#heads button")[2].focus(); press("ArrowDown"); press("]"); found.held = [held()];
+document.activeElement.click(); found.held.push(held());
+document.querySelectorAll("#overview button")[1].focus(); document.activeElement.click();
+found.held.push([held()[0], document.activeElement.getAttribute("aria-label")]);
 document.body.dataset.found = JSON.stringify(found);
 </script></body>"""
 
@@ -74,6 +80,17 @@ def test_it_opens_with_the_last_layer_and_all_heads(found: Any, looked: Looked) 
     assert start["words"] == len(looked.written.words) + len(looked.source.words)
     assert start["thumbnails"] == 3 * 3
     assert found["wide"]
+
+
+def test_a_button_keeps_the_focus_when_it_is_drawn_anew(found: Any) -> None:
+    assert found["held"] == [["heads", "1"], ["heads", "1"], ["overview", "layer 1, head 2"]]
+
+
+def test_words_beside_figures_are_isolated_so_that_arabic_does_not_turn_them_around(found: Any) -> None:
+    assert found["isolated"]
+    for word, direction in found["isolated"]:
+        assert direction == "auto"
+        assert f"{word} 0." in found["column"]["said"]
 
 
 def test_the_browser_reads_the_weights_and_joins_pieces_as_python_does(found: Any, looked: Looked) -> None:

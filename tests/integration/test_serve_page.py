@@ -358,6 +358,37 @@ def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tm
     assert found["there"] == "HALL THE"
 
 
+def test_scripts_without_spaces_are_shown_by_pieces(tmp_path: Path) -> None:
+    side = {
+        "text": "我 喜欢苹果。 ok你",
+        "pieces": ["我", "▁", "喜欢", *(f"<0x{byte:02X}>" for byte in "苹果".encode()), "。", "▁o", "k", "你"],
+        "words": [
+            {"text": "我", "start": 0, "end": 1, "pieces": [0]},
+            {"text": "喜欢苹果。", "start": 2, "end": 7, "pieces": list(range(1, 10))},
+            {"text": "ok你", "start": 8, "end": 11, "pieces": [10, 11, 12]},
+        ],
+    }
+    script = """(async () => {
+    await until(() => now.models);
+    told.words = finer(%SIDE%).words.map(({ text, start, end, pieces }) => [text, start, end, pieces]);
+    write("每星期一 box"); await until(() => state() === "done");
+    await enter(0);
+    told.shown = [...document.querySelectorAll(".line span")].map(span => span.textContent);
+    told.sums = now.found.weights.map(row => row.reduce((a, b) => a + b));
+    done(); })();""".replace("%SIDE%", json.dumps(side))
+    found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
+    assert found["words"] == [
+        ["我", 0, 1, [0]],
+        ["喜欢", 2, 4, [1, 2]],
+        ["苹果", 4, 6, [3, 4, 5, 6, 7, 8]],
+        ["。", 6, 7, [9]],
+        ["ok", 8, 10, [10, 11]],
+        ["你", 10, 11, [12]],
+    ]
+    assert found["shown"] == ["BOX", "每星", "期一"]
+    np.testing.assert_allclose(found["sums"], 1, atol=2e-3)
+
+
 def test_the_description_is_drawn(tmp_path: Path) -> None:
     script = """(async () => { await until(() => state() === "done");
     told.heads = [...document.querySelectorAll("h2")].map(head => head.textContent);

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
 
@@ -153,6 +156,29 @@ def test_a_step_without_any_gradient_changes_nothing() -> None:
     HalfAdam(halves, optimiser).step(number(0.1), number(1.0), number(0.0))
     assert all(torch.equal(whole, kept) for whole, kept in zip(halves.whole, before, strict=True))
     assert float(optimiser.state()["first.weight/step"]) == 0
+
+
+class Called(TorchDispatchMode):
+    """Which of PyTorch's operators are called inside the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_steps_are_counted_by_an_operator_that_does_not_ask_the_host() -> None:
+    _, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
+    ours = HalfAdam(halves, optimiser)
+    for half in halves.half:
+        half.grad = torch.randn_like(half)
+    with Called() as called:
+        ours.step(number(0.1), number(1.0), number(0.0))
+    counted = [name for name in called.names if "_foreach_add_" in name]
+    assert counted == ["aten._foreach_add_.List"]  # that of a tensor reads it, which a recorded graph does not allow
 
 
 def test_weights_that_it_cannot_read_are_left_to_pytorch() -> None:

@@ -156,9 +156,29 @@ def test_bfloat16_is_as_near_as_its_digits_and_repeats_to_the_bit(size: int) -> 
 def test_heads_that_are_too_wide_in_float32_go_the_other_way() -> None:
     assert packed.takes(64, torch.float32) and packed.takes(128, torch.bfloat16)
     assert not packed.takes(128, torch.float32) and not packed.takes(48, torch.bfloat16)
+    assert not packed.takes(16, torch.float64)
     heads = MultiHeadSelfAttention(D, 1, d_k=128, d_v=128).to(DEVICE)
     x, outs = torch.randn(sum(TARGET), D, device=DEVICE), []
     for tiled in (False, True):
         _, here = layouts(SOURCE, TARGET, (sum(SOURCE), len(x)), tiled)
         outs.append(heads(x, look(here, here, causal, DEVICE)))
     close(outs[1], outs[0])
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "by_kernel"),
+    [(16, torch.float32, True), (128, torch.float32, False), (16, torch.float64, False), (48, torch.float32, False)],
+)
+def test_which_heads_the_kernels_are_asked_for(
+    size: int, kind: torch.dtype, by_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, attend = [], packed.attend
+    monkeypatch.setattr(packed, "attend", lambda *args: asked.append(args[0].dtype) or attend(*args))
+    within, across = (
+        make(D, 2, d_k=size, d_v=size).to(DEVICE, kind) for make in (MultiHeadSelfAttention, MultiHeadCrossAttention)
+    )
+    here, _ = layouts([4, 2], [1, 1], (6, 2), tiled=True)
+    x, sees = torch.randn(6, D, device=DEVICE, dtype=kind), look(here, here, everything, DEVICE)
+    within(x, sees)
+    across(x, across.remember_packed(x, here), sees)
+    assert asked == [kind, kind] * by_kernel

@@ -25,6 +25,7 @@ VERBS = {
     "average": "Average checkpoints or models into one model.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
+    "score": "How likely a model finds translations that are given, a line for each pair.",
     "serve": "Serve models over HTTP, with a page to translate on.",
     "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
     "recipe": "Show a recipe in full, with the model's size.",
@@ -61,7 +62,13 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+COMPLETION = """\b
+To have your shell complete words (also zsh_source, fish_source):
+  eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)"
+"""
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.version_option(__version__, prog_name="dragoman")
 def group() -> None:
     """Train, open up and run your own translator."""

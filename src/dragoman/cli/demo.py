@@ -29,7 +29,8 @@ TRY = "every Monday at half past seven"
 
 
 @click.command(name="demo")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True,
+              help="The directory for the corpus, the model and the picture.")  # fmt: skip
 @click.option(
     "--pairs", "size", type=click.IntRange(1000, 10**7), default=40_000, show_default=True, help="To train on."
 )

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.completing import complete_model
+from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.outgoing import check_stdout
 from dragoman.decode.engines import ENGINES, PRECISIONS
@@ -25,7 +27,7 @@ METRICS = ("BLEU", "chrF", "TER")
 
 
 @click.command(name="evaluate")
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=complete_model)
 @click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one a line.")
 @click.option("--reference", "references", type=FILE, multiple=True, help="Their right translations.")
 @click.option("--source-trees", "trees", type=FILE, multiple=True,
@@ -39,10 +41,13 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.option("--report", "place", type=FILE, help="Write report.json, report.md and the translations there.")
 @click.option("--beam", type=int, default=Search.beam, show_default=True, help="Hypotheses kept; 1 is greedy search.")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
+@ensemble_options
 @click.option("--language", default="en", show_default=True, help="The sources' code, for rules to split long ones by.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
+              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
+              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 def command(
@@ -59,12 +64,15 @@ def command(
     place: Path | None,
     beam: int,
     length_penalty: float,
+    ensemble: tuple[str, ...],
+    mean: str,
     **engine: Any,
 ) -> None:
     """Translate test sets with MODEL and score them, or score the files of --hypothesis.
 
     BLEU, chrF and TER are sacreBLEU's, and come with its signatures. Give --source and --reference once for each test
-    set. --against adds sacreBLEU's paired bootstrap test, which says whether a difference is more than chance.
+    set. --with adds models that translate together with MODEL. --against adds sacreBLEU's paired bootstrap test, which
+    says whether a difference is more than chance.
     """
     check_stdout()
     if (model is None) == (not hypotheses):
@@ -74,6 +82,9 @@ def command(
     if model is None and not other_is_model:
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         refuse_idle(options, "nothing is translated, as there are only files of translations")
+    if model is None:
+        refuse_idle(("ensemble",), "there is no MODEL to translate together with")
+    models = together(ensemble, mean)
     if chosen == ["chrF"]:
         refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
     from dragoman.evaluate.held_out import read_held_out
@@ -84,7 +95,9 @@ def command(
     sets = read_held_out(references, sources, names, trees)
     make(chosen, sets[0].references, tokenize)  # a mistake in a name costs no hour of translating
     search = Search(beam=beam, length_penalty=length_penalty)
-    system: System = ModelSystem(model, search, **engine) if model else FileSystem(hypotheses, "--hypothesis", sets)
+    system: System = (
+        ModelSystem(model, search, **engine, **models) if model else FileSystem(hypotheses, "--hypothesis", sets)
+    )
     other: System | None = None
     if against:
         named = str(against[0])

@@ -83,3 +83,27 @@ def as_they_come(source: IO[bytes]) -> Iterator[bytes]:
                 ended = True
                 break
         yield bytes(held)
+
+
+def side_by_side(source: Path | None, target: Path | None) -> Iterator[list[tuple[str, str]]]:
+    """Line i of one with line i of the other, as soon as both are there; the two must end together."""
+    counts = [0, 0]
+    both = [arriving([source]), arriving([target])]
+    held: list[list[str]] = [[], []]
+    while True:
+        for side in (0, 1):
+            if not held[side]:
+                held[side] = next(both[side], [])
+                counts[side] += len(held[side])
+        ready = min(map(len, held))
+        if not ready:
+            break
+        yield list(zip(held[0][:ready], held[1][:ready], strict=True))
+        held = [lines[ready:] for lines in held]
+    for side in (0, 1):
+        counts[side] += sum(map(len, both[side]))  # to the end, so that the message holds both counts
+    if counts[0] != counts[1]:
+        raise DataError(
+            f"{source or STDIN} has {counts[0]:,} lines but {target or STDIN} has {counts[1]:,}; line i of one must be "
+            "the translation of line i of the other, so the counts must be equal"
+        )

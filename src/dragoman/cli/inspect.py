@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli.completing import complete_model
 from dragoman.cli.incoming import text_of
 from dragoman.errors import DragomanError
 
@@ -24,7 +25,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.option("--source", required=True, help="A sentence.")
 @click.option("--target", help="Its translation; the model's own, without it.")
 @click.option("--source-trees", "trees", type=FILE, help="A CoNLL-U file with its tree, for a model that reads trees.")
@@ -78,7 +79,7 @@ def attention(
 
 
 @command.command(short_help="Which word translates which, for sentence pairs.")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
 @click.option("--source-trees", "trees", type=FILE, help="The sources' trees in CoNLL-U, for a model that reads them.")
@@ -141,7 +142,7 @@ def alignment(
 
 
 @command.command(short_help="The position code, and how alike two positions are.")
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS[:3])}.")
 @click.option("--length", type=click.IntRange(2, 4000), help="How many positions; 100, or all that were learnt.")
 def positions(model: str, out: Path, length: int | None) -> None:
@@ -163,7 +164,7 @@ def positions(model: str, out: Path, length: int | None) -> None:
 @click.option("--length", "lengths", type=click.IntRange(2, 4096), multiple=True,
               help="So many positions n; 64, 256 and 1024, without it.")  # fmt: skip
 @click.option("--d-model", "widths", type=click.IntRange(1), multiple=True, help="d; 128 and 512, without it.")
-@click.option("--n-heads", type=click.IntRange(1), default=8, show_default=True)
+@click.option("--n-heads", type=click.IntRange(1), default=8, show_default=True, help="h, of self-attention.")
 @click.option("--kernel", type=int, default=3, show_default=True, help="k, of a convolution.")
 @click.option("--neighbours", type=int, default=65, show_default=True, help="r, of restricted self-attention.")
 def costs(

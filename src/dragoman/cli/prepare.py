@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from dragoman.cli.completing import complete_recipe
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.config import Recipe
 from dragoman.data.prepared import PICTURE, Prepared
@@ -23,7 +24,8 @@ PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no termin
 @click.command(name="prepare")
 @corpus_options
 @click.option("--out", type=FILE, required=True, help="The directory to write.")
-@click.option("--recipe", "source_recipe", default="base", show_default=True, help="A preset or a TOML file.")
+@click.option("--recipe", "source_recipe", default="base", show_default=True, shell_complete=complete_recipe,
+              help="A preset or a TOML file.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--tokenisers", type=FILE, help="A directory with tokenisers to use instead of learning new ones.")
 @click.option("--processes", type=click.IntRange(1), help="Processes to work in; all cores by default.")

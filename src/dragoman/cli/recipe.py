@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from dragoman.cli.completing import complete_recipe
 from dragoman.cli.outgoing import check_stdout
 from dragoman.config import PRESETS, Recipe
 from dragoman.values import MOST
 
 
 @click.command()
-@click.argument("source", default="base")
+@click.argument("source", default="base", shell_complete=complete_recipe)
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one value; may be repeated.")
 @click.option(
     "--vocabulary",

@@ -10,19 +10,22 @@ from typing import Any
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.completing import complete_model
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.errors import MissingExtraError
 
 
 @click.command()
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 listens to other machines too.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
 @click.option("--beam", type=int, default=4, show_default=True, help="Where a request names none; 1 is quickest.")
 @click.option("--max-beam", type=int, default=16, show_default=True, help="The widest that a request may ask for.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
+              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
+              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--reproducible", is_flag=True, help="The same translation in any company, from every engine.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Requests at once; more are answered 429.")

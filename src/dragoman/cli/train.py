@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from dragoman.cli.completing import complete_recipe
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.cli.prepare import Bars
 from dragoman.config import Recipe, toml_value
@@ -27,9 +28,8 @@ OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are cho
 @click.command(name="train")
 @corpus_options
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
-@click.option(
-    "--recipe", "source_recipe", help="A preset or a TOML file; without it, sizes are chosen to suit the data."
-)
+@click.option("--recipe", "source_recipe", shell_complete=complete_recipe,
+              help="A preset or a TOML file; without it, sizes are chosen to suit the data.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenisers are kept.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to train; a GPU by default, if there is one.")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dragoman.cli import tell
+from dragoman.cli.completing import complete_model
+from dragoman.cli.ensembles import ensemble_options, together
 from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named, text_of
 from dragoman.cli.outgoing import opened, place_of
+from dragoman.cli.reporting import Report, wanted
 from dragoman.data.unpacking import check_file
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import MOST_BEAM, Sampling, Search
@@ -21,7 +22,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option(
     "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
@@ -49,10 +50,13 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--seed", type=int, default=1, show_default=True, help="Which draws.")
 @click.option("--split", type=click.Choice(["long", "sentences", "never"]), default="long", show_default=True,
               help="Which lines are translated sentence by sentence.")  # fmt: skip
+@ensemble_options
 @click.option("--language", default="en", show_default=True, help="The source's code, for rules to find sentences by.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True)
+@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
+              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
+              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
 @click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
 @click.option("--reproducible", is_flag=True, help="To the last bit the same, whatever else is translated with a line.")
@@ -74,6 +78,8 @@ def command(
     top_k: int | None,
     top_p: float | None,
     seed: int,
+    ensemble: tuple[str, ...],
+    mean: str,
     language: str,
     engine: str,
     device: str,
@@ -107,6 +113,7 @@ def command(
         raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
     if settings["split"] == "never":
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
+    models = together(ensemble, mean)
     search = Search(
         beam=max(Search.beam, nbest) if beam is None else beam,
         n_best=nbest,
@@ -123,15 +130,14 @@ def command(
     from dragoman.text.trees import Trees
 
     translator = Translator.load(
-        directory, device=device, engine=engine, threads=threads, precision=precision, language=language
+        directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
     )
     grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
-    check_trees(translator.recipe.model, grown)
-    running = translator.running_for(search=search, prefix=prefix)  # loaded now: the first line is answered the sooner
+    check_trees(translator.reader, grown)
+    # loaded now: the first line is answered the sooner
+    running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
     show = Columns(scores, alignments, nbest > 1, as_json)
-    report = Report(
-        sys.stderr.isatty() and (place is not None or not sys.stdout.isatty()) if progress is None else progress
-    )
+    report = Report(wanted(progress, place))
     if report.live:
         tell(f"dragoman: {running}\n")
     with opened(place) as (target, done), report:
@@ -184,39 +190,3 @@ class Columns:
         if self.numbered:
             entry["alternatives"] = [told(one) for one in translation.alternatives]
         return (json.dumps(entry, ensure_ascii=False) + "\n").encode()
-
-
-class Report:
-    """Lines done and lines a second on stderr, and at the end which lines need a second look."""
-
-    def __init__(self, live: bool) -> None:
-        self.live, self.terminal = live, sys.stderr.isatty()
-        self.done, self.begun, self.told = 0, time.monotonic(), 0.0
-        self.careful: dict[str, list[int]] = {}
-
-    def count(self, translation: Any) -> None:
-        """One line more."""
-        self.done += 1
-        for flag in translation.flags:
-            if flag != "empty" or translation.source_tokens:  # an empty line is meant to stay one
-                self.careful.setdefault(flag, []).append(self.done)
-        now = time.monotonic()
-        if self.live and now - self.told > (0.2 if self.terminal else 10):
-            self.told = now
-            self._say()
-
-    def _say(self) -> None:
-        rate = self.done / max(1e-9, time.monotonic() - self.begun)
-        text = f"{self.done:,} line{'' if self.done == 1 else 's'}, {rate:,.1f} a second"
-        tell(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
-
-    def __enter__(self) -> Report:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.live and self.done:
-            self._say()
-            tell("\n" if self.terminal else "")
-        if self.careful:
-            told = [f"{len(n):,} {flag} (line {n[0]}{', ...' if n[1:] else ''})" for flag, n in self.careful.items()]
-            tell(f"dragoman: of {self.done:,} lines {', '.join(told)}\n")

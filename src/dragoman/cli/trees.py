@@ -35,17 +35,18 @@ def command() -> None:
 
 @command.command(name="lines", short_help="Trees to files of sentences and of lines, to train on.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--source", required=True, type=FILE, help="Write the sentences there, words separated by spaces.")
-@click.option("--target", required=True, type=FILE, help="Write the lines of their trees there.")
+@click.option("--source", required=True, type=click.Path(), help="Write the sentences there, words apart by spaces.")
+@click.option("--target", required=True, type=click.Path(), help="Write the lines of their trees there.")
 @click.option("--tags", is_flag=True, help="Write the words' tags; without it, XX for each.")
-def to_lines(files: tuple[Path, ...], source: Path, target: Path, tags: bool) -> None:
+def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> None:
     """Write the sentences of FILES, such as wsj_0001.mrg, and the lines of their trees, for `dragoman train`.
 
     Traces and the functions of labels (the SBJ of NP-SBJ) are left out, and so are trees without a word.
+    One of --source and --target may be -, which is standard output.
     """
     from dragoman.text.linearised import bracket_line
 
-    places = [place_of(place, files) for place in (source, target)]
+    places = [place_of(named(place), files) for place in (source, target)]
     if places[0] == places[1]:
         raise DataError(f"--source and --target are both {source}; sentences and lines need a file each")
     count = 0
@@ -57,7 +58,8 @@ def to_lines(files: tuple[Path, ...], source: Path, target: Path, tags: bool) ->
             count += 1
         for _, done in streams:
             done()
-    tell(f"dragoman: {count:,} trees are in {source} and {target}\n")
+    there = " and ".join("standard output" if named(place) is None else place for place in (source, target))
+    tell(f"dragoman: {count:,} {'tree is' if count == 1 else 'trees are'} in {there}\n")
 
 
 @command.command(short_help="Written lines to trees in brackets.")

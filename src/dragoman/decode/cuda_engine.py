@@ -19,7 +19,7 @@ import torch
 from dragoman.decode.cuda_runner import STEPS_A_GRAPH, Integers, Reader, Recorder, Runner, collect
 from dragoman.decode.cuda_state import Kernels, Shape, Weights, fits
 from dragoman.decode.kernels_torch import TorchKernels
-from dragoman.decode.settings import Hypothesis, Search
+from dragoman.decode.settings import NO_NUMBERS, Hypothesis, Search
 from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
@@ -101,7 +101,7 @@ class CudaEngine:
                 self._together(sources[part], lengths[part], limits[part], search, found, places)
                 start = part.stop
         if not all(found):
-            raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
+            raise SearchError(NO_NUMBERS)
         return found
 
     def _room(self, lengths: Integers, limits: Integers, beam: int) -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from dragoman.decode.devices import devices, gpu, known
-from dragoman.decode.settings import MOST_THREADS, Engine, Search, whole
+from dragoman.decode.settings import MOST_THREADS, Engine, Mean, Search, whole
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
 from dragoman.values import suggest
@@ -38,14 +39,19 @@ class Running:
     precision: str
     device: str
     threads: int | None  # None where the work is not the CPU's
+    models: int | None = None  # where several translate together
 
     def __str__(self) -> str:
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"{self.engine} engine, {self.precision}, on {self.device}{threads}"
+        models = "" if self.models is None else f", {self.models} models"
+        return f"{self.engine} engine{models}, {self.precision}, on {self.device}{threads}"
 
 
 class Engines:
-    """The engines of one model directory; "auto" takes the first that is there and can do the search."""
+    """The engines of one model directory; "auto" takes the first that is there and can do the search.
+
+    `others` are models that translate together with it, by the `mean` of what they find; PyTorch's engine does that.
+    """
 
     def __init__(
         self,
@@ -54,16 +60,22 @@ class Engines:
         engine: str = "auto",
         threads: int | None = None,
         precision: str = "auto",
+        others: Sequence[Path] = (),
+        mean: Mean = "probabilities",
     ) -> None:
         if engine != "auto" and engine not in ENGINES:
             raise SearchError(f"there is no engine {engine!r}{suggest(str(engine), ('auto', *ENGINES))}")
         if precision not in PRECISIONS:
             raise SearchError(f"there is no precision {precision!r}{suggest(str(precision), PRECISIONS)}")
+        if mean not in get_args(Mean):
+            raise SearchError(f"there is no mean of {mean!r}{suggest(str(mean), get_args(Mean))}")
+        self.others, self.mean, self.chosen = tuple(others), mean, engine
+        if others:
+            engine = together(engine, precision)
         self.directory, self.precision, device = directory, precision, str(device)  # PyTorch's objects too
         self.threads = None if threads is None else whole("threads", threads, 1, MOST_THREADS)
         for_gpu = [name for name in (ON_GPU if engine == "auto" else (engine,)) if name in ON_GPU and self._has(name)]
         self.device = device if device != "auto" else "cuda" if for_gpu and gpu() else "cpu"
-        self.chosen = engine
         there = ON_CPU if self.device == "cpu" else ON_GPU
         self.names = [name for name in (there if engine == "auto" else (engine,)) if self._has(name)]
         if not self.names:
@@ -93,7 +105,8 @@ class Engines:
     def running(self, search: Search, prefixes: bool = False) -> Running:
         """What does such a search, loaded if need be."""
         engine = self.for_search(search, prefixes)
-        return Running(engine.name, engine.precision, self.device, engine.threads)
+        models = len(self.others) + 1 if self.others else None
+        return Running(engine.name, engine.precision, self.device, engine.threads, models)
 
     def _why_none(self, search: Search, prefixes: bool) -> str:
         there = [engine for name in self.names if (engine := self.get(name)) is not None]
@@ -161,7 +174,13 @@ class Engines:
 
         if self.threads is not None:
             torch.set_num_threads(self.threads)
-        return TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
+        engine = TorchEngine.load(self.directory, self.device, self.precision == "bfloat16")
+        if not self.others:
+            return engine
+        from dragoman.decode.ensemble import Ensemble
+
+        beside = [TorchEngine.load(other, self.device, self.precision == "bfloat16").model for other in self.others]
+        return TorchEngine(Ensemble([engine.model, *beside], self.mean), self.device)
 
     def _native(self) -> Engine | None:
         from dragoman.decode.native_engine import NativeEngine
@@ -193,6 +212,21 @@ class Engines:
 
         dtype = torch.float32 if self.precision == "float32" else torch.bfloat16
         return CudaEngine(self.torch.model, dtype, self.device)
+
+
+def together(engine: str, precision: str) -> str:
+    """The engine that drives several models together, or a refusal of what only one model can be driven by."""
+    if engine not in ("auto", "torch"):
+        raise SearchError(
+            f"the engine {engine!r} drives one model; several that translate together are driven by 'torch': use that, "
+            "or 'auto'"
+        )
+    if precision not in ("auto", *HAVE["torch"]):
+        raise SearchError(
+            f"precision {precision!r} is of engines that drive one model; several that translate together are driven "
+            f"by 'torch', which has {' and '.join(map(repr, HAVE['torch']))}"
+        )
+    return "torch"
 
 
 def beyond(engine: Engine, search: Search, prefixes: bool) -> list[str]:

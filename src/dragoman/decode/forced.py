@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
+from math import isnan
+from typing import Any, Final
 
 import torch
 
+from dragoman.decode.settings import NO_NUMBERS, USUAL_PIECES
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
 from dragoman.text.special import BOS, EOS
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+ROWS: Final = 512  # of logits that are held at a time: a vocabulary is wide
 
 
 @torch.inference_mode()
-def forced_log_probabilities(engine: TorchEngine, pairs: Pairs) -> list[list[float]]:
+def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | None = None) -> list[list[float]]:
     """For each pair of source and target pieces, the log-probability of each target piece and of the end mark."""
     found: list[list[float]] = [[] for _ in pairs]
-    for here in like_lengths(pairs, engine.batch):
+    for here in like_lengths(pairs, batch or engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
-        follows, _ = engine.padded([[*pairs[i][1], EOS] for i in here])
-        log_p = engine.model(source, target, source_layout, target_layout).float().log_softmax(-1)
-        rows = log_p.gather(-1, follows[:, :, None]).squeeze(-1).tolist()
-        for i, row in zip(here, rows, strict=True):
-            found[i] = row[: len(pairs[i][1]) + 1]
+        hidden = engine.model.hidden(source, target, source_layout, target_layout)[target_layout.real(engine.device)]
+        follows = torch.tensor([piece for i in here for piece in (*pairs[i][1], EOS)], device=engine.device)
+        numbers: list[float] = []
+        for start in range(0, len(follows), ROWS):
+            logits = engine.model.logits(hidden[start : start + ROWS]).float()
+            chosen = logits.gather(-1, follows[start : start + ROWS, None]).squeeze(-1)
+            numbers += (chosen - logits.logsumexp(-1)).tolist()
+        if any(map(isnan, numbers)):
+            raise SearchError(NO_NUMBERS)
+        each = iter(numbers)
+        for i in here:
+            found[i] = list(islice(each, len(pairs[i][1]) + 1))
     return found
 
 
@@ -62,7 +73,14 @@ def cross_attention(engine: TorchEngine, pairs: Pairs, layer: int | None = None)
 
 
 def like_lengths(pairs: Pairs, batch: int) -> Iterator[list[int]]:
-    """The numbers of the pairs, at most `batch` at a time, those of like length together."""
-    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1])))
-    for start in range(0, len(order), batch):
-        yield order[start : start + batch]
+    """The numbers of the pairs, those of like length together: at most `batch` of the usual length, or fewer longer."""
+    here: list[int] = []
+    longest = 0
+    for i in sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1]))):
+        longest = max(longest, len(pairs[i][0]), len(pairs[i][1]))
+        if here and len(here) >= min(batch, batch * USUAL_PIECES // max(1, longest)):
+            yield here
+            here, longest = [], max(len(pairs[i][0]), len(pairs[i][1]))
+        here.append(i)
+    if here:
+        yield here

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.decode.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, unknown
-from dragoman.decode.settings import MOST_THREADS, Hypothesis, Search
+from dragoman.decode.settings import MOST_THREADS, NO_NUMBERS, Hypothesis, Search
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.export.stored_weights import Weights, map_weights, tensors_of
 from dragoman.files import ABOUT, RECIPE, check_tensors, stored_vocabulary
@@ -233,7 +233,7 @@ class NativeEngine:
                 f"there is no memory to translate {n} sentences of up to {int(source_lengths.max())} pieces"
             )
         if (lengths[:, 0] < 0).any():
-            raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
+            raise SearchError(NO_NUMBERS)
         columns = (pieces.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
         return [
             [

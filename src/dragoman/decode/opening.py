@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,6 +89,36 @@ def verify_once(directory: Path) -> None:
     with suppress(OSError):  # a cache that cannot be written makes the next start slower, and nothing else
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
+
+
+def models_beside(directory: Path, ensemble: str | Path | Iterable[str | Path] | None) -> list[Path]:
+    """The models that translate together with a first one: found, verified, and refused where their pieces differ."""
+    if ensemble is None or isinstance(ensemble, str | os.PathLike) or not isinstance(ensemble, Iterable):
+        ensemble = [] if ensemble is None else [ensemble]
+    others = [find_model(other) for other in ensemble]
+    for other in others:
+        verify_once(other)
+        refuse_other_pieces(directory, other)
+    return others
+
+
+def refuse_other_pieces(directory: Path, other: Path) -> None:
+    """Refuse a model whose ids mean other pieces than those of the first, by the content of the tokenisers' files."""
+    for side in ("source", "target"):
+        (ours, our_digest), (theirs, their_digest) = (tokeniser_file(place, side) for place in (directory, other))
+        if our_digest != their_digest:
+            raise SearchError(
+                f"{other} cannot translate together with {directory}: {theirs} is not what {ours} is, so that the same "
+                "number means other pieces; train both on the same prepared data, or one with --from the other"
+            )
+
+
+def tokeniser_file(directory: Path, side: str) -> tuple[Path, str]:
+    """The file that holds the pieces of a side, in a model that has been verified, and its SHA-256."""
+    files = promised(directory)
+    name = "shared" if "shared.json" in files else side
+    found = next(name + ending for ending, _ in KINDS.values() if name + ending in files)
+    return directory / found, files[found][1]
 
 
 def open_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:

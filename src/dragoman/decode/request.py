@@ -80,10 +80,13 @@ def prefixes_of(prefix: object) -> str | list[str] | None:
     raise SearchError(f"prefix must be a str, or a list with one for each text; got {shown(wrong[0])}")
 
 
-def pairs_of(pairs: object) -> list[tuple[str, str]]:
-    """Pairs of a source and a target."""
-    found: list[Any] = list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
-    for pair in found:
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise SearchError(f"expected pairs (source, target) of texts; got {shown(pair)}")
-    return found
+def pairs_of(pairs: object) -> Iterable[object]:
+    """What may be pairs of a source and a target, each of which `pair_of` looks at."""
+    return pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
+
+
+def pair_of(pair: object) -> tuple[str, str]:
+    """A source and a target, or a refusal of what is no such pair."""
+    if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
+        return pair[0], pair[1]
+    raise SearchError(f"expected pairs (source, target) of texts; got {shown(pair)}")

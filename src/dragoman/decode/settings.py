@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from dragoman.errors import SearchError
 
+Mean = Literal["probabilities", "log-probabilities"]  # of several models that translate together
 MOST_THREADS: Final = 1024
 MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
 MOST_PIECES: Final = 100_000
 MOST_PENALTY: Final = 5.0  # lp of the longest text is then still a float32
+WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
+WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
+USUAL_PIECES: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
+NO_NUMBERS: Final = "the model gives no probabilities for a sentence: its weights hold numbers that are none"
 
 
 def shown(value: object) -> str:

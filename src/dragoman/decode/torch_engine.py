@@ -12,7 +12,7 @@ import torch
 from dragoman.decode.beam import beam_search
 from dragoman.decode.parsed import Parsed, depths_of
 from dragoman.decode.sampling import keys_of, sample
-from dragoman.decode.settings import Hypothesis, Search
+from dragoman.decode.settings import NO_NUMBERS, Hypothesis, Search
 from dragoman.errors import SearchError
 from dragoman.models.directory import load_model
 from dragoman.nn import Padded
@@ -68,7 +68,7 @@ class TorchEngine:
         else:
             found = beam_search(self.model, rows, layout, limits, search, prefixes)
         if not all(found):
-            raise SearchError("the model gives no probabilities for a sentence: its weights hold numbers that are none")
+            raise SearchError(NO_NUMBERS)
         return found
 
     def sources(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:

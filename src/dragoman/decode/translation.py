@@ -46,9 +46,17 @@ class Translation:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a model thinks of a given translation; the end mark is the last of its tokens."""
+    """What a model thinks of a given translation; the end mark is the last of its tokens.
+
+    `log_probability` is log P of all of it, and `score` that over lp, by which a search would have ranked it.
+    """
 
     score: float
     log_probability: float
     tokens: tuple[str, ...]
     token_log_probabilities: tuple[float, ...]
+
+    @property
+    def per_piece(self) -> float:
+        """log P over the number of pieces, the end mark counted: minus this is the logarithm of the perplexity."""
+        return self.log_probability / len(self.tokens)

@@ -13,16 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from dragoman.config import Recipe
 from dragoman.decode.assembly import Assembly, Ids
 from dragoman.decode.engines import Engines, Running
+from dragoman.decode.grouping import all_taken, groups, windows
 from dragoman.decode.languages import language_of
-from dragoman.decode.opening import find_model, open_tokenisers, verify_once
+from dragoman.decode.opening import find_model, models_beside, open_tokenisers, verify_once
 from dragoman.decode.parsed import laid_over, parsed, trees_for
+from dragoman.decode.reach import Reach
 from dragoman.decode.request import Request, Split, check_texts, pairs_of, prefixes_of, request
-from dragoman.decode.settings import Engine, Hypothesis, Search, shown
+from dragoman.decode.scoring import scored
+from dragoman.decode.settings import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, shown, whole
 from dragoman.decode.splitting import split_pieces, split_text
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
@@ -33,10 +36,6 @@ from dragoman.text.trees import Trees
 if TYPE_CHECKING:
     from dragoman.decode.pointing import Pointer
 
-WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
-WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
-USUAL_PIECES: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
-
 
 class Translator:
     """A model that translates text. Results come in the order asked, and do not depend on how the work is grouped.
@@ -45,14 +44,13 @@ class Translator:
     `reproducible=True`, which translates each sentence alone; docs/translating.md has what that costs.
     """
 
-    def __init__(self, engines: Engines, source: Tokeniser, target: Tokeniser, recipe: Recipe) -> None:
+    def __init__(
+        self, engines: Engines, source: Tokeniser, target: Tokeniser, recipe: Recipe, others: Sequence[Recipe] = ()
+    ) -> None:
         self.engines, self.source, self.target, self.recipe = engines, source, target, recipe
-        self.longest = recipe.data.max_tokens
-        learnt = recipe.model.max_positions - 1  # a mark needs a position too
-        self.longest_output = learnt if recipe.model.positions == "learned" else None
-        self.longest_source = learnt if recipe.model.pattern == "low_rank" else self.longest_output
-        if self.longest_source is not None:
-            self.longest = min(self.longest, self.longest_source)
+        reach = Reach.of([recipe, *others])
+        self.longest, self.longest_source, self.longest_output = reach.longest, reach.source, reach.output
+        self.reader = reach.reader  # the model that says whether sentences come with trees
         self.language = "en"  # for the rules by which long text is split into sentences
 
     @classmethod
@@ -65,27 +63,39 @@ class Translator:
         threads: int | None = None,
         precision: str = "auto",
         language: str = "en",
+        ensemble: str | Path | Iterable[str | Path] | None = None,
+        mean: Mean = "probabilities",
     ) -> Translator:
         """The translator of a model directory, or of a model's name under `$DRAGOMAN_MODELS` or the data directory.
 
         `device` is "auto", "cpu", "cuda"...; `engine` is "auto", "native", "ctranslate2", "cuda" or "torch";
         `precision` is "auto" (int8 on a CPU where the engine has it), "int8", "bfloat16" or "float32". `language` is
         the source's code, by whose rules text that is too long is split into sentences.
+
+        `ensemble` are models that translate together with the first: of any kind and size, but with the same
+        tokenisers. At each step the search sees the `mean` of their "probabilities", or of their "log-probabilities".
         """
-        code = language_of(language)
-        directory = find_model(model)
+        code, directory = language_of(language), find_model(model)
         verify_once(directory)
-        recipe = Recipe.load(directory / RECIPE)
+        others = models_beside(directory, ensemble)
+        recipe, *more = (Recipe.load(place / RECIPE) for place in (directory, *others))
         # absolute: an engine is loaded when it is needed, and the program may be elsewhere by then
-        engines = Engines(directory.absolute(), device, engine, threads, precision)
-        translator = cls(engines, *open_tokenisers(directory), recipe)
+        first, *beside = (place.absolute() for place in (directory, *others))
+        engines = Engines(first, device, engine, threads, precision, beside, mean)
+        translator = cls(engines, *open_tokenisers(directory), recipe, more)
         translator.language = code
         return translator
 
+    def __repr__(self) -> str:
+        chosen = self.engines
+        more = f", ensemble={[str(other) for other in chosen.others]!r}" if chosen.others else ""
+        return f"Translator({str(chosen.directory)!r}, engine={chosen.chosen!r}, device={chosen.device!r}{more})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the same model again, with the same choices: engines cannot be sent there."""
-        chosen = {name: getattr(self.engines, name) for name in ("device", "threads", "precision")}
-        again = partial(Translator.load, engine=self.engines.chosen, language=self.language, **chosen)
+        chosen = {name: getattr(self.engines, name) for name in ("device", "threads", "precision", "mean")}
+        chosen |= {"engine": self.engines.chosen, "ensemble": self.engines.others}
+        again = partial(Translator.load, language=self.language, **chosen)
         return again, (self.engines.directory,)
 
     @overload
@@ -119,7 +129,7 @@ class Translator:
         is; "never"), `reproducible` (each sentence alone), `alignment` and `attention` (have them in the result).
         """
         check_texts(texts)
-        asked, begins, grown = self._asked(settings), prefixes_of(prefix), trees_for(self.recipe.model, trees)
+        asked, begins, grown = self._asked(settings), prefixes_of(prefix), trees_for(self.reader, trees)
         if grown is not None and asked.split == "sentences":
             raise SearchError("split 'sentences' cannot be: a tree belongs to a whole line; give a line a sentence")
         if isinstance(begins, list) and isinstance(texts, Sized) and len(texts) != len(begins):
@@ -139,13 +149,14 @@ class Translator:
     @cached_property
     def pointer(self) -> Pointer:
         """The head of this model that aligns words, found when it is first asked for."""
+        self._refuse_attention()
         from dragoman.decode.pointing import find_pointer
 
         return find_pointer(self.engines.torch, self.source, self.target)
 
     def encoded(self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None) -> list[Ids]:
         """The pieces of each text as a whole, with their places in its tree where the model reads trees."""
-        grown, rows = trees_for(self.recipe.model, trees), self.source.encode_many(texts)
+        grown, rows = trees_for(self.reader, trees), self.source.encode_many(texts)
         if grown is None:
             return [tuple(ids) for ids in rows]
         laid, wrong = laid_over(texts, grown)
@@ -159,22 +170,36 @@ class Translator:
         pairs: Iterable[tuple[str, str]],
         length_penalty: float = 0.6,
         trees: Tree | Iterable[Tree] | None = None,
+        batch: int | None = None,
     ) -> list[Scored]:
         """How likely the model finds each target text, given the source text of the pair, and its tree if need be."""
-        from dragoman.decode.forced import forced_log_probabilities
+        return list(self.stream_scores(pairs, length_penalty=length_penalty, trees=trees, batch=batch))
 
-        both, search = pairs_of(pairs), Search(length_penalty=length_penalty)
-        sources = self.encoded([source for source, _ in both], trees)
-        targets = self.target.encode_many([target for _, target in both])
-        rows = forced_log_probabilities(self.engines.torch, list(zip(sources, targets, strict=True)))
-        return [
-            Scored(sum(row) / search.normaliser(len(row)), sum(row), (*self.target.pieces(ids), "</s>"), tuple(row))
-            for ids, row in zip(targets, rows, strict=True)
-        ]
+    def stream_scores(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        *,
+        length_penalty: float = 0.6,
+        trees: Tree | Iterable[Tree] | Trees | None = None,
+        batch: int | None = None,
+        before: int = 0,
+    ) -> Iterator[Scored]:
+        """The same for any number of pairs, in order, with bounded memory. PyTorch does it, whatever the engine.
+
+        `batch` is how many are scored at a time; one at a time, a score is the same to the last bit in any company.
+        Nothing is split or cut: a pair for which the model has no positions is refused, with its number, to which
+        `before` is added, as for pairs that came in calls before this one.
+        """
+        grown, search = trees_for(self.reader, trees), Search(length_penalty=length_penalty)
+        batch = None if batch is None else whole("batch", batch, 1)
+        found = scored(self, pairs_of(pairs), search, grown, batch, whole("before", before, 0))
+        return found if grown is None or grown is trees else all_taken(found, grown)
 
     def _asked(self, settings: dict[str, Any]) -> Request:
         """What a call asks for, within what this model's positions allow."""
         asked, longest = request(**settings), self.longest_output
+        if asked.alignment or asked.attention:
+            self._refuse_attention()
         if longest is None or (asked.search.max_length is not None and asked.search.max_length <= longest):
             return asked
         if asked.search.min_length > longest:
@@ -182,6 +207,13 @@ class Translator:
                 f"min_length={asked.search.min_length} cannot be: this model has learnt positions for {longest} pieces"
             )
         return replace(asked, search=replace(asked.search, max_length=longest))
+
+    def _refuse_attention(self) -> None:
+        if self.engines.others:
+            raise SearchError(
+                "several models that translate together have no attention of their own, and no alignment; ask one of "
+                "them alone, with the translation given, as `dragoman inspect` does with --target"
+            )
 
     def _stream(
         self, texts: Iterable[str], prefix: str | list[str] | None, asked: Request, trees: Trees | None
@@ -264,36 +296,3 @@ class Translator:
             else:
                 found.append([*map(tuple, split_text(text, self.source, self.longest, self.language))])
         return found
-
-
-def all_taken(found: Iterator[Translation], trees: Trees) -> Iterator[Translation]:
-    """The translations, and at their end a refusal of trees that are left over."""
-    yield from found
-    trees.refuse_more()
-
-
-def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Texts in lists of at most `most`, and of bounded size where they are long."""
-    window: list[str] = []
-    size = 0
-    for text in texts:
-        if not isinstance(text, str):
-            yield window  # those before it are answered
-            raise SearchError(f"a text to translate must be a str; got {shown(text)}")
-        window.append(text)
-        size += len(text)
-        if len(window) == most or size > WINDOW_CHARACTERS:
-            yield window
-            window, size = [], 0
-    if window:
-        yield window
-
-
-def groups(jobs: Sequence[tuple[Ids, Ids]], batch: int) -> Iterator[Sequence[tuple[Ids, Ids]]]:
-    """Jobs, longest first, in groups of at most `batch` sentences of the usual length, or fewer that are longer."""
-    start = 0
-    while start < len(jobs):
-        length = max(1, len(jobs[start][0]))
-        size = max(1, min(batch, batch * USUAL_PIECES // length))
-        yield jobs[start : start + size]
-        start += size

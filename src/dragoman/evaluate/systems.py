@@ -40,7 +40,7 @@ class System(Protocol):
 
 
 class ModelSystem:
-    """A model directory, its engine and its search."""
+    """A model directory, or several that translate together, with their engine and search."""
 
     def __init__(self, model: str, search: Search, batch: int | None = None, **engine: Any) -> None:
         from dragoman.decode.translator import Translator
@@ -51,7 +51,7 @@ class ModelSystem:
     @property
     def reads_trees(self) -> bool:
         """Whether sentences must come with their trees."""
-        return self.translator.recipe.model.reads_trees
+        return self.translator.reader.reads_trees
 
     @cached_property
     def running(self) -> Running:
@@ -61,9 +61,11 @@ class ModelSystem:
     def about(self) -> dict[str, Any]:
         """Name, digest of the manifest (and so of every file), engine and search."""
         engines = self.translator.engines
+        places = [engines.directory, *engines.others]
         return {
-            "model": engines.directory.name,
-            "digest": sha256(engines.directory / MANIFEST),
+            "model": " + ".join(place.name for place in places),
+            "digest": ", ".join(sha256(place / MANIFEST) for place in places),
+            **({"mean": engines.mean} if engines.others else {}),
             **{k: v for k, v in asdict(self.running).items() if v is not None},
             "search": ", ".join(f"{k}={v}" for k, v in asdict(self.search).items() if v is not None),
         }
@@ -73,7 +75,7 @@ class ModelSystem:
         for held_out in sets:
             if held_out.sources is None:
                 raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
-            grown = trees_for(self.translator.recipe.model, held_out.trees) if self.reads_trees else None
+            grown = trees_for(self.translator.reader, held_out.trees) if self.reads_trees else None
             if grown is not None:
                 _, wrong = laid_over(held_out.sources, grown)
                 if wrong is not None:

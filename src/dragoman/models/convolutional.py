@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.config import ModelRecipe
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import parts
 from dragoman.models.seq2seq import AttentionMaps, Memory
@@ -107,7 +107,7 @@ class Convolutional(EncoderDecoder):
 
     architecture = "convolutional"
 
-    def __init__(self, recipe: ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
+    def __init__(self, recipe: Recipe | ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
         super().__init__(recipe, vocabulary, pad)
         recipe = self.recipe
         d, width, dropout, make = recipe.d_model, recipe.kernel_width, recipe.dropout, parts(recipe)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from dragoman.config import PRESETS, ModelRecipe, preset_for
+from dragoman.config import PRESETS, ModelRecipe, Recipe, preset_for
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import Embeddings, Layout, Packed, Padded
@@ -17,25 +17,32 @@ from dragoman.values import suggest
 class EncoderDecoder(nn.Module, ABC):
     """An encoder that reads the source, and a decoder that writes the target while it looks at what was read.
 
-    `recipe` is a preset's name or a `ModelRecipe`. `vocabulary` is the size of the shared vocabulary, or
+    `recipe` is a preset's name, a `Recipe` or its `ModelRecipe`. `vocabulary` is the size of the shared vocabulary, or
     (source, target) for two. Ids equal to `pad` at the end of a row are padding.
     """
 
     architecture: ClassVar[str]
 
-    def __init__(self, recipe: ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
+    def __init__(self, recipe: Recipe | ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
         super().__init__()
         if isinstance(recipe, str):
             if recipe not in PRESETS:
-                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}")
+                file = "; a file is read by Recipe.load" if recipe.endswith(".toml") else ""
+                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}{file}")
             recipe = preset_for(recipe, self.architecture)
+        elif isinstance(recipe, Recipe):
+            recipe = recipe.model
+        if not isinstance(recipe, ModelRecipe):
+            raise RecipeError(
+                f"a model is made of a preset's name, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}"
+            )
         if recipe.architecture != self.architecture:
             raise RecipeError(
                 f"a {type(self).__name__} is made of a recipe with model.architecture={self.architecture!r}; got one "
                 f"with {recipe.architecture!r}"
             )
         sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
-        if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(isinstance(n, int) and n > 0 for n in sizes):
+        if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
             raise RecipeError(
                 f"vocabulary must be a number of pieces, or two for source and target; got {vocabulary!r}"
             )

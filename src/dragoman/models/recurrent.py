@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import ModelRecipe
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import recurrent_attention
 from dragoman.models.seq2seq import AttentionMaps, Memory
@@ -110,7 +110,7 @@ class Recurrent(EncoderDecoder):
 
     architecture = "recurrent"
 
-    def __init__(self, recipe: ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
+    def __init__(self, recipe: Recipe | ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
         super().__init__(recipe, vocabulary, pad)
         recipe = self.recipe
         d, cell, dropout = recipe.d_model, recipe.cell, recipe.dropout

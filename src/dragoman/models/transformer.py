@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from dragoman.config import ModelRecipe
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.errors import ShapeError
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import Parts, parts
@@ -101,7 +101,7 @@ class Transformer(EncoderDecoder):
 
     architecture = "transformer"
 
-    def __init__(self, recipe: ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
+    def __init__(self, recipe: Recipe | ModelRecipe | str, vocabulary: int | tuple[int, int], pad: int = 0) -> None:
         super().__init__(recipe, vocabulary, pad)
         recipe = self.recipe
         make = parts(recipe)

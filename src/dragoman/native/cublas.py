@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from contextlib import nullcontext
 from ctypes import Structure, byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import Any, Final
 
 WORKSPACE: Final = 32 << 20  # bytes that a product may use beside its result
-ALIGNED: Final = 256  # bytes at which matrices begin
+ALIGNED: Final = 256  # bytes at which matrices begin, and a bias
 
 KINDS: Final = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType_t
 COMPUTE_32F: Final = 68
@@ -50,18 +52,20 @@ class _Found(Structure):
 
 
 class CublasLt:
-    """The library; every method that asks it something gives up quietly where it says no."""
+    """The library; every method that asks it something gives up quietly where it says no.
+
+    `device` is the number of the GPU, which must be the current one: a handle is for the one that it was made on.
+    """
 
     def __init__(self, path: str) -> None:
         self.functions = ctypes.CDLL(path)
         self.functions.cublasLtGetVersion.restype = c_size_t
         self.version = int(self.functions.cublasLtGetVersion())
-        self.handle = c_void_p()
-        if self.functions.cublasLtCreate(byref(self.handle)):
-            raise OSError(f"{path} does not start")
+        self._handles: dict[int, c_void_p | None] = {}
         self._described: dict[Form, Any] = {}
+        self._bias = Lock()  # a description holds its address, and is one for all threads
 
-    def ways(self, form: Form, most: int) -> list[bytes]:
+    def ways(self, form: Form, most: int, device: int) -> list[bytes]:
         """To make such a product, the one that it guesses to be fastest first."""
         preference, reserve, sums = c_void_p(), c_size_t(WORKSPACE), c_int32(IN_FLOAT32)
         if self.functions.cublasLtMatmulPreferenceCreate(byref(preference)):
@@ -71,39 +75,58 @@ class CublasLt:
             for name, value in ((MOST_WORKSPACE, reserve), (REDUCTION, sums)):
                 size = c_size_t(ctypes.sizeof(value))
                 self.functions.cublasLtMatmulPreferenceSetAttribute(preference, c_int(name), byref(value), size)
-            asked = self._described_as(form)
-            failed = asked is None or self.functions.cublasLtMatmulAlgoGetHeuristic(
-                self.handle, *asked, asked[-1], preference, c_int(most), found, byref(count)
+            handle, asked = self._handle(device), self._described_as(form)
+            if handle is None or asked is None:
+                return []
+            failed = self.functions.cublasLtMatmulAlgoGetHeuristic(
+                handle, *asked, asked[-1], preference, c_int(most), found, byref(count)
             )
         finally:
             self.functions.cublasLtMatmulPreferenceDestroy(preference)
         return [] if failed else [bytes(way.way) for way in found[: count.value] if way.state == 0]
 
-    def knows(self, form: Form, way: bytes) -> bool:
+    def knows(self, form: Form, way: bytes, device: int) -> bool:
         """Whether it still has this way, and for this form."""
-        asked, found = self._described_as(form), _Found()
-        if asked is None or len(way) != ctypes.sizeof(found.way):
+        handle, asked, found = self._handle(device), self._described_as(form), _Found()
+        if handle is None or asked is None or len(way) != ctypes.sizeof(found.way):
             return False
         algorithm = (c_uint64 * 8).from_buffer_copy(way)
-        failed = self.functions.cublasLtMatmulAlgoCheck(self.handle, *asked, asked[-1], byref(algorithm), byref(found))
+        failed = self.functions.cublasLtMatmulAlgoCheck(handle, *asked, asked[-1], byref(algorithm), byref(found))
         return not failed and found.state == 0 and found.workspace <= WORKSPACE
 
     def multiply(
-        self, form: Form, way: bytes, left: int, right: int, out: int, bias: int, workspace: int, stream: int
+        self,
+        form: Form,
+        way: bytes,
+        left: int,
+        right: int,
+        out: int,
+        bias: int,
+        workspace: int,
+        device: int,
+        stream: int,
     ) -> bool:
         """Put the product of what lies at these addresses on the stream; whether it could."""
-        asked = self._described_as(form)
-        if asked is None:
+        handle, asked = self._handle(device), self._described_as(form)
+        if handle is None or asked is None:
             return False
         description, of_left, of_right, of_out = asked
-        if form.relu and self._set(description, BIAS_POINTER, c_uint64(bias)):
-            return False
         one, nothing = c_float(1), c_float(0)
-        return not self.functions.cublasLtMatmul(
-            self.handle, description, byref(one), c_void_p(left), of_left, c_void_p(right), of_right,
-            byref(nothing), c_void_p(out), of_out, c_void_p(out), of_out,
-            byref((c_uint64 * 8).from_buffer_copy(way)), c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
-        )  # fmt: skip
+        with self._bias if form.relu else nullcontext():
+            if form.relu and self._set(description, BIAS_POINTER, c_uint64(bias)):
+                return False
+            return not self.functions.cublasLtMatmul(
+                handle, description, byref(one), c_void_p(left), of_left, c_void_p(right), of_right,
+                byref(nothing), c_void_p(out), of_out, c_void_p(out), of_out,
+                byref((c_uint64 * 8).from_buffer_copy(way)), c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
+            )  # fmt: skip
+
+    def _handle(self, device: int) -> c_void_p | None:
+        """Of this GPU, made once; None where the library does not start on it."""
+        if device not in self._handles:
+            handle = c_void_p()
+            self._handles[device] = None if self.functions.cublasLtCreate(byref(handle)) else handle
+        return self._handles[device]
 
     def _described_as(self, form: Form) -> tuple[c_void_p, c_void_p, c_void_p, c_void_p] | None:
         """The form in the library's own terms, made once; None where it has none for it."""

@@ -6,12 +6,14 @@ thinks best, and keeps the fastest, also for later runs: a run that goes on afte
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import torch
@@ -27,22 +29,26 @@ SMALLEST: Final = 1 << 27  # multiplications, below which nothing is won
 HALVES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 _workspaces: dict[tuple[int, int], Tensor] = {}
-_tried: set[str] = set()  # forms whose way is known to be one in this process
-_trying = False
+_tried: set[tuple[int, str]] = set()  # GPUs and forms whose way is known to be one in this process
+_trying = 0  # blocks that are open, of any thread
+_counting, _writing = Lock(), Lock()
 
 
 @contextmanager
 def trying() -> Iterator[None]:
     """Find the fastest way for products of shapes that are new in this block; elsewhere they are left to PyTorch.
 
-    That takes some milliseconds for each, which only shapes that come again and again are worth.
+    That takes some milliseconds for each, which only shapes that come again and again are worth. Ways that other runs
+    found are taken up here alone as well: nothing that they do in the meantime changes the sums of a run.
     """
     global _trying  # the backward pass has a thread of its own, and means this block as well
-    before, _trying = _trying, True
+    with _counting:
+        _trying += 1
     try:
         yield
     finally:
-        _trying = before
+        with _counting:
+            _trying -= 1
 
 
 @cache
@@ -58,37 +64,57 @@ class Ways:
 
     def __init__(self, path: Path, machine: str) -> None:
         self.path, self.machine = path, machine
-        self.known: dict[str, bytes | None] = {}
-        kept = self._kept().get(machine)
-        for form, way in kept.items() if isinstance(kept, dict) else ():
-            if isinstance(way, str):
-                try:
-                    self.known[form] = bytes.fromhex(way)
-                except ValueError:
-                    continue
+        found = {form: _from_hex(way) for form, way in self._kept().get(machine, {}).items()}
+        self.known: dict[str, bytes | None] = {form: way for form, way in found.items() if way is not None}
 
-    def remember(self, form: Form, way: bytes | None) -> None:
-        """Keep it; a file that cannot be written costs later runs the time to find it again."""
-        self.known[str(form)] = way
-        everything = self._kept()
-        kept = everything.get(self.machine)
-        mine = kept if isinstance(kept, dict) else {}
-        mine |= {name: found.hex() for name, found in self.known.items() if found is not None}
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part.write_text(json.dumps({**everything, self.machine: mine}, indent=1), encoding="utf-8")
-            part.replace(self.path)
-        except OSError:
+    def remember(self, form: Form, way: bytes | None, takes: Callable[[bytes], bool] = bool) -> bytes | None:
+        """Keep it, unless another run was first with one that the library `takes`; the way that is kept.
+
+        Runs that begin together then make the same sums, now and when they go on. A file that cannot be written costs
+        later runs the time to find it again.
+        """
+        name = str(form)
+        with self._alone():
+            everything = self._kept()
+            others = everything.get(self.machine, {})
+            theirs = _from_hex(others.pop(name, ""))
+            self.known[name] = way = theirs if theirs and takes(theirs) else way
+            found = {form: known.hex() for form, known in self.known.items() if known is not None}
+            part = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+            try:
+                part.write_text(json.dumps({**everything, self.machine: found | others}, indent=1), encoding="utf-8")
+                part.replace(self.path)
+            except OSError:
+                with suppress(OSError):
+                    part.unlink()
+        return way
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One thread and, where the system can, one process at a time: else they would lose what the others found."""
+        with _writing, ExitStack() as held:
             with suppress(OSError):
-                part.unlink()
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fcntl.lockf(held.enter_context(self.path.with_suffix(".lock").open("a")), fcntl.LOCK_EX)
+            yield
 
-    def _kept(self) -> dict[str, object]:
+    def _kept(self) -> dict[str, dict[str, str]]:
+        """What the file says of all kinds of GPUs; of a damaged one, what is as it should be."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            return {}
+        kinds = ((name, ways) for name, ways in found.items() if isinstance(ways, dict))
+        return {name: {form: way for form, way in ways.items() if isinstance(way, str)} for name, ways in kinds}
+
+
+def _from_hex(text: str) -> bytes | None:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
 
 
 @cache
@@ -124,29 +150,37 @@ def _form(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> Form
     """Of a product that is large enough and lies well, as the library sees it: in columns, so that all is mirrored."""
     (m, k), n = left.shape, right.shape[1]
     kind, sides = HALVES.get(left.dtype), (right, left, out)
-    alike = all(x.is_cuda and x.dtype == left.dtype for x in sides) and (bias is None or bias.dtype == left.dtype)
-    if kind is None or not alike or m * n * k < SMALLEST or out.stride(1) != 1:
+    given = sides if bias is None else (*sides, bias)
+    alike = all(x.is_cuda and x.dtype == left.dtype and x.device == left.device for x in given)
+    if kind is None or not alike or m * n * k < SMALLEST or torch.cuda.current_device() != left.device.index:
         return None
-    if any(1 not in x.stride() or x.data_ptr() % ALIGNED for x in sides):
+    if right.shape[0] != k or out.shape != (m, n) or (bias is not None and bias.shape != (n,)):
+        return None  # PyTorch takes it, or says what is wrong
+    if out.stride(1) != 1 or (bias is not None and bias.stride(0) != 1):
+        return None
+    if any(1 not in x.stride() for x in sides) or any(x.data_ptr() % ALIGNED for x in given):
         return None
     turned = (right.stride(1) != 1, left.stride(1) != 1)
+    lines = (k if turned[0] else n, m if turned[1] else k, n)
     leading = (right.stride(int(turned[0])), left.stride(int(turned[1])), out.stride(0))
+    if any(apart < line for apart, line in zip(leading, lines, strict=True)):
+        return None  # lines that lie over each other
     return Form(n, m, k, turned, leading, kind, bias is not None)
 
 
 def _way(lt: CublasLt, form: Form, device: int, put: Callable[[bytes], bool]) -> bytes | None:
     """The way to take; while a graph is recorded, none can be tried."""
     ways, name = _ways(device), str(form)
-    known = ways.known.get(name)
-    if name not in _tried:
-        if known is None or not lt.knows(form, known):
-            if not _trying or torch.cuda.is_current_stream_capturing():
-                return None
-            able = [way for way in lt.ways(form, TRIED) if put(way)]
-            known = able[fastest(_seconds(put, able))] if able else None
-            ways.remember(form, known)
-        _tried.add(name)
-    return known
+    if (device, name) not in _tried:
+        if not _trying or torch.cuda.is_current_stream_capturing():
+            return None
+        known = ways.known.get(name)
+        if known is None or not lt.knows(form, known, device):
+            able = [way for way in lt.ways(form, TRIED, device) if put(way)]
+            found = able[fastest(_seconds(put, able))] if able else None
+            ways.remember(form, found, lambda way: lt.knows(form, way, device))
+        _tried.add((device, name))
+    return ways.known.get(name)
 
 
 def _seconds(put: Callable[[bytes], bool], ways: list[bytes]) -> list[float]:
@@ -171,7 +205,7 @@ def _put(lt: CublasLt, form: Form, way: bytes, left: Tensor, right: Tensor, out:
         _workspaces[place] = torch.empty(WORKSPACE, dtype=torch.uint8, device=left.device)
     return lt.multiply(
         form, way, right.data_ptr(), left.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr(),
-        _workspaces[place].data_ptr(), stream,
+        _workspaces[place].data_ptr(), *place,
     )  # fmt: skip
 
 

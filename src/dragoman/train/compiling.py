@@ -11,10 +11,12 @@ from torch import nn
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.fx import Graph, Node
 
-from dragoman.nn import products, residual_norm
-from dragoman.train import fused_loss  # noqa: F401, whose operator is announced
+from dragoman.nn import linear, linear_relu, products, residual_norm
+from dragoman.nn.attention import packed
+from dragoman.train import fused_loss
 
 RUNS = 256  # of one process that may compile a step of their own; by itself the compiler refuses a ninth
+OPERATORS = (fused_loss, linear, linear_relu, packed, products, residual_norm)  # where ours are announced
 LAZY = "2.13"  # the first version known to put messages into words only where somebody reads them
 
 
@@ -35,7 +37,7 @@ class AddedInside(CustomGraphPass):
 
     def uuid(self) -> Any:
         """What this does, for the compiler's cache."""
-        return get_hash_for_files((__file__,))
+        return _version()
 
 
 class FastProducts(CustomGraphPass):
@@ -50,7 +52,12 @@ class FastProducts(CustomGraphPass):
 
     def uuid(self) -> Any:
         """What this does, for the compiler's cache."""
-        return get_hash_for_files((__file__,))
+        return _version()
+
+
+def _version() -> bytes:
+    """Of the passes and of our operators: code that was kept has the sizes that they gave when it was made."""
+    return get_hash_for_files((__file__, *(str(module.__file__) for module in OPERATORS)))
 
 
 def _plain_sum(node: Any) -> bool:

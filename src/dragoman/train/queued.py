@@ -106,7 +106,7 @@ class QueuedSteps:
         if not self.batches:
             self._settle(batches)
         slot = self.slots.popleft()
-        self.stream.wait_stream(torch.cuda.current_stream())  # an evaluation may have lent the weights out
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # an evaluation may have lent the weights out
         with torch.cuda.stream(self.copying):
             torch.cuda.current_stream().wait_event(slot.done)  # the last step that used it has been read
             for place, tensor in zip(slot.tensors, tensors_of(batches), strict=True):
@@ -139,7 +139,7 @@ class QueuedSteps:
 
     def _settle(self, batches: list[Batch]) -> None:
         """Make the tensors that the graph reads, once and for all steps."""
-        self.stream.wait_stream(torch.cuda.current_stream())  # what made the weights
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # what made the weights
         self.batches = [batch.to(self.device) for batch in batches]
         if half_adam.suits(self.halves, self.optimiser, len(batches)):
             self.adam = HalfAdam(self.halves, self.optimiser)
@@ -153,7 +153,7 @@ class QueuedSteps:
                     *(torch.cuda.Event() for _ in range(2)),  # type: ignore[no-untyped-call]
                 )
             )
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self.device)
 
     def _run(self) -> None:
         if self.graph is not None:

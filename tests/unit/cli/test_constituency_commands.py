@@ -54,6 +54,16 @@ def test_trees_to_files_to_train_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(NNP John)" in leave(capsys, "trees", "brackets", "t", "s")[1]
 
 
+def test_a_dash_is_standard_output_and_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.mrg").write_text("(S (VB go))", encoding="utf-8")
+    code, out, err = leave(capsys, "trees", "lines", "one.mrg", "--source", "s", "--target", "-")
+    assert (code, out, err) == (0, "(S XX )S\n", "dragoman: 1 tree is in s and standard output\n")
+    code, out, err = leave(capsys, "trees", "lines", "one.mrg", "--source", "-", "--target", "-")
+    assert (code, out) == (2, "")
+    assert "--source and --target are both -; sentences and lines need a file each" in err
+    assert not Path("-").exists()
+
+
 def test_what_was_written_right_scores_all(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, "trees", "score", "lines", "gold.mrg")
     assert (code, err) == (0, "")

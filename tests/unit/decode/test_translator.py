@@ -241,6 +241,7 @@ def test_a_translator_can_be_sent_to_another_process(directory: Path, monkeypatc
     monkeypatch.chdir(directory.parent)
     translator = Translator.load(directory.name, device="cpu", engine="torch", language="DE")
     monkeypatch.chdir("/")
+    assert repr(translator) == f"Translator({str(directory.absolute())!r}, engine='torch', device='cpu')"
     other = pickle.loads(pickle.dumps(translator))
     assert (other.running, other.language) == (translator.running, "de")
     assert other.translate("the old box", **SHORT) == translator.translate("the old box", **SHORT)

@@ -119,7 +119,7 @@ def test_products_in_bfloat16(recipe: ModelRecipe, device: torch.device) -> None
 
 @pytest.mark.parametrize("kind", [Transformer, Recurrent, Convolutional])
 def test_mistakes_of_a_caller_are_told_in_words(kind: type[EncoderDecoder]) -> None:
-    for wrong in (0, -1, "many", (11, 0), (11, 13, 17), None):
+    for wrong in (0, -1, True, "many", (11, 0), (11, 13, 17), None):
         with pytest.raises(RecipeError, match="vocabulary must be a number of pieces, or two for source and target"):
             kind("tiny", vocabulary=wrong)  # type: ignore[arg-type]
     model = kind("tiny", vocabulary=11)

@@ -21,7 +21,7 @@ from model_variants import (
     sentences,
 )
 
-from dragoman import Packed, Padded, Transformer
+from dragoman import Packed, Padded, Recipe, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models import AttentionMaps
@@ -137,3 +137,21 @@ def test_wrong_shapes_are_named() -> None:
         model(ids, ids[0], None, Packed.of(torch.tensor([1, 2])))
     with pytest.raises(RecipeError, match="'bsae' is not a preset; did you mean 'base'"):
         Transformer("bsae", 9)
+
+
+def test_a_model_is_made_of_a_whole_recipe_too() -> None:
+    recipe = Recipe.load("tiny", ["model.d_ff=96", "model.encoder_layers=1"])
+    model = Transformer(recipe, 23)
+    assert model.recipe == recipe.model
+    assert model.parameter_count() == Transformer(recipe.model, 23).parameter_count()
+
+
+@pytest.mark.parametrize("recipe", [None, {"d_model": 8}, 512])
+def test_what_is_no_recipe_is_refused(recipe: object) -> None:
+    with pytest.raises(RecipeError, match=r"made of a preset's name, such as 'base', a Recipe or its ModelRecipe; got"):
+        Transformer(recipe, 23)  # type: ignore[arg-type]
+
+
+def test_a_file_is_not_a_preset() -> None:
+    with pytest.raises(RecipeError, match=r"'my.toml' is not a preset; .*; a file is read by Recipe.load"):
+        Transformer("my.toml", 23)

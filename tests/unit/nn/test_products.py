@@ -1,18 +1,27 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import Tensor
 
-from dragoman.native.cublas import Form, cublas
+from dragoman.native.cublas import CublasLt, Form
 from dragoman.nn import products
 from dragoman.nn.products import Ways, fastest, multiply, trying
 
+sys.path.append(str(Path(__file__).parents[1] / "native"))
+from host_cublas import number, on_the_host
+
 FORM = Form(512, 1024, 512, (False, True), (512, 1024, 512), "bfloat16")
 OTHER = Form(512, 1024, 512, (False, True), (512, 1024, 512), "bfloat16", relu=True)
+
+DEEP = ["[" * 100_000, '{"b": ' + "[" * 600 + "]" * 600 + "}", '{"a GPU": {"x": ' + "[" * 600 + "]" * 600 + "}}"]
 
 
 class Library:
@@ -22,11 +31,11 @@ class Library:
         self.all = [bytes([number]) * 64 for number in range(4)]
         self.asked = 0
 
-    def ways(self, form: Form, most: int) -> list[bytes]:
+    def ways(self, form: Form, most: int, device: int) -> list[bytes]:
         self.asked += 1
         return self.all[:most]
 
-    def knows(self, form: Form, way: bytes) -> bool:
+    def knows(self, form: Form, way: bytes, device: int) -> bool:
         return way in self.all
 
     def put(self, way: bytes) -> bool:
@@ -65,10 +74,30 @@ def test_the_fastest_way_is_found_once_and_kept_for_later_runs(place: Path, monk
     assert products._way(library, FORM, 0, library.put) == library.all[2]  # type: ignore[arg-type]
     assert library.asked == 1
     again(place, monkeypatch)
-    assert products._way(library, FORM, 0, library.put) == library.all[2]  # type: ignore[arg-type]
-    assert library.asked == 1
     with trying():
+        assert products._way(library, FORM, 0, library.put) == library.all[2]  # type: ignore[arg-type]
+        assert library.asked == 1
         assert products._way(library, OTHER, 0, library.put) == library.all[2]  # type: ignore[arg-type]
+    assert library.asked == 2
+
+
+def test_what_other_runs_found_does_not_change_the_sums_of_one_that_tries_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Library()
+    Ways(place, "a GPU").remember(FORM, library.all[1])
+    again(place, monkeypatch)
+    assert products._way(library, FORM, 0, library.put) is None  # type: ignore[arg-type]
+
+
+def test_each_gpu_is_tried(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, ways = Library(), [Ways(place, name) for name in ("a GPU", "another GPU")]
+    monkeypatch.setattr(products, "_ways", ways.__getitem__)
+    with trying():
+        for device in (0, 1):
+            assert products._way(library, FORM, device, library.put) == library.all[2]  # type: ignore[arg-type]
+    for device in (0, 1):
+        assert products._way(library, FORM, device, library.put) == library.all[2]  # type: ignore[arg-type]
     assert library.asked == 2
 
 
@@ -107,11 +136,40 @@ def test_other_machines_and_other_runs_lose_nothing(place: Path) -> None:
     second.remember(OTHER, b"\3" * 64)
     assert Ways(place, "another GPU").known == {str(FORM): b"\1" * 64}
     assert Ways(place, "a GPU").known == {str(FORM): b"\2" * 64, str(OTHER): b"\3" * 64}
-    assert [file.name for file in place.parent.iterdir()] == [place.name]
+    assert {file.name for file in place.parent.iterdir()} == {place.name, "products.lock"}
+
+
+def test_of_runs_that_begin_together_all_take_what_the_first_found(place: Path) -> None:
+    first, second, third = (Ways(place, "a GPU") for _ in range(3))
+    assert first.remember(FORM, b"\1" * 64) == b"\1" * 64
+    assert second.remember(FORM, b"\2" * 64) == second.known[str(FORM)] == b"\1" * 64
+    assert Ways(place, "a GPU").known == {str(FORM): b"\1" * 64}
+    assert third.remember(FORM, b"\3" * 64, lambda way: False) == b"\3" * 64  # the library does not take theirs
+    assert Ways(place, "a GPU").known == {str(FORM): b"\3" * 64}
+    first.remember(OTHER, b"\4" * 64)  # which has a way in mind that is no longer the one that is kept
+    assert Ways(place, "a GPU").known == {str(FORM): b"\3" * 64, str(OTHER): b"\4" * 64}
+
+
+def many(place: Path, first: int) -> None:
+    ways = Ways(place, "a GPU")
+    for m in range(first, first + 25):
+        ways.remember(Form(m, 1, 1, (False, False), (m, 1, m), "bfloat16"), b"\1" * 64)
+
+
+def test_processes_that_write_at_once_lose_nothing(place: Path) -> None:
+    begun = [multiprocessing.get_context("fork").Process(target=many, args=(place, 100 * n)) for n in range(1, 5)]
+    for process in begun:
+        process.start()
+    for process in begun:
+        process.join()
+    assert all(process.exitcode == 0 for process in begun)
+    assert len(Ways(place, "a GPU").known) == 100
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"a GPU": 3}', '{"a GPU": {"x": 3, "y": "zz"}}', "\0", '{"a GPU": {"x": "\\u00e9"}}']
+    "text",
+    ["", "{", "[]", '{"a GPU": 3}', '{"a GPU": {"x": 3, "y": "zz"}}', "\0", '{"a GPU": {"x": "\\u00e9"}}', *DEEP],
+    ids=range(10),
 )
 def test_a_damaged_file_is_as_good_as_none(place: Path, text: str) -> None:
     place.parent.mkdir()
@@ -136,6 +194,16 @@ def test_trying_ends_with_its_block() -> None:
     assert not products._trying
 
 
+def test_blocks_of_two_threads_may_end_in_any_order() -> None:
+    first, second = trying(), trying()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert products._trying
+    second.__exit__(None, None, None)
+    assert not products._trying
+
+
 def test_forms_that_differ_are_remembered_apart() -> None:
     forms = [FORM, OTHER, Form(512, 1024, 512, (True, False), (512, 1024, 512), "bfloat16")]
     forms += [Form(512, 1024, 512, (False, True), (512, 1024, 600), "bfloat16")]
@@ -153,8 +221,97 @@ def test_what_is_not_for_the_library_is_pytorchs(kind: torch.dtype, device: torc
         torch.testing.assert_close(multiply(left, right.T, bias=bias), (left @ right.T + bias).relu())
 
 
-def test_no_library_of_such_a_version() -> None:
-    assert cublas("1.0") is None
+class OnGpu(Tensor):
+    """A tensor of the host that says to be on a GPU."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+
+@pytest.fixture
+def lt(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CublasLt:
+    """The library by the host, for products of any size."""
+    made = on_the_host(tmp_path)
+    monkeypatch.setattr(products, "library", lambda: made)
+    monkeypatch.setattr(products, "SMALLEST", 1)
+    monkeypatch.setattr(products, "_workspaces", {})
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0x1234))
+    return made
+
+
+def on_gpu(rows: int, columns: int, turned: bool = False, kind: torch.dtype = torch.bfloat16) -> Tensor:
+    """A random matrix inside a larger one, at an address that the library can read well."""
+    memory = torch.randn(64, 4096).to(kind)
+    begin = -memory.data_ptr() % products.ALIGNED // memory.element_size()
+    lying = memory.flatten()[begin:].as_strided((columns, rows) if turned else (rows, columns), (256, 1))
+    return (lying.T if turned else lying).as_subclass(OnGpu)
+
+
+M, K, N = 6, 11, 9
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)])
+def test_products_by_the_library(turned: tuple[bool, bool], lt: CublasLt) -> None:
+    left, right, bias = on_gpu(M, K, turned[0]), on_gpu(K, N, turned[1]), on_gpu(1, N)[0]
+    want = left.double() @ right.double()
+    for add in (None, bias):
+        out = on_gpu(M, N)
+        with trying():
+            assert multiply(left, right, out, add) is out
+        exact = want if add is None else (want + bias.double()).relu()
+        torch.testing.assert_close(out.double(), exact, atol=1e-2, rtol=1e-2)
+    assert number(lt, "made").value == 2 * 4  # three ways can be put, and the one that is taken comes last
+    (place,) = products._workspaces
+    assert place == (None, 0x1234)
+
+
+def test_what_the_library_is_not_asked_for(lt: CublasLt) -> None:
+    left, right, out, bias = on_gpu(M, K), on_gpu(K, N), on_gpu(M, N), on_gpu(1, N)[0]
+    assert products._form(left, right, out, bias) is not None
+    line = on_gpu(K, 1).as_strided((1, K), (1, 1)).as_subclass(OnGpu)
+    others: dict[str, tuple[Tensor, Tensor, Tensor, Tensor | None]] = {
+        "inner sizes": (left, on_gpu(K + 1, N), out, bias),
+        "rows of the result": (left, right, on_gpu(M + 1, N), bias),
+        "columns of the result": (left, right, on_gpu(M, N - 1), bias),
+        "length of the bias": (left, right, out, on_gpu(1, N + 1)[0]),
+        "a bias for all": (left, right, out, on_gpu(1, 1)[0]),
+        "a bias in a column": (left, right, out, on_gpu(N, 2)[:, 0]),
+        "where the bias begins": (left, right, out, on_gpu(1, N + 1)[0, 1:]),
+        "kind of the bias": (left, right, out, bias.float()),
+        "kind of the result": (left, right, on_gpu(M, N, kind=torch.float16), bias),
+        "all kinds": (*(on_gpu(*x.shape, kind=torch.float32) for x in (left, right, out)), None),
+        "the bias on the host": (left, right, out, bias.as_subclass(Tensor)),
+        "the bias on another device": (left, right, out, bias.to("meta")),
+        "a result in columns": (left, right, on_gpu(M, N, True), bias),
+        "where the left begins": (on_gpu(M, K + 1)[:, 1:], right, out, bias),
+        "no line without holes": (on_gpu(M, K).as_strided((M, K), (2, 256)), right, out, bias),
+        "every second column": (on_gpu(M, 2 * K)[:, ::2], right, out, bias),
+        "one row for all": (on_gpu(1, K).expand(M, K), right, out, bias),
+        "one column for all": (left, on_gpu(K, 1).expand(K, N), out, bias),
+        "a row that was a column": (line, right, on_gpu(1, N), None),
+    }
+    assert [name for name, given in others.items() if products._form(*given) is not None] == []
+    assert products._form(on_gpu(1, K), right, on_gpu(1, N), None) is not None
+
+
+@pytest.mark.parametrize(("smallest", "asked"), [(M * K * N, True), (M * K * N + 1, False)])
+def test_small_products_are_pytorchs(smallest: int, asked: bool, lt: CublasLt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "SMALLEST", smallest)
+    assert (products._form(on_gpu(M, K), on_gpu(K, N), on_gpu(M, N), None) is not None) == asked
+
+
+def test_sizes_that_do_not_fit_are_pytorchs_error(lt: CublasLt) -> None:
+    with trying(), pytest.raises(RuntimeError, match="cannot be multiplied"):
+        multiply(on_gpu(M, K + 1), on_gpu(K, N), on_gpu(M, N))
+    assert not number(lt, "made").value
+
+
+def test_another_gpu_than_the_current_one_is_pytorchs(lt: CublasLt, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, right, out = on_gpu(M, K), on_gpu(K, N), on_gpu(M, N)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    with trying():
+        assert torch.equal(multiply(left, right, out), torch.mm(left, right))
+    assert not number(lt, "made").value
 
 
 def test_the_library_can_be_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +351,10 @@ def test_products_of_all_ways_that_matrices_can_lie(turned: tuple[bool, bool], k
     assert torch.equal(multiply(left, right), plain) and torch.equal(multiply(left, right, bias=bias), cut)
     products._ways.cache_clear()  # as a later run finds it
     products._tried.clear()
-    assert torch.equal(multiply(left, right), plain) and torch.equal(multiply(left, right, bias=bias), cut)
+    before = fresh.stat().st_mtime_ns
+    with trying():
+        assert torch.equal(multiply(left, right), plain) and torch.equal(multiply(left, right, bias=bias), cut)
+    assert fresh.stat().st_mtime_ns == before
 
 
 @pytest.mark.gpu
@@ -205,14 +365,14 @@ def test_every_way_that_is_tried_makes_the_product(fresh: Path) -> None:
     out, want = torch.empty(2048, 512, device="cuda").bfloat16(), left.float() @ right.float()
     form = products._form(left, right, out, None)
     assert form is not None
-    ways = lt.ways(form, 8)
+    ways = lt.ways(form, 8, 0)
     assert len(ways) > 1
     for way in ways:
-        assert lt.knows(form, way)
+        assert lt.knows(form, way, 0)
         out.fill_(torch.nan)
         assert products._put(lt, form, way, left, right, out, None)
         assert float((out.float() - want).norm() / want.norm()) < 1e-2
-    assert not lt.knows(form, b"\xff" * 64) and not lt.knows(form, b"short")
+    assert not lt.knows(form, b"\xff" * 64, 0) and not lt.knows(form, b"short", 0)
 
 
 @pytest.mark.gpu

@@ -1,14 +1,18 @@
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+import dragoman
 from dragoman.nn import LayerNorm, PostNorm
 from dragoman.nn.residual_norm import residual_norm, residual_norm_backward
 from dragoman.train import compiling
@@ -124,6 +128,24 @@ def test_what_is_compiled_takes_the_pass_and_turns_the_operator_on(monkeypatch: 
     assert compiling.AddedInside().uuid() == compiling.AddedInside().uuid()
 
 
+@pytest.mark.parametrize("one", [compiling.AddedInside, compiling.FastProducts])
+def test_code_that_was_kept_is_made_anew_where_an_operator_is_another(
+    one: type[CustomGraphPass], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    src = Path(dragoman.__file__).parent
+    defining = {str(path) for path in src.rglob("*.py") if "torch.library.custom_op(" in path.read_text("utf-8")}
+    assert {str(module.__file__) for module in compiling.OPERATORS} == defining
+    before = one().uuid()
+    for place, module in enumerate(compiling.OPERATORS):
+        changed = tmp_path / f"{place}.py"
+        changed.write_text(Path(str(module.__file__)).read_text("utf-8") + "\n")
+        others = (*compiling.OPERATORS[:place], SimpleNamespace(__file__=changed), *compiling.OPERATORS[place + 1 :])
+        monkeypatch.setattr(compiling, "OPERATORS", others)
+        assert one().uuid() != before
+        monkeypatch.undo()
+    assert one().uuid() == before
+
+
 def test_one_process_can_train_many_models(monkeypatch: pytest.MonkeyPatch) -> None:
     real, given_options = torch.compile, []
 
@@ -164,3 +186,16 @@ def test_only_products_in_half_precision_on_a_gpu_are_made_in_the_fastest_way() 
     targets = [node.target for node in graph.nodes if node.op == "call_function"]
     fast, plain = torch.ops.dragoman.fast_product.default, torch.ops.aten.mm.default
     assert targets == [fast, fast, plain, plain]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_products_are_left_to_the_compiler_where_there_is_no_library(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_options: list[dict[str, object]] = []
+    monkeypatch.setattr("dragoman.nn.residual_norm.announced", False)
+    monkeypatch.setattr(compiling.products, "library", lambda: object() if there else None)
+    monkeypatch.setattr(torch, "compile", lambda task, options, **_: given_options.append(options))
+    compiling.compiled(nn.Linear(2, 3))
+    wanted = {"post_grad_custom_pre_pass": compiling.ADDED_INSIDE}
+    assert given_options == [{**wanted, "post_grad_custom_post_pass": compiling.FAST_PRODUCTS} if there else wanted]

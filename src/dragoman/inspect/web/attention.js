@@ -54,13 +54,9 @@ function choices(place, options, chosen, choose) {
     button.setAttribute("aria-pressed", chosen(value));
     button.dataset.value = value;
     if (extra) extra(button);
-    button.addEventListener("click", event => { choose(value, event); draw(); refocus(place, value); });
+    button.addEventListener("click", event => { choose(value, event); draw(); });
     return button;
   }));
-}
-function refocus(place, value) {
-  const button = [...at(place).children].find(b => b.dataset.value === String(value));
-  if (button) button.focus({ preventScroll: true });
 }
 function numbers(count) { return Array.from({ length: count }, (_, i) => i); }
 function setKind(kind) {

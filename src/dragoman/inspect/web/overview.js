@@ -64,7 +64,7 @@ function drawOverview() {
       button.setAttribute("aria-label", `layer ${number("layer", layer)}, head ${number("head", head)}`);
       button.setAttribute("aria-pressed", layer === now.layer && now.heads.has(head) && now.heads.size < map.heads);
       button.append(canvas);
-      button.addEventListener("click", () => { now.layer = layer; now.heads = new Set([head]); draw(); at("overview").querySelector('[aria-pressed="true"]')?.focus({ preventScroll: true }); });
+      button.addEventListener("click", () => { now.layer = layer; now.heads = new Set([head]); draw(); });
       nodes.push(button);
     }
   }
@@ -80,17 +80,19 @@ function say() {
   const values = w.side === "row" ? map[w.index] : map.map(row => row[w.index]);
   const others = w.side === "row" ? columns : rows, me = (w.side === "row" ? rows : columns)[w.index];
   const best = numbers(values.length).sort((a, b) => values[b] - values[a]).slice(0, 5).filter(i => values[i] >= .005);
-  const bold = document.createElement("b");
-  bold.textContent = me.label;
-  const list = best.map(i => `${others[i].label} ${values[i].toFixed(2)}`).join(",  ");
-  box.replaceChildren(bold, (w.side === "row" ? " looks at  " : " is looked at by  ") + (list || "nothing"), `   (${where})`);
+  const name = (kind, label) => Object.assign(document.createElement(kind), { textContent: label, dir: "auto" }); // figures beside Arabic stay where they are
+  const list = best.flatMap((i, place) => [place ? ",  " : "", name("bdi", others[i].label), ` ${values[i].toFixed(2)}`]);
+  box.replaceChildren(name("b", me.label), w.side === "row" ? " looks at  " : " is looked at by  ", ...(list.length ? list : ["nothing"]), `   (${where})`);
 }
 
 function paint() { drawLines(); drawMatrix(); say(); }
+const MADE = ["kinds", "layers", "heads", "units", "names", "overview"];
 function draw() {
+  const held = document.activeElement, place = held && held.parentElement, index = place && MADE.includes(place.id) ? [...place.children].indexOf(held) : -1;
   at("from").textContent = now.kind === "encoder" ? "source" : now.name === "read" ? "target read" : "target written";
   at("to").textContent = now.kind === "decoder" ? "target read" : "source";
   controls(); drawOverview(); paint();
+  if (index >= 0) place.children[index]?.focus({ preventScroll: true }); // the button that had it is made anew
 }
 function turn(by) {
   const heads = data.kinds[now.kind].heads, chosen = [...now.heads];

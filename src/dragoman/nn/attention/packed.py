@@ -22,6 +22,8 @@ WIDEST_EXACT = 64  # d_k in float32: beyond it, gradients want more shared memor
 
 def takes(d_k: int, kind: torch.dtype) -> bool:
     """Whether the kernels are for heads of this size in this precision."""
+    if kind == torch.float64:
+        return False  # their sums are float32
     return d_k in SIZES and (d_k <= WIDEST_EXACT or kind.itemsize < torch.float32.itemsize)
 
 

@@ -14,11 +14,35 @@ function look(model, line) {
   return seen.get(key);
 }
 
+/* Scripts that write no spaces are shown by pieces: a whole line would be one word. */
+const SPACELESS = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}\p{sc=Tibetan}]/u;
+function finer(side) {
+  const words = side.words.flatMap(word => SPACELESS.test(word.text) && word.start !== null ? parts(word, side.pieces) : [word]);
+  return { ...side, words };
+}
+function parts(word, pieces) {
+  const found = [];
+  let bytes = [];
+  for (const place of word.pieces) {
+    const byte = /^<0x(..)>$/.exec(pieces[place]), last = found.at(-1);
+    bytes = byte ? [...bytes, parseInt(byte[1], 16)] : [];
+    const text = byte ? new TextDecoder().decode(new Uint8Array(bytes)) : pieces[place].replace("▁", "");
+    if (bytes.length > 1) last.text = last.before + text; // a character whose bytes are pieces
+    else if (last && (!last.text || !SPACELESS.test(last.text + text))) Object.assign(last, { before: last.text, text: last.text + text });
+    else found.push({ before: "", text, pieces: [] });
+    found.at(-1).pieces.push(place);
+  }
+  if (found.map(part => part.text).join("") !== word.text) return [word];
+  let end = word.start;
+  return found.map(part => ({ text: part.text, pieces: part.pieces, start: end, end: end += [...part.text].length }));
+}
+
 /* Between words: the mean over the pieces of who looks, the sum over those of what is looked at. */
 function prepared(answer) {
-  const words = answer.target.words.map(target => answer.source.words.map(source =>
+  const from = finer(answer.source), to = finer(answer.target);
+  const words = to.words.map(target => from.words.map(source =>
     target.pieces.reduce((sum, t) => sum + source.pieces.reduce((part, s) => part + answer.weights[t][s], 0), 0) / target.pieces.length));
-  return { source: answer.source, target: answer.target, weights: words };
+  return { source: from, target: to, weights: words };
 }
 
 /* A text between whose words there are marks: elements made of words that have a place, and plain text around them. */
