@@ -23,7 +23,7 @@ from translate_cpu import LENGTH, best_setting, seconds, sources
 from translate_peers import Sources, Translate, model, ours
 
 ROUNDS = {1: 15, 64: 5}
-POSITIONS = ("rotary", "sinusoidal", "learned", "none")
+POSITIONS = ("rotary", "alibi", "relative", "sinusoidal", "learned", "none")
 
 
 def by_torch(directory: Path) -> list[Translate]:

@@ -9,9 +9,9 @@ from typing import Final
 from dragoman.config import ModelRecipe
 
 ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
-POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3}
+POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 FREE: Final = (
-    *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions"),
+    *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
     *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "tie"),
 )
 
@@ -24,7 +24,7 @@ class Shape(ctypes.Structure):
         for name in (
             *("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers"),
             *("source_vocabulary", "target_vocabulary", "activation", "positions", "max_positions"),
-            *("pre_norm", "quantised", "threads"),
+            *("pre_norm", "quantised", "threads", "max_distance"),
         )
     )
 

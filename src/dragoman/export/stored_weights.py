@@ -103,3 +103,9 @@ def tensors_of(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Sto
             yield from linear(f"{layer}.feed_forward.inner", d_ff, d, bias=True)
             yield from linear(f"{layer}.feed_forward.outer", d, d_ff, bias=True)
             yield from norm(f"{layer}.around_feed_forward.norm")
+    if recipe.positions == "relative":
+        distances = 2 * recipe.max_distance + 1
+        for side, layers in (("encoder", recipe.encoder_layers), ("decoder", recipe.decoder_layers)):
+            for told in (f"{side}.{i}.attention.function" for i in range(layers)):
+                yield f"{told}.key_table", (distances, recipe.key_size)
+                yield f"{told}.value_table", (distances, recipe.value_size)

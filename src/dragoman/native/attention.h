@@ -14,8 +14,9 @@ Positions are taken 64 at a time, and what was summed before is scaled when a la
 
 typedef struct {
     int heads, lanes, groups; /* groups of up to LANES heads, each over `lanes` lanes (a power of two) */
-    int d_k, d_v, paired;
+    int d_k, d_v;
     int key_vectors, value_vectors; /* of one group */
+    int paired;
 } Heads;
 
 static Heads heads_of(int heads, int d_k, int d_v, int paired) {
@@ -40,12 +41,21 @@ static int channel_at(const Heads *h, int at, int vectors, int size, int paired)
     return head < h->heads && i < size ? head * size + i : -1;
 }
 
+/* What a layer is told of distances, if anything. */
+typedef struct {
+    const Floats *slopes; /* a vector for each group: by how much a head scores lower what stands one place farther */
+    const float *keys, *values; /* a row for each distance from -farthest to farthest: what it adds to a key, a value */
+    int farthest;
+} Told;
+
 /* Where the positions lie: at base + table[position] * stride, a key and, `values` bytes after it, a value. */
 typedef struct {
     const char *base;
     const int32_t *table;
     size_t stride, values;
     int count, half;
+    const Told *told; /* NULL: nothing */
+    int asking;       /* where the first query stands, the others after it */
 } Past;
 
 ALWAYS Floats past_vector(const char *at, int vector, const int half) {
@@ -71,7 +81,7 @@ ALWAYS Floats fold(Floats x, int lanes) {
 }
 
 ALWAYS void score_some(const int nq, const int np, const int half, const Heads *h, const Floats *const *q,
-                       const char *const *keys, Floats scores[TOGETHER][SPAN], int at) {
+                       const char *const *keys, Floats (*scores)[SPAN], int at) {
     Floats sum[TOGETHER][ALONE] = {};
     for (int v = 0; v < h->key_vectors; v++)
         for (int p = 0; p < np; p++) {
@@ -83,7 +93,7 @@ ALWAYS void score_some(const int nq, const int np, const int half, const Heads *
 }
 
 ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const char *const *values, int from,
-                     Floats weights[TOGETHER][SPAN], Floats *const *out) {
+                     Floats (*weights)[SPAN], Floats *const *out) {
     Floats sum[TOGETHER][8];
     for (int i = 0; i < nq; i++)
         for (int v = 0; v < nv; v++) sum[i][v] = out[i][from + v];
@@ -96,8 +106,54 @@ ALWAYS void mix_some(const int nq, const int nv, const int half, int span, const
         for (int v = 0; v < nv; v++) out[i][from + v] = sum[i][v];
 }
 
-ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float *const *queries, float *const *outputs,
-                      const Past *past) {
+/* One query and `span` positions, the first of which stands `away` places after it. What is done with them is not inlined,
+so that it rounds alike for any number of queries; and the loops of those who are told nothing stay bare. */
+typedef struct {
+    int group, away, span;
+} Stretch;
+
+ALWAYS int within(int distance, int farthest) {
+    return distance < -farthest ? -farthest : distance > farthest ? farthest : distance;
+}
+
+/* The rows of a table that a stretch needs, each once, and their number; the first is that of the distance `first`. */
+static int rows_of(const Told *told, const float *table, int vectors, int groups, const Stretch *s, int first, const char **rows) {
+    int count = within(s->away + s->span - 1, told->farthest) - first + 1;
+    for (int j = 0; j < count; j++)
+        rows[j] = (const char *)(table + ((size_t)(told->farthest + first + j) * groups + s->group) * vectors * LANES);
+    return count;
+}
+
+/* Scores by content become scores by content and distance: less a slope for each place, or q (k + a) instead of q k. */
+static __attribute__((noinline)) void tell_scores(const Told *told, const Heads *h, const Stretch *s, const Floats *q, Floats *scores) {
+    if (told->slopes) {
+        for (int p = 0; p < s->span; p++) scores[p] -= told->slopes[s->group] * (float)abs(s->away + p);
+        return;
+    }
+    const char *rows[SPAN];
+    Floats near[1][SPAN];
+    int first = within(s->away, told->farthest), p = 0;
+    int count = rows_of(told, told->keys, h->key_vectors, h->groups, s, first, rows);
+    for (; p + ALONE <= count; p += ALONE) score_some(1, ALONE, 0, h, &q, rows + p, near, p);
+    for (; p < count; p++) score_some(1, 1, 0, h, &q, rows + p, near, p);
+    for (p = 0; p < s->span; p++) scores[p] += near[0][within(s->away + p, told->farthest) - first];
+}
+
+/* What the distances add to the values, each times the weight of all positions that far away. */
+static __attribute__((noinline)) void tell_values(const Told *told, const Heads *h, const Stretch *s, const Floats *weights, Floats *out) {
+    if (!told->values) return;
+    const char *rows[SPAN];
+    Floats near[1][SPAN];
+    int first = within(s->away, told->farthest), v = 0;
+    int count = rows_of(told, told->values, h->value_vectors, h->groups, s, first, rows);
+    for (int j = 0; j < count; j++) near[0][j] = splat(0.0f);
+    for (int p = 0; p < s->span; p++) near[0][within(s->away + p, told->farthest) - first] += weights[p];
+    for (; v + 8 <= h->value_vectors; v += 8) mix_some(1, 8, 0, count, rows, v, near, &out);
+    for (; v < h->value_vectors; v++) mix_some(1, 1, 0, count, rows, v, near, &out);
+}
+
+ALWAYS void attend_to(const int nq, const int half, const int told, const Heads *h, const float *const *queries,
+                      float *const *outputs, const Past *past) {
     const int np = nq == 1 ? ALONE : 2, nv = nq == 1 ? 8 : SUMS / 4;
     const size_t each = half ? 2 : 4;
     for (int g = 0; g < h->groups; g++) {
@@ -117,6 +173,9 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
                 rows[j] = past->base + (size_t)past->table[first + j] * past->stride + g * h->key_vectors * LANES * each;
             for (; p + np <= span; p += np) score_some(nq, np, half, h, q, rows + p, scores, p);
             for (; p < span; p++) score_some(nq, 1, half, h, q, rows + p, scores, p);
+            if (told)
+                for (int i = 0; i < nq; i++)
+                    tell_scores(past->told, h, &(Stretch){g, first - past->asking - i, span}, q[i], scores[i]);
             for (int i = 0; i < nq; i++) {
                 Floats top = most[i];
                 for (p = 0; p < span; p++) top = larger(top, scores[i][p]);
@@ -136,6 +195,9 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
             int v = 0;
             for (; v + nv <= h->value_vectors; v += nv) mix_some(nq, nv, half, span, rows, v, scores, out);
             for (; v < h->value_vectors; v++) mix_some(nq, 1, half, span, rows, v, scores, out);
+            if (told)
+                for (int i = 0; i < nq; i++)
+                    tell_values(past->told, h, &(Stretch){g, first - past->asking - i, span}, scores[i], out[i]);
         }
         for (int i = 0; i < nq; i++) {
             Floats share = 1.0f / total[i];
@@ -144,15 +206,24 @@ ALWAYS void attend_to(const int nq, const int half, const Heads *h, const float 
     }
 }
 
+/* Self-attention that is told distances: of a few tokens of the source, or of one row to its past. */
+static void attend_told(int nq, const Heads *h, const float *const *queries, float *const *outputs, const Past *past) {
+    if (nq == 4) attend_to(4, 0, 1, h, queries, outputs, past);
+    if (nq == 3) attend_to(3, 0, 1, h, queries, outputs, past);
+    if (nq == 2) attend_to(2, 0, 1, h, queries, outputs, past);
+    if (nq == 1 && HALF && past->half) attend_to(1, HALF, 1, h, queries, outputs, past);
+    if (nq == 1 && !(HALF && past->half)) attend_to(1, 0, 1, h, queries, outputs, past);
+}
+
 /* softmax(q k^T) v for up to TOGETHER queries; the queries come scaled by 1 / sqrt(d_k). */
 static void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const Past *past) {
     int half = HALF && past->half;
-    if (nq == 4 && half) attend_to(4, 1, h, queries, outputs, past);
-    if (nq == 4 && !half) attend_to(4, 0, h, queries, outputs, past);
-    if (nq == 3 && half) attend_to(3, 1, h, queries, outputs, past);
-    if (nq == 3 && !half) attend_to(3, 0, h, queries, outputs, past);
-    if (nq == 2 && half) attend_to(2, 1, h, queries, outputs, past);
-    if (nq == 2 && !half) attend_to(2, 0, h, queries, outputs, past);
-    if (nq == 1 && half) attend_to(1, HALF, h, queries, outputs, past);
-    if (nq == 1 && !half) attend_to(1, 0, h, queries, outputs, past);
+    if (nq == 4 && half) attend_to(4, 1, 0, h, queries, outputs, past);
+    if (nq == 4 && !half) attend_to(4, 0, 0, h, queries, outputs, past);
+    if (nq == 3 && half) attend_to(3, 1, 0, h, queries, outputs, past);
+    if (nq == 3 && !half) attend_to(3, 0, 0, h, queries, outputs, past);
+    if (nq == 2 && half) attend_to(2, 1, 0, h, queries, outputs, past);
+    if (nq == 2 && !half) attend_to(2, 0, 0, h, queries, outputs, past);
+    if (nq == 1 && half) attend_to(1, HALF, 0, h, queries, outputs, past);
+    if (nq == 1 && !half) attend_to(1, 0, 0, h, queries, outputs, past);
 }

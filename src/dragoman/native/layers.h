@@ -139,6 +139,7 @@ typedef struct {
     Worker *w;
     int tokens, stride;
     const int32_t *first, *length; /* of the sentence of each token */
+    const Told *told;
 } Reading;
 
 #define READ_ROWS 32
@@ -160,8 +161,8 @@ static void read_chunk(void *given, int chunk, int member) {
         }
         Past past = {.base = (const char *)(w->wide + (size_t)a->first[t] * a->stride + key_floats(h)), .table = w->iota,
                      .stride = sizeof(float) * (size_t)a->stride, .values = sizeof(float) * (size_t)key_floats(h),
-                     .count = a->length[t], .half = 0};
-        attend(some, h, q, out, &past);
+                     .count = a->length[t], .half = 0, .told = a->told, .asking = t - a->first[t]};
+        (a->told ? attend_told : attend)(some, h, q, out, &past);
     }
 }
 
@@ -169,9 +170,10 @@ static void read_chunk(void *given, int chunk, int member) {
 static void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *first, const int32_t *length, int tokens) {
     const Model *m = w->model;
     embed(w, m->source_table, m->source_positions, ids, at, tokens);
-    Reading reading = {w, tokens, m->encoder[0].qkv.n, first, length};
+    Reading reading = {w, tokens, m->encoder[0].qkv.n, first, length, NULL};
     for (int i = 0; i < m->shape.encoder_layers; i++) {
         const Layer *l = &m->encoder[i];
+        reading.told = l->told;
         before(w, &l->around_attention, tokens);
         multiply(w, &l->qkv, tokens, w->wide, STORE);
         if (m->shape.positions == ROTARY) turn(w, at, tokens, l->qkv.n);
@@ -212,8 +214,8 @@ static void step(Worker *w, const int32_t *ids, const int32_t *at, const Place *
             const float *q = w->wide + (size_t)r * l->qkv.n;
             float *out = w->mixed + (size_t)r * l->output.k;
             Past past = {.base = log, .table = places[r].table, .stride = w->entry, .values = values,
-                         .count = position + 1, .half = w->half};
-            attend(1, h, &q, &out, &past);
+                         .count = position + 1, .half = w->half, .told = l->told, .asking = position};
+            (l->told ? attend_told : attend)(1, h, &q, &out, &past);
         }
         after(w, &l->output, w->mixed, &l->around_attention, rows);
 

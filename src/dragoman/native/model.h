@@ -3,13 +3,13 @@
 #include "attention.h"
 #include "packing.h"
 
-enum { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY };
+enum { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, LINEAR_BIAS, RELATIVE };
 enum { STORE, ADD, RELU, GELU, SILU, TANH };
 
 /* As decode/native_engine.py fills it in. */
 typedef struct {
     int32_t d_model, heads, d_k, d_v, d_ff, encoder_layers, decoder_layers, source_vocabulary, target_vocabulary;
-    int32_t activation, positions, max_positions, pre_norm, quantised, threads;
+    int32_t activation, positions, max_positions, pre_norm, quantised, threads, max_distance;
 } Shape;
 
 typedef struct {
@@ -19,6 +19,8 @@ typedef struct {
 typedef struct {
     Linear qkv, output, query, key_value, cross_output, inner, outer;
     Norm around_attention, around_cross, around_feed_forward;
+    Told distances;
+    const Told *told; /* its self-attention; NULL for nothing */
 } Layer;
 
 typedef struct {
@@ -30,6 +32,7 @@ typedef struct {
     Linear projection;
     Norm encoder_norm, decoder_norm;
     Layer *encoder, *decoder;
+    Told nearness;
 } Model;
 
 /* The tensors in the order in which Python names them; absent ones are NULL. */
@@ -95,11 +98,46 @@ static void make_linear(Making *m, Linear *l, int inputs, Order in, int outputs,
     for (channels(h, in, inputs, columns); columns && k < l->k; k++) columns[k] = -1;
 }
 
+/* The slopes of attention with linear biases (Press et al., 2022): 2^(-8/n), 2^(-16/n), ... for n heads, where n is a
+power of two; else those of the next lower power, and then every second one of twice as many. */
+static void place_slopes(Model *m) {
+    float *slopes = take(&m->region, sizeof(float) * (size_t)m->heads.groups * LANES);
+    int heads = m->shape.heads, power = 1;
+    while (2 * power <= heads) power *= 2;
+    for (int head = 0; slopes && head < heads; head++) {
+        double exponent = head < power ? -8.0 * (head + 1) / power : -4.0 * (2 * (head - power) + 1) / power;
+        for (int lane = head % LANES; lane < LANES; lane += m->heads.lanes)
+            slopes[head / LANES * LANES + lane] = (float)pow(2.0, exponent);
+    }
+    m->nearness.slopes = (const Floats *)slopes;
+}
+
+/* Relative positions (Shaw et al., 2018): a table with a row for each distance, the same for all heads, interleaved. */
+static const float *place_distances(Model *m, const float *table, int vectors, int size) {
+    size_t rows = 2 * (size_t)m->shape.max_distance + 1, floats = (size_t)m->heads.groups * (size_t)vectors * LANES;
+    float *placed = take(&m->region, sizeof(float) * rows * floats);
+    for (size_t i = 0; placed && i < floats; i++) {
+        int channel = channel_at(&m->heads, (int)i, vectors, size, 0);
+        for (size_t r = 0; channel >= 0 && r < rows; r++) placed[r * floats + i] = table[r * (size_t)size + (size_t)(channel % size)];
+    }
+    return placed;
+}
+
+static void tell_distances(Making *m, Layer *l) {
+    Model *model = m->model;
+    const float *keys = next_tensor(&m->tensors), *values = next_tensor(&m->tensors);
+    l->distances = (Told){.keys = place_distances(model, keys, model->heads.key_vectors, model->heads.d_k),
+                          .values = place_distances(model, values, model->heads.value_vectors, model->heads.d_v),
+                          .farthest = model->shape.max_distance};
+    l->told = &l->distances;
+}
+
 static void make_layer(Making *m, Layer *l, int crossed) {
     const Shape *s = &m->model->shape;
     int d = s->d_model, mixed = s->heads * s->d_v;
     make_linear(m, &l->qkv, d, PLAIN, 0, QUERIES_KEYS_VALUES);
     make_linear(m, &l->output, mixed, MIXED, d, PLAIN);
+    l->told = s->positions == LINEAR_BIAS ? &m->model->nearness : NULL;
     l->around_attention = place_norm(m->model, &m->tensors);
     if (crossed) {
         make_linear(m, &l->query, d, PLAIN, 0, QUERIES);
@@ -120,9 +158,13 @@ static void make_all(Making *making, const float *const *tensors) {
     m->source_table = next_tensor(t), m->target_table = next_tensor(t);
     m->source_positions = next_tensor(t), m->target_positions = next_tensor(t);
     make_linear(making, &m->projection, m->shape.d_model, PLAIN, m->shape.target_vocabulary, PLAIN);
+    if (m->shape.positions == LINEAR_BIAS) place_slopes(m);
     m->encoder_norm = place_norm(m, t), m->decoder_norm = place_norm(m, t);
     for (int i = 0; i < m->shape.encoder_layers; i++) make_layer(making, &m->encoder[i], 0);
     for (int i = 0; i < m->shape.decoder_layers; i++) make_layer(making, &m->decoder[i], 1);
+    if (m->shape.positions != RELATIVE) return;
+    for (int i = 0; i < m->shape.encoder_layers; i++) tell_distances(making, &m->encoder[i]);
+    for (int i = 0; i < m->shape.decoder_layers; i++) tell_distances(making, &m->decoder[i]);
 }
 
 void model_free(Model *m) {

@@ -65,7 +65,7 @@ class TranslateRequest(Settings):
         validation_alias=AliasChoices("n_best", "nbest"),
         description="So many translations of each text, best first; also called nbest.",
     )
-    sampling: Drawing | None = None
+    sampling: Drawing | None = Field(None, description="Draw by chance instead of searching; {} has the defaults.")
     scores: bool = Field(False, description="Have scores in the answer.")
     alignments: bool = Field(False, description="Have pairs of aligned words [source, target] in the answer.")
 

@@ -24,6 +24,25 @@ TOLD = {  # positions that attention is told
     "rotary, one head": ModelRecipe(
         d_model=36, n_heads=1, d_k=38, d_v=5, d_ff=75, encoder_layers=2, decoder_layers=1, positions="rotary"
     ),
+    "alibi": ModelRecipe(
+        d_model=58, n_heads=6, d_k=9, d_v=11, d_ff=85, encoder_layers=2, decoder_layers=3, positions="alibi"
+    ),
+    "alibi, many heads": ModelRecipe(
+        d_model=70, n_heads=21, d_k=5, d_v=8, d_ff=60, encoder_layers=1, decoder_layers=2, positions="alibi",
+        attention_bias=True, norm_order="pre",
+    ),
+    "relative": ModelRecipe(
+        d_model=50, n_heads=7, d_k=8, d_v=12, d_ff=95, encoder_layers=3, decoder_layers=2, positions="relative",
+        max_distance=4,
+    ),
+    "relative, many heads": ModelRecipe(
+        d_model=66, n_heads=18, d_k=9, d_v=5, d_ff=84, encoder_layers=1, decoder_layers=2, positions="relative",
+        max_distance=1, attention_bias=True, norm_order="pre",
+    ),
+    "relative, one head, far": ModelRecipe(
+        d_model=44, n_heads=1, d_k=23, d_v=150, d_ff=76, encoder_layers=2, decoder_layers=1, positions="relative",
+        max_distance=77,
+    ),
 }  # fmt: skip
 RECIPES = {
     "paper": (PAPER, 137),

@@ -162,10 +162,12 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert engine.search([], Search()) == []
     assert unknown(ModelRecipe(attention="additive")) == "model.attention='additive'"
     assert unknown(ModelRecipe(norm="batch")) == "model.norm='batch'"
-    for positions in ("none", "rotary"):
+    for positions in ("none", "rotary", "alibi", "relative"):
         assert unknown(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions=positions)) is None
     for what, other in (("attention", "additive"), ("pattern", "local"), ("pattern", "sparse")):
         assert unknown(ModelRecipe(positions="rotary", **{what: other})) == f"model.{what}={other!r}"
+    for positions in ("alibi", "relative"):
+        assert unknown(ModelRecipe(positions=positions, pattern="local")) == "model.pattern='local'"
     assert unknown(ModelRecipe(positions="syntax")) == "model.positions='syntax'"
     assert unknown(ModelRecipe(pattern="low_rank")) == "model.pattern='low_rank'"
     assert unknown(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"

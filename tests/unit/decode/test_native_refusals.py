@@ -118,10 +118,25 @@ def test_a_damaged_model_is_refused_in_words(
         engine.load(directory)
 
 
+KEYS = "encoder.1.attention.function.key_table"
+VALUES = "decoder.0.attention.function.value_table"
 TOLD_DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
-    "heads of another size": ("rotary", of_recipe("d_k = 10", "d_k = 12"), r"qkv.weight of shape \(81, 52\).*\(93, 52"),
+    "other keys": ("rotary", of_recipe("d_k = 10", "d_k = 12"), r"qkv.weight of shape \(81, 52\).*\(93, 52"),
     "no pairs": ("rotary", of_recipe("d_k = 10", "d_k = 9"), "turns pairs of features, but d_k=9 is odd"),
-}  # fmt: skip
+    "other heads": ("alibi", of_recipe("n_heads = 6", "n_heads = 7"), r"\(174, 58\).*\(203, |\(58, 66\).*\(58, 77"),
+    "farther": ("relative", of_recipe("max_distance = 4", "max_distance = 5"), r"_table of shape \(9, .*\(11, "),
+    "much farther": ("relative", of_recipe("max_distance = 4", "max_distance = 1000000"), "2000001|numbers"),
+    "relative to none": ("relative", of_recipe('"relative"', '"none"'), "max_distance=4 does nothing"),
+    "none to relative": ("alibi", of_recipe('"alibi"', '"relative"'), "no tensor .*_table|numbers"),
+    "no keys": ("relative", of_weights(lambda w: w.pop(KEYS)), f"no tensor {KEYS}"),
+    "short keys": ("relative", of_weights(lambda w: w.update({KEYS: w[KEYS][:-1].clone()})), r"\(8, 8\).*\(9, 8\)"),
+    "flat values": ("relative", of_weights(lambda w: w.update({VALUES: w[VALUES].ravel()})), r"\(108,\).*\(9, 12\)"),
+    "wide values": (
+        "relative",
+        of_weights(lambda w: w.update({VALUES: w[VALUES].mT.contiguous()})),
+        r"\(12, 9\).*\(9, 12",
+    ),
+}
 
 
 @pytest.mark.parametrize("engine", [NativeEngine, TorchEngine])

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from no_memory import refusing
-from test_translate_library import engine_of
+from test_translate_library import TOLD_SIMPLY, engine_of
 
 from dragoman.config import ModelRecipe
 from dragoman.decode.settings import Search
 
 sys.path.append(str(Path(__file__).parents[1] / "decode"))
-from random_models import PAPER, TOLD, sentences, write_random
+from random_models import PAPER, sentences, write_random
 
 ALL = 10**9
 
@@ -25,7 +25,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return refusing("translate.c", tmp_path_factory.mktemp("code"))
 
 
-@pytest.mark.parametrize("recipe", [PAPER, TOLD["rotary"]], ids=["paper", "rotary"])
+@pytest.mark.parametrize("recipe", [PAPER, *TOLD_SIMPLY.values()], ids=["paper", *TOLD_SIMPLY])
 def test_each_refusal_is_an_error_that_leaves_nothing_behind(
     recipe: ModelRecipe, code: ctypes.CDLL, tmp_path: Path
 ) -> None:
@@ -49,7 +49,8 @@ def test_each_refusal_is_an_error_that_leaves_nothing_behind(
         except MemoryError as error:
             refusals += 1
             assert "no memory" in str(error)
-    assert refusals >= 4  # a worker, its two regions and the positions
+    sines = recipe.positions in ("sinusoidal", "rotary")
+    assert refusals >= 3 + sines  # a worker, its two regions and the sines
     granted.value = ALL
     assert found == engine.search(sources, search) == engine_of(code, directory, True).search(sources, search)
     del engine
