@@ -44,7 +44,8 @@ def describe(corpora: Sequence[Corpus], valid: Sequence[Corpus] = ()) -> list[di
             check_file(path)
             status = path.stat()
             if not status.st_size:
-                raise DataError(f"{path} is empty; expected a sentence per line")
+                holds = "trees in CoNLL-U" if path == corpus.source_trees else "a sentence per line"
+                raise DataError(f"{path} is empty; expected {holds}")
             first = seen.get((status.st_dev, status.st_ino))
             seen[status.st_dev, status.st_ino] = path, corpus
             if first is not None and not may_share(first[1], corpus, held_out):

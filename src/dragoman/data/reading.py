@@ -72,14 +72,14 @@ def trees_of(path: str | Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
     """The trees of a CoNLL-U file, packed or not, in order."""
     from dragoman.text.trees import read_trees
 
-    return read_trees((line for block in lines(Path(path), tick) for line in block), str(path))
+    return read_trees((line for block in lines(Path(path), tick, "trees in CoNLL-U") for line in block), str(path))
 
 
 def bracketings_of(path: str | Path) -> Iterator[Bracketing]:
     """The constituency trees of a file in Penn Treebank brackets, packed or not, cleaned and in order."""
     from dragoman.text.brackets import read_brackets
 
-    return read_brackets((line for block in lines(Path(path)) for line in block), str(path))
+    return read_brackets((line for block in lines(Path(path), holds="trees in brackets") for line in block), str(path))
 
 
 def tsv_cells(corpus: Corpus, line: str, number: int) -> list[str]:
@@ -134,14 +134,14 @@ def json_values(corpus: Corpus, line: str, number: int) -> list[str]:
     return found
 
 
-def lines(path: Path, tick: Tick = lambda _: None) -> Iterator[list[str]]:
+def lines(path: Path, tick: Tick = lambda _: None, holds: str = "a sentence per line") -> Iterator[list[str]]:
     """The lines of a file, unpacked and decoded, a block of them at a time."""
     number = 0
     for found in lines_in(path, blocks(path, tick)):
         number += len(found)
         yield found
     if not number:
-        raise DataError(f"{path} is empty; expected a sentence per line")
+        raise DataError(f"{path} is empty; expected {holds}")
 
 
 def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:

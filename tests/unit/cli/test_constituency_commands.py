@@ -64,6 +64,12 @@ def test_a_dash_is_standard_output_and_no_file(capsys: pytest.CaptureFixture[str
     assert not Path("-").exists()
 
 
+def test_an_empty_file_of_trees_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("none.mrg").touch()
+    code, _, err = leave(capsys, "trees", "lines", "none.mrg", "--source", "s", "--target", "t")
+    assert (code, err) == (2, "dragoman: none.mrg is empty; expected trees in brackets\n")
+
+
 def test_what_was_written_right_scores_all(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, "trees", "score", "lines", "gold.mrg")
     assert (code, err) == (0, "")

@@ -182,7 +182,7 @@ def test_trees_for_some_corpora_alone(tmp_path: Path) -> None:
             r"train\.conllu, line 2: no word has head 0, and heads go",
         ),
         (lambda t: ["nothing of the kind\n"], r"train\.conllu, line 1: 1 columns, but CoNLL-U has 10"),
-        (lambda t: [], r"train\.conllu is empty"),
+        (lambda t: [], r"train\.conllu is empty; expected trees in CoNLL-U"),
     ],
 )
 def test_trees_that_do_not_belong_to_the_text(tmp_path: Path, spoil, words: str) -> None:
