@@ -14,7 +14,7 @@ import click
 from dragoman.cli.completing import complete_recipe
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.cli.prepare import Bars
-from dragoman.config import Recipe, toml_value
+from dragoman.config import Recipe, idle_keys, toml_value
 from dragoman.data.corpus import Corpus
 from dragoman.data.inputs import OtherInputsError
 from dragoman.data.prepared import Prepared
@@ -231,6 +231,10 @@ def check_trees(given: Given, recipe: Recipe) -> None:
             "CoNLL-U file for each corpus, or use other positions"
         )
     if there and not reads:
+        if "positions" in idle_keys(recipe.model.architecture):
+            raise TrainingError(
+                f"--source-trees would do nothing: a {recipe.model.architecture} model reads no trees; leave them out"
+            )
         raise TrainingError(
             f"--source-trees would do nothing: model.positions={recipe.model.positions!r} reads no trees; add --set "
             "model.positions=syntax, or leave them out"

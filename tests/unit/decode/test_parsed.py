@@ -23,6 +23,7 @@ from dragoman.models import AttentionMaps
 from dragoman.text import Tree
 from dragoman.text.special import BOS, EOS
 from dragoman.text.trees import Trees
+from small_model import model_at
 from tiny_model import write_tiny_model
 
 SHORT = {"max_length": 7}
@@ -160,6 +161,9 @@ def test_trees_are_asked_for(translator: Translator, directory: Path, tmp_path: 
     plain = Translator.load(write_tiny_model(tmp_path / "plain"), device="cpu")
     with pytest.raises(SearchError, match=r"model\.positions='sinusoidal' and reads no trees; leave them out"):
         plain.translate(TEXT, trees=FLAT)
+    other = Translator.load(model_at(tmp_path / "other", architecture="recurrent"), device="cpu")
+    with pytest.raises(SearchError, match=r"model\.architecture='recurrent' and reads no trees; leave them out"):
+        other.translate(TEXT, trees=FLAT)
 
 
 def test_wrong_trees_are_refused_after_all_before_them_are_answered(translator: Translator) -> None:
