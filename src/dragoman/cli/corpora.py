@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from dragoman.data.reading import Corpus
+from dragoman.data.corpus import Corpus
 from dragoman.errors import DataError
 
 FILE = click.Path(path_type=Path)

@@ -113,7 +113,8 @@ def alignment(
     if out is not None:
         known_form(out, FORMS[:3])
     drawn = line or 1
-    from dragoman.data.reading import Corpus, read
+    from dragoman.data.corpus import Corpus
+    from dragoman.data.reading import read
 
     pairs = [pair for chunk in read(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
     if out is not None and drawn > len(pairs):

@@ -16,7 +16,8 @@ from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import STDIN, arriving, check_incoming, named, side_by_side
 from dragoman.cli.outgoing import opened, place_of
 from dragoman.cli.reporting import Report, wanted
-from dragoman.data.reading import Corpus, tsv_cells
+from dragoman.data.corpus import Corpus
+from dragoman.data.reading import tsv_cells
 from dragoman.data.unpacking import check_file
 from dragoman.decode.settings import Search
 from dragoman.errors import DataError

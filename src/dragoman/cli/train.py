@@ -15,10 +15,10 @@ from dragoman.cli.completing import complete_recipe
 from dragoman.cli.corpora import FILE, Given, corpus_options
 from dragoman.cli.prepare import Bars
 from dragoman.config import Recipe, idle_keys, toml_value
+from dragoman.data.corpus import Corpus
 from dragoman.data.inputs import OtherInputsError
 from dragoman.data.prepared import Prepared
 from dragoman.data.preparing import prepare
-from dragoman.data.reading import Corpus
 from dragoman.data.report import in_a_line
 from dragoman.data.targets import with_targets
 from dragoman.errors import TrainingError

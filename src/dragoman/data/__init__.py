@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.data.batch import Batch as Batch
+    from dragoman.data.corpus import Corpus as Corpus
     from dragoman.data.loading import Loader as Loader
     from dragoman.data.prepared import Prepared as Prepared
     from dragoman.data.preparing import prepare as prepare
-    from dragoman.data.reading import Corpus as Corpus
     from dragoman.data.reading import bracketings_of as bracketings_of
     from dragoman.data.reading import trees_of as trees_of
     from dragoman.data.shards import Part as Part
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Imported when first used: reading lines of text must not cost NumPy.
 _HOME = {
     "Batch": "batch",
-    "Corpus": "reading",
+    "Corpus": "corpus",
     "Loader": "loading",
     "Part": "shards",
     "Prepared": "prepared",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+from dragoman.data.corpus import Corpus
 from dragoman.data.prepared import DEPTHS, MANIFEST, PICTURE, SIDES, TOKENISERS, Prepared, read_manifest
-from dragoman.data.reading import Corpus
 from dragoman.data.unpacking import check_file
 from dragoman.errors import DataError
 from dragoman.files import listed, sha256

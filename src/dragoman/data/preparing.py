@@ -21,10 +21,11 @@ from dragoman import __version__
 from dragoman.config import DataRecipe, Recipe
 from dragoman.data import inputs as given
 from dragoman.data.cleaning import RULES, Cleaner, Hashes, Seen, examine
+from dragoman.data.corpus import Corpus
 from dragoman.data.encoding import append_depths, append_texts, encode_splits, tokeniser_at
 from dragoman.data.job import CHUNK, Cleaned, Job, Names, Silence, Watch
 from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
-from dragoman.data.reading import Corpus, read, trees_of
+from dragoman.data.reading import read, trees_of
 from dragoman.data.scripts import detect, named
 from dragoman.data.shards import Part, Writer
 from dragoman.data.staging import staged

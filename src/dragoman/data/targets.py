@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import Recipe
-from dragoman.data.reading import Corpus, read_addressed
+from dragoman.data.corpus import Corpus
+from dragoman.data.reading import read_addressed
 from dragoman.data.unpacking import Tick
 from dragoman.errors import DataError
 

@@ -5,10 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dragoman.decode.parsed import parsed
+from dragoman.decode.request import Split
 from dragoman.text import Tokeniser
 from dragoman.text.words import MARK, SPACELESS
 
+Ids = tuple[int, ...]
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
+
+
+def in_parts(
+    texts: Sequence[str],
+    tokeniser: Tokeniser,
+    most: int,
+    language: str,
+    split: Split = "long",
+    laid: Sequence[bytes] | None = None,
+) -> list[list[Ids]]:
+    """The pieces of each text, in parts where it must be; none for a text of nothing but white space.
+
+    A text stays whole up to `most` pieces, or always, or never (`split`); `laid` has the depths of bytes in trees.
+    """
+    found: list[list[Ids]] = []
+    for number, (text, ids) in enumerate(zip(texts, tokeniser.encode_many(texts), strict=True)):
+        whole = split == "never" or (split == "long" and len(ids) <= most)
+        if laid is not None:
+            sizes = [len(ids)] if whole else map(len, split_pieces(ids, tokeniser, most))
+            found.append([*parsed(ids, tokeniser, laid[number]).parts(sizes if ids else ())])
+        elif whole:
+            found.append([tuple(ids)] if ids else [])
+        else:
+            found.append([*map(tuple, split_text(text, tokeniser, most, language))])
+    return found
 
 
 def split_text(text: str, tokeniser: Tokeniser, most: int, language: str) -> list[list[int]]:

@@ -25,10 +25,10 @@ from dragoman.decode.languages import language_of
 from dragoman.decode.opening import find_model, models_beside, open_tokenisers, verify_once
 from dragoman.decode.parsed import laid_over, parsed, trees_for
 from dragoman.decode.reach import Reach
-from dragoman.decode.request import Request, Split, check_texts, pairs_of, prefixes_of, request
+from dragoman.decode.request import Request, check_texts, pairs_of, prefixes_of, request
 from dragoman.decode.scoring import scored
 from dragoman.decode.settings import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, shown, whole
-from dragoman.decode.splitting import split_pieces, split_text
+from dragoman.decode.splitting import in_parts
 from dragoman.decode.translation import Scored, Translation
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
@@ -264,7 +264,7 @@ class Translator:
             if trees is not None:
                 laid, wrong = laid_over(window, trees)
                 window, begins = window[: len(laid)], begins and begins[: len(laid)]  # those before a wrong one
-            parts = self._parts(window, asked.split, laid)
+            parts = in_parts(window, self.source, self.longest, self.language, asked.split, laid)
             if self.lead:
                 before = heads(self.source, to, done, len(window))
                 parts = [[(*head, *ids) for ids in of_text] for head, of_text in zip(before, parts, strict=True)]
@@ -320,17 +320,3 @@ class Translator:
                 aligning = dict(zip(pairs, pointed(self.engines.torch, pairs, self.pointer), strict=True))
         assembly = Assembly(self.source, self.target, asked.search, looked, aligning, self.lead)
         return [assembly.translation([(ids, found[ids, prefix]) for ids, prefix in of_text]) for of_text in jobs]
-
-    def _parts(self, texts: list[str], split: Split, laid: list[bytes] | None = None) -> list[list[Ids]]:
-        """The pieces of each text, in parts where it must be; none for a text of nothing but white space."""
-        found: list[list[Ids]] = []
-        for number, (text, ids) in enumerate(zip(texts, self.source.encode_many(texts), strict=True)):
-            whole = split == "never" or (split == "long" and len(ids) <= self.longest)
-            if laid is not None:
-                sizes = [len(ids)] if whole else map(len, split_pieces(ids, self.source, self.longest))
-                found.append([*parsed(ids, self.source, laid[number]).parts(sizes if ids else ())])
-            elif whole:
-                found.append([tuple(ids)] if ids else [])
-            else:
-                found.append([*map(tuple, split_text(text, self.source, self.longest, self.language))])
-        return found

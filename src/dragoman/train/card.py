@@ -58,9 +58,8 @@ def write_card(
     """Data, size, training and scores, each with where it comes from."""
     manifest = prepared.manifest
     corpora = manifest["inputs"]["corpora"]
-    files = "\n".join(
-        f"| {file['name']} | {file['bytes']:,} | `{file['sha256'][:16]}` |" for c in corpora for file in c["files"]
-    )
+    rows = (f"| {file['name']} | {file['bytes']:,} | `{file['sha256'][:16]}` |" for c in corpora for file in c["files"])
+    files = "\n".join(dict.fromkeys(rows))  # corpora of several target languages may share files
     splits = ", ".join(f"{name} {split['pairs']:,}" for name, split in manifest["splits"].items())
     figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in told["valid"].items())
     model = recipe.model

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dragoman import Translator
 from dragoman.decode import Hypothesis, Sampling, Search
 from dragoman.decode.assembly import Assembly, longest_loop
-from dragoman.decode.splitting import join, split_pieces
+from dragoman.decode.splitting import in_parts, join, split_pieces
 from dragoman.errors import SearchError
 from dragoman.text import normalise
 from small_model import model_at
@@ -257,7 +257,7 @@ def test_languages_are_codes(directory: Path) -> None:
     text = "Er kam am 3. Mai. Sie nicht."
     for code, parts in (("de", 2), ("DE", 2), ("de_AT", 2), ("en", 3), ("gsw", 2), ("deu", 2), ("eng", 3)):
         translator = Translator.load(directory, device="cpu", language=code)
-        found = translator._parts([text], "sentences")[0]
+        found = in_parts([text], translator.source, translator.longest, translator.language, "sentences")[0]
         assert len(found) == parts, code
     with pytest.raises(SearchError, match=r"is no code of a language that is known here \(did you mean 'de'"):
         Translator.load(directory, language="german")

@@ -50,6 +50,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
     assert difference(outcome(tmp_path / "whole"), outcome(tmp_path / "m")) == ""
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# numbers.en to de, back\n")
+    assert card.count("| numbers.en |") == card.count("| numbers.back |") == 1
     assert "It translates into de (" in card and "bleu is the mean of the target languages'" in card
     translator = Translator.load(tmp_path / "m", device="cpu", engine="torch")
     assert translator.targets == ("de", "back")
