@@ -2,10 +2,12 @@
 
     python benchmarks/translate_variations.py                              # rotary, presets base and small, greedy
     python benchmarks/translate_variations.py --positions sinusoidal rotary --models small --beam 4
+    python benchmarks/translate_variations.py --trained runs/variations/rotary-1   # that they agree; nothing is timed
 
 Random weights, a vocabulary of 37,000, 20 source tokens and 20 forced output tokens, milliseconds a sentence for one
 sentence and for 64 at a time. Before anything is timed, the engine in C must give PyTorch's tokens in float32. PyTorch
-has the better of one thread and all; then they run in turns, and medians are taken.
+has the better of one thread and all; then they run in turns, and medians are taken. Trained models come from
+benchmarks/variations.py; they translate the 1,000 unseen lines of that.
 """
 
 from __future__ import annotations
@@ -71,13 +73,34 @@ def compare(directory: Path, beam: int) -> dict[str, list[float]]:
     return table
 
 
+def agree(directory: Path) -> None:
+    """On a trained model: how many of 1,000 lines each engine translates as PyTorch does, and without a mistake."""
+    from dragoman import Translator
+    from dragoman.data.embedded import pairs
+
+    lines, references = map(list, zip(*pairs(1000, split="test"), strict=True))
+    for beam in (1, 4):
+        expected: list[str] | None = None
+        for engine, precision in (("torch", "float32"), ("native", "float32"), ("native", "int8")):
+            translator = Translator.load(directory, device="cpu", engine=engine, precision=precision)
+            texts = [translation.text for translation in translator.translate(lines, beam=beam)]
+            expected = texts if expected is None else expected
+            same, exact = (sum(a == b for a, b in zip(texts, to, strict=True)) for to in (expected, references))
+            print(f"{directory.name}, beam {beam}, {engine} {precision}: {same} as PyTorch, {exact} without a mistake")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--positions", nargs="+", default=["rotary"], choices=POSITIONS)
     parser.add_argument("--models", nargs="+", default=["base", "small"], choices=["base", "small"])
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--work", type=Path, help="keep the models there for the next run")
+    parser.add_argument("--trained", type=Path, nargs="+", help="model directories to compare the engines' texts on")
     options = parser.parse_args()
+    if options.trained:
+        for directory in options.trained:
+            agree(directory)
+        return
     work = options.work or Path(tempfile.mkdtemp())
     print(f"{datetime.date.today()}, torch {version('torch')}, {platform.machine()}, beam {options.beam}\n")
     print("| ms a sentence | native int8 | native float32 | PyTorch float32 |\n|---|---|---|---|")

@@ -85,12 +85,12 @@ def parsed(body: bytes, kind: str) -> LibreRequest:
     fields: Any
     try:
         if kind.startswith(FORM):
-            sent = parse_qs(body.decode("utf-8"), keep_blank_values=True)
+            sent = parse_qs(body.decode("utf-8"), keep_blank_values=True, errors="strict")
             fields = {name: values[0] if len(values) == 1 else values for name, values in sent.items()}
         else:
             fields = json.loads(body)
     except (ValueError, RecursionError):  # of JSON, of UTF-8, or of JSON a thousand lists deep
-        words = f'the body is neither JSON nor a form of the type {FORM}; send {{"q": "..."}} as JSON'
+        words = f'the body is neither JSON nor a form of the type {FORM}; send {{"q": "..."}} as JSON, in UTF-8'
         raise ProblemError(400, "not_json", words) from None
     try:
         return LibreRequest.model_validate(fields)

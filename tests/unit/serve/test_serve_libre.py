@@ -43,6 +43,13 @@ def test_libretranslates_errors_have_its_form_also_before_the_body_is_read(clien
     assert "nor a form of the type application/x-www-form-urlencoded" in answer.json()["error"]
 
 
+def test_a_form_that_is_not_utf8_is_refused(client: TestClient) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post("/translate", content="q=%C3%A4&source=en", headers=form).status_code == 200
+    answer = client.post("/translate", content="q=%E4%FF&source=en", headers=form)
+    assert (answer.status_code, answer.json()["error"].endswith("as JSON, in UTF-8")) == (400, True)
+
+
 def test_a_real_models_languages(real: TestClient) -> None:
     assert real.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]}]
     assert real.post("/translate", json={"q": "the box", "source": "auto", "target": "de"}).status_code == 200
