@@ -97,11 +97,12 @@ def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.
     monkeypatch.setattr("dragoman.train.launch.launch", lambda count, arguments: seen.append([str(count), *arguments]))
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     given = ["--source", "a b", "--target", "c", "--tsv", "d", "--tsv", "e", "--out", "m", "--set", "x.y=1"]
-    given += ["--tensorboard", "--processes", "3"]
+    given += ["--tensorboard", "--processes", "3", "--to", "de", "--to", "fr", "--to", "it"]
     with pytest.raises(SystemExit):
         main(["train", *given])
     assert seen[0][:2] == ["3", "train"]
-    assert sorted(seen[0][2:]) == sorted([*given, "--source-key", "", "--target-key", ""])
+    assert [seen[0][i + 1] for i, word in enumerate(seen[0]) if word == "--to"] == ["de", "fr", "it"]
+    assert sorted(seen[0][2:]) == sorted([*given, "--source-key", "", "--target-key", "", "--to-key", ""])
     with pytest.raises(SystemExit):
         main(["train", *[word for word in given if word != "--tensorboard"]])
     assert "--tensorboard" not in seen[1]
