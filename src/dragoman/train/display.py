@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from dragoman.train.progress import Evaluation, Progress
+
+QUIET: Final = 30.0  # seconds after which a plain line comes before it is due, so that slow steps are seen to be steps
 
 
 class Display:
@@ -34,7 +36,7 @@ class Display:
             speed_estimate_period=120,
         )
         self.steps = 0
-        self.began = 0.0
+        self.began = self.said = 0.0
         self.first_step = 0
         self.tokens = 0.0
         self.loss = 0.0
@@ -42,6 +44,7 @@ class Display:
     def begin(self, step: int, steps: int) -> None:
         """Show the bar from `step` on."""
         self.steps, self.first_step, self.began = steps, step, time.perf_counter()
+        self.said = self.began
         if step:
             self.note(f"going on after step {step:,}")
         self.task = self.bar.add_task("train", total=steps, completed=step, loss=0.0, rate=0.0)
@@ -51,19 +54,22 @@ class Display:
         """Move the bar; the loss shown is a moving mean."""
         self.tokens += target_tokens
         self.loss = loss if not self.loss else 0.95 * self.loss + 0.05 * loss
+        now = time.perf_counter()
+        rate = self.tokens / max(now - self.began, 1e-9)
         if self.live:
-            rate = self.tokens / (time.perf_counter() - self.began)
             self.bar.update(self.task, completed=progress.step, loss=self.loss, rate=rate)
+        elif now - self.said > QUIET:
+            self._say(progress.step, self.loss, rate)
 
     def logged(self, entry: Mapping[str, Any]) -> None:
         """A plain line, where there is no bar to look at."""
         if not self.live:
-            done = entry["step"] - self.first_step
-            left = (time.perf_counter() - self.began) / max(1, done) * (self.steps - entry["step"])
-            self.console.print(
-                f"step {entry['step']:,}/{self.steps:,}  loss {entry['loss']:.3f}  "
-                f"{entry['target_tokens_per_second']:,.0f} tokens/s  {clock(left)} left"
-            )
+            self._say(entry["step"], entry["loss"], entry["target_tokens_per_second"])
+
+    def _say(self, step: int, loss: float, rate: float) -> None:
+        self.said = time.perf_counter()
+        left = (self.said - self.began) / max(1, step - self.first_step) * (self.steps - step)
+        self.console.print(f"step {step:,}/{self.steps:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  {clock(left)} left")
 
     def evaluated(self, step: int, evaluation: Evaluation, better: bool) -> None:
         """The figures, and a few translations to read."""

@@ -6,6 +6,8 @@ import io
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from dragoman.train.curve import draw_curve
 from dragoman.train.display import Display, clock
 from dragoman.train.progress import Progress
@@ -45,3 +47,18 @@ def test_the_curve_is_drawn(tmp_path: Path) -> None:
     entries += [{"step": 4, "valid": {"loss": 1.0, "bleu": 3.0}}, {"step": 8, "valid": {"loss": 0.5, "bleu": 9.0}}]
     assert draw_curve(entries, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_slow_steps_are_seen_before_a_line_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, stream = [100.0], io.StringIO()
+    monkeypatch.setattr("dragoman.train.display.time.perf_counter", lambda: now[0])
+    display = Display(stream)
+    display.begin(2, 12)
+    for step, seconds, lines in [(3, 20, 0), (4, 20, 1), (5, 29, 1), (6, 2, 2), (7, 31, 3)]:
+        now[0] += seconds
+        display.stepped(Progress(step=step), 1000, 2.5)
+        assert len(stream.getvalue().splitlines()) == 1 + lines  # the first says from where it goes on
+    assert stream.getvalue().splitlines()[1] == "step 4/12  loss 2.500  50 tokens/s  2:40 left"
+    now[0] += 1
+    display.logged({"step": 8, "loss": 2.0, "target_tokens_per_second": 70.0})
+    assert stream.getvalue().splitlines()[-1].startswith("step 8/12  loss 2.000  70 tokens/s")
