@@ -11,7 +11,6 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from dragoman.decode.settings import NO_NUMBERS, Hypothesis, Search
 from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
+from dragoman.nn.kernels import available
 
 SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 MOST_BEAMS = 32
@@ -184,7 +184,7 @@ def shape_of(lengths: Integers, limits: Integers, beam: int) -> Shape:
 
 def choose_kernels(device: torch.device) -> Kernels:
     """Triton's where it is installed and has a device."""
-    if device.type != "cuda" or find_spec("triton") is None:
+    if device.type != "cuda" or not available(device.type):
         return TorchKernels()
     from dragoman.decode.kernels_triton import TritonKernels
 
