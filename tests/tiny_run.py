@@ -150,6 +150,32 @@ def weights_of(out: Path, step: int) -> dict[str, torch.Tensor]:
     return {**load_file(place / "model.safetensors"), **load_file(place / "optimiser.safetensors")}
 
 
+def assert_alike(one: Path, other: Path, step: int) -> None:
+    """Two runs came to the same within rounding: weights and moments of a step, and what was logged."""
+    ours, theirs = weights_of(one, step), weights_of(other, step)
+    assert set(ours) == set(theirs)
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=2e-4, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+    for mine, yours in zip(metrics(one), metrics(other), strict=True):
+        assert mine["step"] == yours["step"]
+        assert mine.get("target_tokens") == yours.get("target_tokens")
+        for figure, near in (("loss", 1e-5), ("nll", 1e-5), ("gradient_norm", 1e-4)):
+            assert math.isclose(mine.get(figure, 0), yours.get(figure, 0), rel_tol=near), (figure, mine, yours)
+
+
+def assert_crashes_leave_no_trace(data: Path, folder: Path, *changes: str) -> None:
+    """A run that crashes again and again comes to the bits of one that does not; they are `m` and `whole`."""
+    tiny_run(data, folder / "whole", *changes)
+    for step in (2, 7, 11):
+        try:
+            tiny_run(data, folder / "m", *changes, watch=CrashAt(step))
+        except Crash:
+            continue
+        raise AssertionError(f"step {step} did not crash")
+    tiny_run(data, folder / "m", *changes)
+    assert difference(outcome(folder / "whole"), outcome(folder / "m")) == ""
+
+
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """In words, where two outcomes differ; empty where they do not."""
     odd = sorted(set(one) ^ set(other))

@@ -21,15 +21,14 @@ from tiny_run import (
     Found,
     Team,
     Telling,
+    assert_alike,
     difference,
     evaluate,
     member,
-    metrics,
     outcome,
     prepare_tiny,
     tiny_run,
     train_as_member,
-    weights_of,
 )
 
 QUICK = {"DRAGOMAN_BEAT": "0.2", "DRAGOMAN_SILENT": "2"}
@@ -58,14 +57,7 @@ def test_two_processes_equal_one_with_accumulation(data: Path, tmp_path: Path, p
     tiny_run(data, alone, *PLAIN, "train.accumulate=2")
     run = team(2, data, both, *PLAIN, "train.accumulate=1", f"train.parallel={parallel}")
     assert run.wait() == [0, 0], run.said()
-    one, other = weights_of(alone, 6), weights_of(both, 6)
-    assert set(one) == set(other)
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=2e-4, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
-    for ours, theirs in zip(metrics(alone), metrics(both), strict=True):
-        assert ours["step"] == theirs["step"]
-        assert ours.get("target_tokens") == theirs.get("target_tokens")
-        assert ours.get("loss", 0) == pytest.approx(theirs.get("loss", 0), rel=1e-5)
+    assert_alike(alone, both, 6)
 
 
 def count_tokens(data: Path, world: int) -> list[list[int]]:

@@ -15,7 +15,7 @@ from dragoman.train.queued import QueuedSteps, sum_over_processes
 from dragoman.train.trainer import Trainer
 from dragoman.train.waited import WaitedSteps
 from no_gpu import stand_in
-from tiny_run import Team, Telling, member, metrics, prepare_tiny, tiny_run, weights_of
+from tiny_run import Team, Telling, assert_alike, member, prepare_tiny, tiny_run
 
 PACKED = ("model.dropout=0.0", "train.steps=6", "train.epsilon=1e-3", "data.batch_tokens=260", "data.layout=packed")
 
@@ -62,15 +62,7 @@ def test_two_processes_equal_one_with_accumulation(data: Path, tmp_path: Path, c
     tiny_run(data, alone, *PACKED, clip, "train.accumulate=2")
     run = team(2, data, both, *PACKED, clip, "train.accumulate=1")
     assert run.wait() == [0, 0], run.said()
-    one, other = weights_of(alone, 6), weights_of(both, 6)
-    assert set(one) == set(other)
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=2e-4, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
-    for ours, theirs in zip(metrics(alone), metrics(both), strict=True):
-        assert ours["step"] == theirs["step"]
-        assert ours.get("target_tokens") == theirs.get("target_tokens")
-        for figure in ("loss", "nll", "gradient_norm"):
-            assert ours.get(figure, 0) == pytest.approx(theirs.get(figure, 0), rel=1e-4)
+    assert_alike(alone, both, 6)
 
 
 def sum_up(ranks: Ranks) -> None:

@@ -17,7 +17,12 @@ from dragoman.decode import Translator
 from dragoman.models.directory import build
 from dragoman.text.special import PAD
 from dragoman.train.loss import TranslationLoss
-from tiny_run import TINY, Crash, CrashAt, difference, outcome, recipe, tiny_run, write_corpus
+from tiny_run import (
+    TINY,
+    assert_crashes_leave_no_trace,
+    recipe,
+    write_corpus,
+)
 
 CODES = 'text.targets=["de", "back"]'
 ROOM = ("--set", "text.vocabulary_size=310")
@@ -42,12 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("changes", [("data.sampling=0.2",), ("data.layout=packed",)], ids=["sampled", "packed"])
 def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, ...]) -> None:
     changes = (CODES, "text.vocabulary_size=310", *changes)
-    tiny_run(data, tmp_path / "whole", *changes)
-    for step in (2, 7, 11):
-        with pytest.raises(Crash):
-            tiny_run(data, tmp_path / "m", *changes, watch=CrashAt(step))
-    tiny_run(data, tmp_path / "m", *changes)
-    assert difference(outcome(tmp_path / "whole"), outcome(tmp_path / "m")) == ""
+    assert_crashes_leave_no_trace(data, tmp_path, *changes)
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# numbers.en to de, back\n")
     assert card.count("| numbers.en |") == card.count("| numbers.back |") == 1
