@@ -107,25 +107,10 @@ def command(
     prefix = None if prefix is None else text_of("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
-    if sample or drawn:
-        refuse_idle(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
-    else:
-        refuse_idle(("seed",), "nothing is drawn; add --sample")
-    if beam is not None and 0 < beam < nbest:
-        raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
     if settings["split"] == "never":
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
     models = together(ensemble, mean)
-    search = Search(
-        beam=max(Search.beam, nbest) if beam is None else beam,
-        n_best=nbest,
-        length_penalty=settings.pop("length_penalty"),
-        min_length=settings.pop("min_length"),
-        max_length=settings.pop("max_length"),
-        extra_length=settings.pop("extra_length"),
-        no_repeat=settings.pop("no_repeat"),
-        sampling=Sampling(seed=seed, **drawn) if sample or drawn else None,
-    )
+    search = search_of(nbest, beam, Sampling(seed=seed, **drawn) if sample or drawn else None, settings)
     from dragoman.data.reading import trees_of
     from dragoman.decode.parsed import check_trees
     from dragoman.decode.translator import Translator
@@ -155,6 +140,26 @@ def command(
         if grown is not None:
             grown.refuse_more()
         done()
+
+
+def search_of(nbest: int, beam: int | None, sampling: Sampling | None, settings: dict[str, Any]) -> Search:
+    """What is searched for, with what of `settings` is the search's, which is taken out of them."""
+    if sampling is not None:
+        refuse_idle(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
+    else:
+        refuse_idle(("seed",), "nothing is drawn; add --sample")
+    if beam is not None and 0 < beam < nbest:
+        raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
+    return Search(
+        beam=max(Search.beam, nbest) if beam is None else beam,
+        n_best=nbest,
+        length_penalty=settings.pop("length_penalty"),
+        min_length=settings.pop("min_length"),
+        max_length=settings.pop("max_length"),
+        extra_length=settings.pop("extra_length"),
+        no_repeat=settings.pop("no_repeat"),
+        sampling=sampling,
+    )
 
 
 class Columns:
