@@ -91,6 +91,29 @@ def loss(size: str, tokens: int) -> Call:
     return lambda: projected_loss(hidden, weight, labels, 0.1, 0, True), 5 * tokens * vocabulary * 2
 
 
+def cross_entropy(size: str, tokens: int) -> Call:
+    """The loss's kernel alone, on a block of rows; the logits are read twice and written once."""
+    from dragoman.train.fused_loss import ROWS, STEP, losses
+
+    vocabulary, rows = SIZES[size][4], min(ROWS, tokens)
+    logits = of(rows, -(-vocabulary // STEP) * STEP)
+    labels = torch.randint(4, vocabulary, (rows,), device=DEVICE)
+    smoothed, plain = (torch.empty(rows, device=DEVICE) for _ in range(2))
+    call = lambda: losses(logits, labels, smoothed, plain, vocabulary, 0.1, 0, True)  # noqa: E731
+    return call, 3 * logits.numel() * 2
+
+
+def product(size: str, tokens: int, which: str, by_pytorch: bool) -> Call:
+    """A projection d_model to d_model, the gradient that comes back through the feed-forward, or a block of logits."""
+    from dragoman.nn.products import multiply
+
+    d, _, ff, _, vocabulary, _ = SIZES[size]
+    padded = -(-vocabulary // 64) * 64
+    m, k, n = {"project": (tokens, d, d), "widen": (tokens, d, ff), "logits": (min(8192, tokens), d, padded)}[which]
+    left, right = of(m, k), of(k, n) if which == "widen" else of(n, k).T
+    return lambda: torch.mm(left, right) if by_pytorch else multiply(left, right), 2 * (m * k + k * n + m * n)
+
+
 def adam(size: str, _: int) -> Call:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
@@ -124,6 +147,12 @@ KERNELS: dict[str, Callable[[str, int, str], Call]] = {
     "norm-backward": lambda size, n, _: norm(size, n, True),
     "relu-backward": lambda size, n, _: relu(size, n),
     "loss": lambda size, n, _: loss(size, n),
+    "cross-entropy": lambda size, n, _: cross_entropy(size, n),
+    **{
+        f"{which}{'-by-pytorch' * by}": lambda size, n, _, which=which, by=by: product(size, n, which, by)  # type: ignore[misc]
+        for which in ("project", "widen", "logits")
+        for by in (True, False)
+    },
     "adam": lambda size, n, _: adam(size, n),
 }
 

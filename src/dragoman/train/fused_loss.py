@@ -20,6 +20,27 @@ WIDE: Final = 24576
 STEP: Final = 64  # columns of logits are a multiple of this, which suits the products
 
 
+def losses(
+    logits_NV: Tensor,
+    labels_N: Tensor,
+    smoothed: Tensor,
+    plain: Tensor,
+    vocabulary: int,
+    smoothing: float,
+    pad: int,
+    gradient: bool,
+) -> None:
+    """Fill in both losses of each row; with `gradient`, that of the first comes to stand where the logits were."""
+    from dragoman.train.loss_kernels import cross_entropy_kernel
+
+    n, width = logits_NV.shape
+    times = 2 if width > WIDE else 1
+    cross_entropy_kernel[(n,)](
+        logits_NV, labels_N, smoothed, plain, width, vocabulary, pad, smoothing,
+        GRADIENT=gradient, BLOCK=times * BLOCK, num_warps=times * WARPS,
+    )  # fmt: skip
+
+
 @torch.library.custom_op("dragoman::projected_loss", mutates_args=())
 def projected_loss(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, pad: int, gradient: bool
@@ -28,8 +49,6 @@ def projected_loss(
 
     `weight` is taken in the precision of `hidden`; its gradient is summed in float32.
     """
-    from dragoman.train.loss_kernels import cross_entropy_kernel
-
     n, vocabulary = len(hidden_ND), len(weight_VD)
     width = -(-vocabulary // STEP) * STEP
     weight = hidden_ND.new_empty(width, hidden_ND.shape[1])
@@ -40,15 +59,11 @@ def projected_loss(
     if grad_weight is not None and not n:
         grad_weight.zero_()
     logits = hidden_ND.new_empty(min(ROWS, n), width)
-    times = 2 if width > WIDE else 1
     for start in range(0, n, ROWS):
         here = slice(start, min(start + ROWS, n))
         h = hidden_ND[here]
         x = multiply(h, weight.T, out=logits[: len(h)])
-        cross_entropy_kernel[(len(h),)](
-            x, labels_N[here], smoothed[here], plain[here], width, vocabulary, pad, smoothing,
-            GRADIENT=gradient, BLOCK=times * BLOCK, num_warps=times * WARPS,
-        )  # fmt: skip
+        losses(x, labels_N[here], smoothed[here], plain[here], vocabulary, smoothing, pad, gradient)
         if grad_weight is not None:
             multiply(x, weight, out=grad_hidden[here])
             before = int(start > 0)  # at first there is nothing to add to, and what is there is not read
