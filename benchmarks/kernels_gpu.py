@@ -165,6 +165,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
         with trying():  # as the first step does
             call()
+        torch.cuda.synchronize()  # the recording has a stream of its own, which does not wait for what makes the input
         # Recorded, as in the step: the host would be slower than many of them. What they read is larger than the cache.
         return float(do_bench_cudagraph(call, rep=40, return_mode="median")) / 1e3
     began = time.perf_counter()

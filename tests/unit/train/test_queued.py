@@ -275,10 +275,12 @@ def test_sums_over_processes_are_recorded_with_the_step(device: torch.device, tm
             task, optimiser, recipe = setting(device)
             ranks = Ranks(world=world, device=device)
             queue = queued.QueuedSteps(task, optimiser, recipe, lambda: in_bfloat16(device), ranks)
+            outcomes = []
             for step in range(1, 6):
                 here = batch(step)
                 queue.put([here], step, here.target_tokens, here.source_tokens, 0.01)
-            outcomes = queue.settled(all_of_them=True)
+                outcomes += queue.settled(all_of_them=step == 5)
+            assert [o.step for o in outcomes] == [1, 2, 3, 4, 5]
             found.append([torch.tensor([[o.smoothed, o.plain, o.norm] for o in outcomes]), *task.parameters()])
     finally:
         dist.destroy_process_group()
