@@ -47,6 +47,12 @@ class Recipe:
                 "of a language has no place in a sentence's tree; use other positions, or a model for each language"
             )
 
+        if self.train.r_drop and not self.model.dropout:
+            raise RecipeError(
+                f"train.r_drop={self.train.r_drop} asks two passes that drop different units to agree, and with "
+                "model.dropout=0 they are one and the same; use dropout, or no r_drop"
+            )
+
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
         """A preset's name or a TOML file, then `changes` such as "model.dropout=0.3", the last word winning."""

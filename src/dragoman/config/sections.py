@@ -103,11 +103,13 @@ class TrainRecipe:
 
     `learning_rate` is the highest that the schedule reaches; without it, the paper's: 1 / sqrt(d_model * warmup_steps).
     `clip` 0 clips nothing; `average` k averages the last k checkpoints (section 6.1); `ema` 0 keeps no moving average.
+    `r_drop` over 0 goes through each batch twice and asks both for the same answer, with this weight (Liang et al.: 5).
     `patience` 0 never stops early; otherwise so many evaluations without a better `stop_on` end the run.
     """
 
     steps: int = 100_000
     label_smoothing: float = 0.1
+    r_drop: float = 0.0
     optimiser: Literal["adam", "adamw", "muon"] = "adam"
     beta1: float = 0.9
     beta2: float = 0.98
@@ -146,9 +148,9 @@ class TrainRecipe:
             "max_skips",
         ):
             at_least(1, f"train.{name}", getattr(self, name))
-        for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon"):
+        for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon", "r_drop"):
             at_least(0, f"train.{name}", getattr(self, name))
-        for name in ("weight_decay", "epsilon"):
+        for name in ("weight_decay", "epsilon", "r_drop"):
             if getattr(self, name) == float("inf"):
                 raise RecipeError(f"train.{name} must be finite; got inf, with which nothing is learnt")
         seed("train.seed", self.seed)

@@ -17,6 +17,7 @@ from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
 from dragoman.nn.kernels import available
 from dragoman.nn.linear import multiply
+from dragoman.train.agreement import ProjectedAgreement
 from dragoman.train.fused_loss import projected_loss
 
 ROWS = 512  # whose logits are held at once on a CPU: with fewer its products are slower, with more its caches overflow
@@ -94,9 +95,9 @@ class ProjectedCrossEntropy(torch.autograd.Function):
 class TranslationLoss(nn.Module):
     """A model with its loss, as one module, so that what wraps the model for many processes wraps the whole step."""
 
-    def __init__(self, model: Seq2Seq[State], smoothing: float, pad: int) -> None:
+    def __init__(self, model: Seq2Seq[State], smoothing: float, pad: int, agreement: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.pad = model, smoothing, pad
+        self.model, self.smoothing, self.pad, self.agreement = model, smoothing, pad, agreement
 
     def forward(self, batch: Batch) -> LossSum:
         """The loss over the real target tokens of a batch."""
@@ -105,6 +106,9 @@ class TranslationLoss(nn.Module):
         labels = batch.target_out.flatten()
         hidden = hidden.reshape(len(labels), -1)
         real = labels != self.pad
+        if self.agreement and self.training:
+            again = self.model.hidden(batch.source, batch.target_in, source, target)
+            return self._agreeing(hidden, again.reshape(hidden.shape), labels, real)
         if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
             kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
             weight = self.model.projection()
@@ -116,6 +120,18 @@ class TranslationLoss(nn.Module):
             sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, gradient)
             return LossSum(sums[0], sums[1].detach())
         return smoothed_cross_entropy(self.model.logits(hidden), labels, self.smoothing, real)
+
+    def _agreeing(self, first: Tensor, second: Tensor, labels: Tensor, real: Tensor) -> LossSum:
+        if first.device.type == "cpu":
+            kept = real.nonzero().squeeze(-1)
+            first, second, labels, real = first[kept], second[kept], labels[kept], real[kept]
+        if torch.is_autocast_enabled(first.device.type):
+            kind = torch.get_autocast_dtype(first.device.type)
+            first, second = first.to(kind), second.to(kind)
+        together = ProjectedAgreement.apply(  # type: ignore[no-untyped-call]
+            first, second, self.model.projection(), labels, real, self.smoothing, self.agreement
+        )
+        return LossSum(*together)
 
 
 def layouts(batch: Batch) -> tuple[Layout, Layout]:

@@ -62,7 +62,7 @@ class Trainer:
         self.sharded = wants_sharding(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)
         self.model = model if self.sharded else model.to(ranks.device)
-        task = TranslationLoss(self.model, recipe.label_smoothing, pad)  # type: ignore[arg-type]
+        task = TranslationLoss(self.model, recipe.label_smoothing, pad, recipe.r_drop)  # type: ignore[arg-type]
         # Before the optimiser is made, because this cuts the weights.
         self.task: nn.Module = Sharded(task, self.model, ranks) if self.sharded else task
         self.optimiser = Optimiser(self.model, recipe)

@@ -1,0 +1,76 @@
+"""R-Drop (Liang et al., 2021): two passes over a batch lose different units to dropout, and are to say the same.
+
+To the cross-entropy, the mean of both passes, comes `weight` / 4 times the Kullback-Leibler divergences of each pass's
+probabilities from the other's. That is half of the paper's sum, so that a loss stays comparable with one of one pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dragoman.nn.linear import multiply
+
+ROWS = 512  # whose logits are held at once on a CPU; on a GPU:
+MORE_ROWS = 8192
+
+
+class ProjectedAgreement(torch.autograd.Function):
+    """The projection to the vocabulary and the loss of both passes, some rows at a time, gradients made on the way.
+
+    With p and q the probabilities of the passes, the gradient of KL(p || q) for the logits of p is p (log p/q - KL),
+    and that of KL(q || p) is p - q. Rows that are not `real` count nothing.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first_ND: Tensor,
+        second_ND: Tensor,
+        weight_VD: Tensor,
+        labels_N: Tensor,
+        real_N: Tensor,
+        smoothing: float,
+        agreement: float,
+    ) -> tuple[Tensor, Tensor]:
+        n, vocabulary = len(labels_N), len(weight_VD)
+        passes, weight = (first_ND, second_ND), weight_VD.to(first_ND.dtype)
+        grads = [torch.empty_like(hidden) for hidden in passes]
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32)
+        loss, plain = (first_ND.new_zeros((), dtype=torch.float32) for _ in range(2))
+        rows = ROWS if first_ND.device.type == "cpu" else MORE_ROWS
+        for start in range(0, n, rows):
+            here = slice(start, min(start + rows, n))
+            labels, real = labels_N[here, None], real_N[here, None].float()
+            log_p = [_product(hidden[here], weight.T).float().log_softmax(-1) for hidden in passes]
+            p = [x.exp() for x in log_p]
+            apart = log_p[0] - log_p[1]
+            for own, (x, sign) in enumerate(zip(p, (1.0, -1.0), strict=True)):
+                divergence = sign * (x * apart).sum(-1, keepdim=True)
+                of_label = -log_p[own].gather(-1, labels)
+                smoothed = torch.lerp(of_label, -log_p[own].mean(-1, keepdim=True), smoothing)
+                loss = loss + (real * (smoothed / 2 + agreement / 4 * divergence)).sum()
+                plain = plain + (real * of_label).sum() / 2
+                slope = (x - smoothing / vocabulary).scatter_add(-1, labels, torch.full_like(of_label, smoothing - 1))
+                slope = slope / 2 + agreement / 4 * (x * (sign * apart - divergence) + x - p[1 - own])
+                slope = (slope * real).to(weight.dtype)
+                grads[own][here] = _product(slope, weight)
+                grad_weight += _product(slope.T, passes[own][here])
+        ctx.save_for_backward(*grads, grad_weight)
+        ctx.kind = weight_VD.dtype
+        ctx.mark_non_differentiable(plain)
+        return loss, plain
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        first, second, weight = ctx.saved_tensors
+        of_passes = ((part * grad).to(part.dtype) for part in (first, second))
+        return *of_passes, (weight * grad).to(ctx.kind), None, None, None, None
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    made = left.new_empty(left.shape[0], right.shape[1])
+    multiply(left, right, made)
+    return made
