@@ -1,8 +1,9 @@
-"""Quality on little data: train on Multi30k with the default sizes, and score test2016 by sacreBLEU.
+"""Quality on little data: train on Multi30k with the default sizes, and score the test sets by sacreBLEU.
 
     python benchmarks/multi30k.py DATA_DIR --out runs/multi30k [options of dragoman train ...]
 
-DATA_DIR holds train, val and test_2016_flickr as .en and .de, packed or not. Prints minutes and BLEU.
+DATA_DIR holds train, val and test_2016_flickr as .en and .de, packed or not, and other test sets or not. Prints minutes
+and, for each set, BLEU of greedy and of beam search, and in brackets that without capitals.
 """
 
 from __future__ import annotations
@@ -26,17 +27,33 @@ def find(directory: Path, name: str) -> Path:
     sys.exit(f"{directory} has no {name}, packed or not")
 
 
-def translate(model_directory: Path, sources: list[str], device: str) -> list[str]:
-    translator = Translator.load(model_directory, device=device, engine="torch", precision="float32")
-    return [translation.text for translation in translator.translate(sources, beam=1)]
+def lines(path: Path) -> list[str]:
+    return [line for chunk in read(Corpus(path, path), 4096) for line in chunk[0]]
+
+
+def scores(translator: Translator, beams: list[int], directory: Path, name: str, source: str, target: str) -> str:
+    """BLEU of one set by searches of some widths, with capitals and without."""
+    import sacrebleu
+
+    sources, references = (lines(find(directory, f"{name}.{language}")) for language in (source, target))
+    found, metrics = [], [sacrebleu.metrics.BLEU(lowercase=lowercase) for lowercase in (False, True)]
+    for beam in beams:
+        texts = [translation.text for translation in translator.translate(sources, beam=beam)]
+        plain, lowercased = (metric.corpus_score(texts, [references]).score for metric in metrics)
+        found.append(f"beam {beam} {plain:.2f} ({lowercased:.2f})")
+    return f"{name}: {', '.join(found)}; {metrics[0].get_signature()}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k"))
     parser.add_argument("--source", default="en")
     parser.add_argument("--target", default="de")
+    parser.add_argument("--scored", nargs="+", default=["val", "test_2016_flickr"])
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 4])
     options, more = parser.parse_known_args()
     files = {
         f"--{kind}{side}": str(find(options.data, f"{name}.{language}"))
@@ -47,17 +64,11 @@ def main() -> None:
     command = [sys.executable, "-m", "dragoman", "train", *(x for pair in files.items() for x in pair)]
     subprocess.run([*command, "--out", str(options.out), *more], check=True)
     minutes = (time.perf_counter() - begun) / 60
-    test = Corpus(*(find(options.data, f"test_2016_flickr.{x}") for x in (options.source, options.target)))
-    sources, references = map(
-        list, zip(*((s, t) for c in read(test, 4096) for s, t in zip(*c, strict=True)), strict=True)
-    )
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    import sacrebleu
-
-    bleu = sacrebleu.metrics.BLEU()
-    score = bleu.corpus_score(translate(options.out, sources, device), [references])
-    print(f"{minutes:.1f} minutes on {device}, {torch.get_num_threads()} threads; test2016, greedy: {score}")
-    print(f"signature {bleu.get_signature()}")
+    print(f"{minutes:.1f} minutes on {device}, {torch.get_num_threads()} threads")
+    translator = Translator.load(options.out, device=device, engine="torch", precision="float32")
+    for name in options.scored:
+        print(scores(translator, options.beams, options.data, name, options.source, options.target), flush=True)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,7 @@ def settled(
     from dragoman.train.begun import has_begun, own_recipe, with_text_of
     from dragoman.train.sizes import (
         Choice,
+        agreement_choices,
         model_choices,
         precision_choices,
         speed_choices,
@@ -209,10 +210,11 @@ def settled(
             return steps_of_epoch(split, data, world, recipe.train.accumulate)
 
         chosen += training_choices(len(split), tokens, recipe.model, fast, epoch, steps)
+        chosen += agreement_choices(len(split), recipe.model, fast) if not own else []
         chosen += precision_choices(recipe.model, has_bfloat16_products if not fast else lambda: False)
         recipe = made()
-        long = recipe.train.steps * recipe.data.batch_tokens
-        chosen += speed_choices(long, fast and world == 1 and available("cuda"), recipe.model)
+        length = recipe.train.steps, recipe.train.steps * recipe.data.batch_tokens
+        chosen += speed_choices(*length, fast and world == 1 and available("cuda"), recipe.model)
         recipe = made()
         if own:
             watch.note(f"model and tokenisers: as {start_from} has them")

@@ -17,7 +17,8 @@ from dragoman.data.shards import Split
 FEW, MANY = 60_000, 400_000  # pairs
 LEAST_BATCH, LEAST_EVERY, MOST_EPOCHS = 500, 20, 60
 PLANNED = 2_000_000  # pairs of which an epoch is planned in a second or two
-LONG = 30_000_000  # target tokens: about two minutes of plain steps on a large GPU
+LONG, MANY_STEPS = 30_000_000, 4_000  # target tokens, steps: a minute or two of plain steps on a large GPU
+AGREEMENT = 5  # the weight that the authors of R-Drop found best for translation
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,22 @@ def precision_choices(model: ModelRecipe, multiplies_it: Callable[[], bool]) -> 
     return []
 
 
-def speed_choices(target_tokens: int, one_gpu: bool, model: ModelRecipe) -> list[Choice]:
-    """Packed batches and compiled steps on one GPU, for a run of so many tokens that compiling pays.
+def agreement_choices(pairs: int, model: ModelRecipe, fast: bool) -> list[Choice]:
+    """R-Drop where pairs are few, and there is a GPU for a second pass and for as many epochs as it needs."""
+    if fast and pairs < FEW and model.architecture == "transformer" and model.dropout:
+        why = "a second pass over each batch, asked to agree with the first: few pairs then teach more"
+        return [Choice(f"train.r_drop={AGREEMENT}", why)]
+    return []
+
+
+def speed_choices(steps: int, target_tokens: int, one_gpu: bool, model: ModelRecipe) -> list[Choice]:
+    """Packed batches and compiled steps on one GPU, for a run of so many steps or tokens that compiling pays.
 
     The kernels for packed sentences know the paper's attention; for others they would be spread over a wide grid.
     """
     usual = model.architecture == "transformer" and model.attention == "scaled_dot_product" and model.pattern == "full"
-    if one_gpu and target_tokens >= LONG and usual and model.positions not in IN_ATTENTION:
+    long = steps >= MANY_STEPS or target_tokens >= LONG
+    if one_gpu and long and usual and model.positions not in IN_ATTENTION:
         why = "steps on one GPU are some three times as fast; compiling them takes half a minute, once"
         return [Choice("data.layout=packed", why), Choice("train.compile=true", why)]
     return []

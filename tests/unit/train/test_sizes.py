@@ -11,6 +11,7 @@ from dragoman.config import DataRecipe, ModelRecipe, Recipe
 from dragoman.data.loading import Loader
 from dragoman.data.shards import Split
 from dragoman.train.sizes import (
+    agreement_choices,
     model_choices,
     precision_choices,
     speed_choices,
@@ -87,17 +88,28 @@ def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> No
 
 def test_long_runs_on_one_gpu_are_packed_and_compiled() -> None:
     usual = ModelRecipe()
-    recipe = Recipe.from_changes(c.change for c in speed_choices(150_000_000, True, usual))
-    assert recipe.data.layout == "packed"
-    assert recipe.train.compile
-    assert speed_choices(150_000_000, False, usual) == speed_choices(1_000_000, True, usual) == []
+    for long in ((6_000, 150_000_000), (1_200, 30_000_000), (6_000, 3_000_000)):
+        recipe = Recipe.from_changes(c.change for c in speed_choices(*long, True, usual))
+        assert recipe.data.layout == "packed"
+        assert recipe.train.compile
+        assert speed_choices(*long, False, usual) == []
+    assert speed_choices(3_999, 29_999_999, True, usual) == []
+
+
+def test_few_pairs_are_asked_to_agree_where_there_is_a_gpu_and_dropout() -> None:
+    usual = ModelRecipe()
+    assert [choice.change for choice in agreement_choices(29_000, usual, True)] == ["train.r_drop=5"]
+    assert Recipe.from_changes(["train.r_drop=5"]).train.r_drop == 5
+    rivals = [ModelRecipe(dropout=0.0), ModelRecipe(architecture="recurrent")]
+    assert not any(agreement_choices(29_000, other, True) for other in rivals)
+    assert agreement_choices(29_000, usual, False) == agreement_choices(500_000, usual, True) == []
 
 
 @pytest.mark.parametrize(
     "other", [{"positions": "rotary"}, {"pattern": "local"}, {"attention": "additive"}, {"positions": "relative"}]
 )
 def test_what_the_packed_kernels_do_not_know_is_left_padded(other: dict[str, str]) -> None:
-    assert speed_choices(150_000_000, True, ModelRecipe(**other)) == []
+    assert speed_choices(6_000, 150_000_000, True, ModelRecipe(**other)) == []
 
 
 def test_more_data_get_no_smaller_vocabulary() -> None:
