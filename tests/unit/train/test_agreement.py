@@ -125,3 +125,16 @@ def test_without_dropout_there_is_nothing_to_agree_on() -> None:
     with pytest.raises(RecipeError, match=r"model\.dropout=0"):
         Recipe.from_changes(["train.r_drop=5", "model.dropout=0"])
     assert Recipe.from_changes(["train.r_drop=5"]).train.r_drop == 5
+
+
+def test_the_compiler_takes_it_whole() -> None:
+    given = [torch.randn(n, D, requires_grad=True) for n in (N, N, V)]
+    labels, real = torch.randint(V, (N,)), torch.rand(N) < 0.7
+
+    def loss(first: torch.Tensor, second: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return ProjectedAgreement.apply(first, second, weight, labels, real, 0.1, 5.0)[0]  # type: ignore[no-any-return]
+
+    made = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=False)
+    found = [torch.autograd.grad(called(*given), given) for called in (loss, made)]
+    for plain, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(compiled, plain)
