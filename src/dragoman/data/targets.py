@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,18 +40,25 @@ def settled(recipe: Recipe, corpora: Sequence[Corpus], tokenisers: Path | None) 
     if tokenisers is None or not tokenisers.is_dir():  # which is refused elsewhere
         return asked or tuple(dict.fromkeys(code for corpus in corpora for code in said_by(corpus)))
     theirs = source_tokeniser(tokenisers).targets
-    if asked and asked != theirs:
-        have = f"have pieces for {', '.join(theirs)}" if theirs else "have no pieces for target languages"
-        raise DataError(
-            f"text.targets={list(asked)} was asked for, but the tokenisers of {tokenisers} {have}; leave it out, or "
-            "learn tokenisers anew"
-        )
+    if asked:
+        check_keeps(asked, theirs, tokenisers)
+        return asked
     if not theirs and (said := next((corpus for corpus in corpora if corpus.addressed), None)):
         raise DataError(
             f"{said.name} says its target language, but the tokenisers of {tokenisers} have no pieces for any; leave "
-            "--to and --to-key out, or learn tokenisers anew"
+            "--to and --to-key out, or name all languages to add pieces for them, such as --set "
+            '\'text.targets=["de", "fr"]\''
         )
     return theirs
+
+
+def check_keeps(asked: Sequence[str], theirs: Sequence[str], tokenisers: Path) -> None:
+    """Refuse target languages that are not those of tokenisers to use, with new ones after them."""
+    if (*asked[: len(theirs)],) != (*theirs,):
+        raise DataError(
+            f"text.targets={list(asked)} was asked for, but the tokenisers of {tokenisers} have pieces for "
+            f"{', '.join(theirs)}; leave it out, name these first and those to add after them, or learn tokenisers anew"
+        )
 
 
 def source_tokeniser(directory: Path) -> Tokeniser:
@@ -81,7 +89,7 @@ def check_says(corpus: Corpus, targets: Sequence[str]) -> None:
     if corpus.to and corpus.to not in targets:
         raise DataError(
             f"{corpus.name} is translated into {corpus.to!r}, which is not one of text.targets={list(targets)}; add it "
-            "there, or leave the corpus out"
+            f"there (--set 'text.targets={json.dumps([*targets, corpus.to])}'), or leave the corpus out"
         )
 
 

@@ -14,6 +14,7 @@ from dragoman.config import Recipe
 from dragoman.data.encoding import ranges, read_texts
 from dragoman.data.job import CHUNK, Job, Names
 from dragoman.data.prepared import SIDES, TOKENISERS
+from dragoman.data.targets import source_tokeniser
 from dragoman.errors import DataError
 from dragoman.files import sha256
 
@@ -29,7 +30,12 @@ def vocabulary_settings(recipe: Recipe, taken: Path | None) -> dict[str, Any]:
     if not taken.is_dir():
         raise DataError(f"{taken} is no directory of tokenisers; give the `{TOKENISERS}` of prepared data, or a model")
     names = ("shared.*", "source.*", "target.*")
-    return {"tokenisers": {path.name: sha256(path) for name in names for path in sorted(taken.glob(name))}}
+    found: dict[str, Any] = {
+        "tokenisers": {path.name: sha256(path) for name in names for path in sorted(taken.glob(name))}
+    }
+    if recipe.text.targets and recipe.text.targets != source_tokeniser(taken).targets:
+        found["text.targets"] = list(recipe.text.targets)  # some are added
+    return found
 
 
 def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: Path | None) -> Names:
@@ -43,6 +49,8 @@ def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: P
     for name in ("shared",) if shared else SIDES:
         if taken is not None:
             made[name] = load_tokeniser(taken, name)
+            if name != "target" and recipe.targets != made[name].targets:
+                made[name] = made[name].with_targets(recipe.targets)
         else:
             sides = SIDES if shared else (name,)
             size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)

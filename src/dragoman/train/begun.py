@@ -12,6 +12,7 @@ import torch
 
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
+from dragoman.data.targets import check_keeps
 from dragoman.errors import DamagedError, TrainingError
 from dragoman.files import MANIFEST, NEEDED, RECIPE, WEIGHTS, is_model, listed, sha256, write_safely
 from dragoman.train.parallel import Ranks
@@ -69,11 +70,18 @@ def own_recipe(start_from: Path) -> Recipe:
 
 
 def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Recipe:
-    """The recipe with the tokenisers of the model that the run begins from; refuses a change that asks for others."""
+    """The recipe with the tokenisers of the model that the run begins from; refuses a change that asks for others.
+
+    Target languages may be added behind those that it has: each is one more piece.
+    """
     own = own_recipe(start_from).text
     for change in changes:
         section, _, key = change.partition("=")[0].strip().partition(".")
-        if section == "text" and (asked := getattr(recipe.text, key)) != (kept := getattr(own, key)):
+        if section == "text" and key == "targets":
+            check_keeps(recipe.text.targets, own.targets, start_from)
+            added = len(recipe.text.targets) - len(own.targets)
+            own = replace(own, targets=recipe.text.targets, vocabulary_size=own.vocabulary_size + added)
+        elif section == "text" and (asked := getattr(recipe.text, key)) != (kept := getattr(own, key)):
             raise TrainingError(
                 f"text.{key}={asked!r} was asked for, but --from keeps the tokenisers of {start_from}, which have "
                 f"{kept!r}; leave it out"

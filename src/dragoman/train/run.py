@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingEr
 from dragoman.files import MANIFEST, NEEDED, only_one, sync, verify_manifest, write_manifest
 from dragoman.models.directory import build, load_weights, write_model
 from dragoman.text.special import PAD
-from dragoman.train.begun import LOCK, RUN, TRAINING, Begun, agree_with_before, refuse_foreign
+from dragoman.train.begun import LOCK, RUN, TRAINING, Begun, agree_with_before, own_recipe, refuse_foreign
 from dragoman.train.card import write_card
 from dragoman.train.checkpoint import Checkpoints, average
 from dragoman.train.curve import draw_curve
@@ -72,7 +72,7 @@ def train(
         torch.manual_seed(recipe.train.seed)
         model = build(recipe.model, vocabulary_of(prepared), PAD)
         if start_from is not None:
-            begin_from(model, start_from)
+            begin_from(model, start_from, recipe.text.targets)
         trainer = Trainer(
             model,
             recipe.train,
@@ -111,10 +111,11 @@ def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
         )
 
 
-def begin_from(model: nn.Module, start_from: Path) -> None:
-    """Take the weights of a finished model, verified, into one of the same sizes."""
+def begin_from(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
+    """Take the weights of a finished model, verified, into one of the same sizes, but for target languages to add."""
     verify_manifest(start_from, NEEDED)
-    weights = load_weights(start_from)
+    theirs = own_recipe(start_from).text.targets
+    weights = with_pieces(load_weights(start_from), model.state_dict(), len(theirs), len(targets) - len(theirs))
     found, asked = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
     for name in sorted({*found, *asked}):
         if found.get(name) != asked.get(name):
@@ -124,6 +125,23 @@ def begin_from(model: nn.Module, start_from: Path) -> None:
                 "model... out"
             )
     model.load_state_dict(weights)
+
+
+def with_pieces(
+    weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], languages: int, added: int
+) -> dict[str, Tensor]:
+    """The weights with rows for the pieces of `added` target languages, in the embeddings that have as many more.
+
+    The pieces of languages are the last: a new one begins as the mean of those that are there, or, where there are
+    none, by chance.
+    """
+    made = dict(weights)
+    for name, weight in weights.items():
+        wanted = tuple(fresh[name].shape) if name in fresh else ()
+        if added > 0 and name.startswith("embeddings.") and wanted == (len(weight) + added, *weight.shape[1:]):
+            rows = weight[-languages:].mean(0, keepdim=True).expand(added, *weight.shape[1:]) if languages else None
+            made[name] = torch.cat([weight, fresh[name][-added:].to(weight) if rows is None else rows])
+    return made
 
 
 def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:

@@ -187,6 +187,28 @@ def test_tokenisers_from_elsewhere_bring_their_languages(several, tmp_path):
         prepare([corpora[1]], RECIPE, tmp_path / "o", tokenisers=plain.directory / "tokenisers")
 
 
+def test_languages_can_be_added_behind_those_of_tokenisers_from_elsewhere(several, tmp_path):
+    _, corpora, prepared = several
+    theirs = prepared.directory / "tokenisers"
+    more = replace(RECIPE, text=TextRecipe(targets=("de", "el", "pt")))
+    with_one = [replace(corpora[0], to="pt"), corpora[1]]
+    made = prepare(with_one, more, tmp_path / "out", tokenisers=theirs)
+    before, after = prepared.tokenisers[0], made.tokenisers[0]
+    assert {*heads(made)} == {"<2el>", "<2pt>"} and after.targets == ("de", "el", "pt")
+    assert after.vocabulary_size == before.vocabulary_size + 1
+    assert [after.target_id(code) for code in before.targets] == [before.target_id(code) for code in before.targets]
+    assert after.encode("one two three") == before.encode("one two three")
+    again = prepare([corpora[1]], RECIPE, tmp_path / "without", tokenisers=theirs)
+    assert again.fingerprint != prepare([corpora[1]], more, tmp_path / "with", tokenisers=theirs).fingerprint
+    for wrong in (("el", "de", "pt"), ("de",), ("de", "pt", "el")):
+        with pytest.raises(DataError, match="name these first and those to add after them"):
+            prepare(with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenisers=theirs)
+    plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
+    first = prepare(corpora, replace(RECIPE, text=TextRecipe(targets=("de", "el"))), tmp_path / "first",
+                    tokenisers=plain.directory / "tokenisers")  # fmt: skip
+    assert first.tokenisers[0].vocabulary_size == plain.tokenisers[0].vocabulary_size + 2
+
+
 def test_separate_vocabularies_have_them_on_the_side_of_the_source(several, tmp_path):
     _, corpora, _ = several
     recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=320, shared=False))

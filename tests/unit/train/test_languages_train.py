@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from command_line import leave
@@ -17,6 +18,7 @@ from dragoman.decode import Translator
 from dragoman.models.directory import build
 from dragoman.text.special import PAD
 from dragoman.train.loss import TranslationLoss
+from dragoman.train.run import with_pieces
 from tiny_run import (
     TINY,
     assert_crashes_leave_no_trace,
@@ -105,6 +107,60 @@ def test_one_command_from_files_to_a_model_and_on(tmp_path: Path, capsys: pytest
     assert (code, "does not say which language it is translated into" in err) == (2, True), err
     code, _, err = leave(capsys, *tuned[:6], "it", *tuned[7:], "--out", str(tmp_path / "x"))
     assert (code, "is translated into 'it', which is not one of text.targets=['de', 'back']" in err) == (2, True), err
+
+
+def test_a_language_is_added_to_a_finished_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, more = tmp_path / "m", tmp_path / "more"
+    assert leave(capsys, *words(tmp_path, out, "--to", "de", "--to", "back", settings=[*SETTINGS, *ROOM]))[0] == 0
+    tuned = [
+        "--from",
+        str(out),
+        "--set",
+        "train.steps=2",
+        "--set",
+        "data.batch_tokens=300",
+        "--set",
+        "train.warmup_steps=1",
+    ]
+    added = ["--set", 'text.targets=["de", "back", "it"]', *tuned]
+    code, _, err = leave(capsys, *words(tmp_path, more, "--to", "de", "--to", "it", settings=added))
+    assert code == 0, err
+    assert (
+        Recipe.load(more / "recipe.toml").text.vocabulary_size
+        == Recipe.load(out / "recipe.toml").text.vocabulary_size + 1
+    )
+    translator = Translator.load(more, device="cpu", engine="torch")
+    assert translator.targets == ("de", "back", "it")
+    assert translator.translate("two", to="it", beam=1).text is not None
+    before, after = (load_file(place / "model.safetensors") for place in (out, more))
+    shapes = [{name: w.shape for name, w in of.items()} for of in (before, after)]
+    assert {name for name in shapes[0] if shapes[0][name] != shapes[1][name]} == {"embeddings.tables.shared"}
+    for wrong in ('["it"]', '["back", "de", "it"]'):
+        asked = ["--set", f"text.targets={wrong}", *tuned]
+        code, _, err = leave(capsys, *words(tmp_path, tmp_path / "x", "--to", "de", "--to", "it", settings=asked))
+        assert (code, "name these first and those to add after them" in err) == (2, True), err
+
+
+def test_the_piece_of_a_new_language_begins_between_those_that_are_there() -> None:
+    there = {
+        "embeddings.tables.shared": torch.randn(9, 4),
+        "embeddings.bias": torch.randn(9),
+        "positions.table": torch.ones(3, 4),
+    }
+    fresh = {
+        "embeddings.tables.shared": torch.randn(11, 4),
+        "embeddings.bias": torch.randn(11),
+        "positions.table": torch.ones(5, 4),
+    }
+    made = with_pieces(there, fresh, languages=3, added=2)
+    for name in ("embeddings.tables.shared", "embeddings.bias"):
+        torch.testing.assert_close(made[name][:9], there[name])
+        for row in made[name][9:]:
+            torch.testing.assert_close(row, there[name][6:].mean(0))
+    assert made["positions.table"] is there["positions.table"]  # which is then refused, as it does not fit
+    first = with_pieces(there, fresh, languages=0, added=2)["embeddings.tables.shared"]
+    torch.testing.assert_close(first[9:], fresh["embeddings.tables.shared"][9:])
+    assert with_pieces(there, fresh, languages=3, added=0) == there
 
 
 def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
