@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli import tell
 from dragoman.cli.completing import complete_model
-from dragoman.errors import DataError, DragomanError
+from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
     from dragoman.inspect.heads import Survey
@@ -56,6 +56,10 @@ def command(
         raise DragomanError(f"{out} is no name for a picture, a page or figures; let it end in {', '.join(FORMS)}")
     if bleu and not curve:
         raise DragomanError("--bleu scores the points of the curve; give --curve too")
+    if out is not None and out.suffix.lower() in FORMS[:3]:
+        from dragoman.inspect.pictures import pyplot
+
+        pyplot()  # where it is missing, that is said before the work and not after it
     sources, targets = first_pairs(source, target, pairs)
     from dragoman.data.reading import trees_of
     from dragoman.decode.translator import Translator
@@ -97,8 +101,6 @@ def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list
     for some, others in read(Corpus(source, target), 4096):
         sources += some[: count - len(sources)]
         targets += others[: count - len(targets)]
-    if not sources:
-        raise DataError(f"{source} and {target} have no lines; give some hundreds of sentences and their translations")
     return sources, targets
 
 

@@ -199,8 +199,8 @@ def pairs_of(
     ]
     if not kept:
         raise SearchError(
-            f"of {len(read):,} pairs of sentences none has something on both sides and at most {most:,} pieces; give "
-            "some hundreds of sentences with their translations"
+            f"no pair to ask about: none of {len(read):,} has something on both sides and at most {most:,} pieces on "
+            "each; give some hundreds of sentences with their translations"
         )
     return [(read[i], written[i]) for i in kept], kept
 
