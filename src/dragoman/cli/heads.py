@@ -31,7 +31,7 @@ PAIRS = 300
 @click.option("--to", metavar="CODE", help="The language of the targets, for a model of several.")
 @click.option("--pairs", type=click.IntRange(1), default=PAIRS, show_default=True, help="Ask about the first so many.")
 @click.option("--ablate/--no-ablate", default=None,
-              help="Remove each head in turn, a pass for each; by default where it takes a minute or so.")  # fmt: skip
+              help="Remove each head in turn, a pass for each; by default where it takes few minutes.")  # fmt: skip
 @click.option("--curve", is_flag=True, help="Remove heads together as well, the least worthy first.")
 @click.option("--bleu", is_flag=True, help="Translate and score the sources at each point of that curve.")
 @click.option("--out", type=FILE, help=f"Also write {', '.join(FORMS)}: a picture, a page to explore, or figures.")

@@ -37,7 +37,7 @@ from dragoman.models import Transformer
 from dragoman.text import Tree
 
 LONGEST: Final = 512  # pieces of a side: the weights of all heads take its square
-# Weights times pieces times heads, up to which heads are removed one by one unasked: a minute or so on one core.
+# Weights times pieces times heads, up to which heads are removed one by one unasked: some three minutes on one core.
 CHEAP: Final = 4e12
 
 Score = Callable[[Sequence[str], Sequence[str]], float]
@@ -132,8 +132,8 @@ def survey(
     """Ask every head about these sentence pairs.
 
     With `ablate` each head is removed in turn, which takes a pass for each; without a word, that is done where it takes
-    a minute or so. With `curve` heads are removed together, the least worthy first; `bleu`, given translations and
-    references, scores what the model then writes. `trees` and `to` as in `Translator.stream`.
+    a few minutes at most. With `curve` heads are removed together, the least worthy first; `bleu`, given translations
+    and references, scores what the model then writes. `trees` and `to` as in `Translator.stream`.
     """
     model, watch = transformer_of(translator), watch if watch is not None else Unwatched()
     pairs, kept = pairs_of(translator, sources, targets, trees, to)
@@ -171,6 +171,8 @@ def transformer_of(translator: Translator) -> Transformer:
     """Its model, if it has heads to compare."""
     if not isinstance(translator, Translator):
         raise SearchError(f"survey takes a Translator, such as Translator.load('my-model'); got {translator!r}")
+    if translator.engines.others:
+        raise SearchError("several models that translate together have heads of their own each; ask one of them alone")
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
         raise SearchError(

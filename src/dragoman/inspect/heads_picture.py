@@ -69,9 +69,9 @@ def draw_survey(survey: Survey, path: str | Path, title: str = "") -> str:
 def measure(survey: Survey) -> str:
     """What the figures in the cells are."""
     how = (
-        "Dark and bold: how much the cross-entropy rises without this head"
+        "In bold and colour: how much the cross-entropy rises without this head"
         if survey.exact
-        else "Dark and bold: the size of the cross-entropy's slope at this head's gate"
+        else "In bold and colour: the size of the cross-entropy's slope at this head's gate"
     )
     return f"{how}, in thousandths of a nat a piece, over {survey.sentences:,} sentence pairs"
 
@@ -84,7 +84,7 @@ def draw_block(axis: Any, rows: list[list[Head]], norm: Any, colours: Any) -> No
     for head in (head for row in rows for head in row):
         column, row = head.place.head - 1, head.place.layer - 1
         shade = float(norm(max(0.0, 1000 * head.worth)))
-        ink = "white" if shade > 0.62 else INK
+        ink = "white" if shade > 0.7 else INK  # whichever has more contrast
         axis.add_patch(Rectangle((column, row), 1, 1, facecolor=colours(shade), edgecolor="white", linewidth=2))
         axis.text(column + 0.5, row + 0.2, figure_of(head.worth), ha="center", va="center", fontsize=9, weight="bold",
                   color=ink)  # fmt: skip

@@ -204,6 +204,9 @@ def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path:
         survey(translator, ["one"], [])
     with pytest.raises(SearchError, match="survey takes a Translator"):
         survey("my-model", ["one"], ["eins"])  # type: ignore[arg-type]
+    place = model_at(tmp_path / "one")
+    with pytest.raises(SearchError, match="ask one of them alone"):
+        survey(Translator.load(place, device="cpu", engine="torch", ensemble=place), SOURCES, TARGETS)
     for architecture in ("recurrent", "convolutional"):
         rival = Translator.load(
             model_at(tmp_path / architecture, architecture=architecture), device="cpu", engine="torch"

@@ -24,9 +24,8 @@ function drawBlocks() {
     block.append(node("span", "", "name"), ...Array.from({ length: across }, (_, i) => node("span", `head ${i + 1}`, "name")));
     for (const head of heads) {
       if (head.head === 1) block.append(node("span", `layer ${head.layer}`, "name"));
-      const button = node("button"), deep = shade(head.worth) > .6;
+      const button = node("button");
       button.type = "button";
-      button.classList.toggle("deep", deep);
       button.style.setProperty("--shade", shade(head.worth).toFixed(3));
       button.setAttribute("aria-pressed", head === now.head);
       button.setAttribute("aria-label", `${kind}, layer ${head.layer}, head ${head.head}: ${thousandths(head.worth)}, ${head.label}`);
@@ -143,7 +142,12 @@ at("matrix").addEventListener("pointermove", event => {
 });
 at("matrix").addEventListener("pointerleave", () => { now.row = null; drawMatrix(); say(); });
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
-function theme(name) { document.documentElement.dataset.theme = name; draw(); }
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  const deep = name === "dark" ? .57 : .78; // from where letters in the other colour have more contrast
+  for (const head of data.heads) head.button.classList.toggle("deep", shade(head.worth) > deep);
+  draw();
+}
 at("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
 window.addEventListener("resize", drawMatrix);
