@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from dragoman.decode.forced import cross_maps
+from dragoman.decode.pointing import pointed
 from dragoman.decode.translator import Translator
 from dragoman.errors import SearchError
 from dragoman.inspect import asking
@@ -91,6 +93,33 @@ def test_all_heads_in_order_with_their_worth(translator: Translator, found: Surv
     assert all(abs(head.slope) <= head.sensitivity + 1e-9 for head in found.heads)  # a sum and the sum of the sizes
     worths = {head.place: head.worth for head in found.heads}
     assert [worths[place] for place in found.order()] == sorted(worths.values())
+
+
+def test_the_sensitivity_is_of_sentences_one_by_one(translator: Translator, found: Survey) -> None:
+    alone = [survey(translator, [source], [target]) for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for i, head in enumerate(found.heads):
+        sizes = [abs(one.heads[i].slope) * one.pieces for one in alone]
+        assert head.sensitivity == pytest.approx(sum(sizes) / found.pieces, abs=1e-5)
+        removals = [(one.heads[i].removal or 0.0) * one.pieces for one in alone]
+        assert head.removal == pytest.approx(sum(removals) / found.pieces, abs=1e-5)
+
+
+def test_agreement_with_the_pointer_is_that_of_the_maps(translator: Translator, found: Survey) -> None:
+    """Piece by piece, from the maps that alignments are read from."""
+    encoded = translator.encoded(SOURCES), translator.target.encode_many(TARGETS)
+    pairs = list(zip(*encoded, strict=True))
+    goals = pointed(translator.engines.torch, pairs, translator.pointer)
+    for head in (head for head in found.heads if head.place.kind == "cross"):
+        hits: dict[str, list[bool]] = {"writes": [], "reads": []}
+        for i, weights in cross_maps(translator.engines.torch, pairs):
+            best = weights[head.place.layer - 1, head.place.head - 1].argmax(1)
+            for t, goal in enumerate(goals[i].argmax(1)):
+                if goal < len(pairs[i][0]):  # not the end mark
+                    hits["writes"].append(best[t] == goal)
+                    hits["reads"].append(best[t + 1] == goal)
+        shares = {step: float(np.mean(each)) for step, each in hits.items()}
+        assert head.does is not None and head.does.aligns == pytest.approx(max(shares.values()), abs=1e-6)
+        assert shares[head.does.step or ""] == max(shares.values())
 
 
 def test_removal_in_turn_is_the_first_step_of_a_curve(found: Survey) -> None:

@@ -16,7 +16,11 @@ from dragoman.inspect.tally import Tally, pointed_goals, scene_of
 from dragoman.nn import Padded, Rule, both, causal, everything, window
 
 VOCABULARY, LAYERS, HEADS = 20, 2, 3
-SOURCE = [[5, 6, 5, 9, 2], [7, 9, 2], [6, 2]]  # 2 is the end mark, 9 a full stop
+SOURCE = [
+    [5, 6, 5, 9, 2],
+    [7, 9, 2],
+    [6, 6, 6, 6, 2],
+]  # 2 is the end mark, which comes less often than 6; 9 a full stop
 TARGET = [[1, 8, 10, 8], [1, 12, 9, 10, 11, 12], [1, 8, 9]]  # 1 is the start mark
 RULES: dict[Kind, Rule] = {"encoder": everything, "decoder": causal, "cross": everything}
 
