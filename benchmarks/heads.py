@@ -44,7 +44,8 @@ def main() -> None:
     pieces = sum(len(batch.follows) for batch in work)
     print(f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, CPU.")
     print(f"{asked.model}: {len(heads)} heads, ranked on {found.sentences:,} pairs (cross-entropy "
-          f"{found.cross_entropy:.3f} nats a piece), removed on the next {len(pairs):,}.\n")  # fmt: skip
+          f"{found.cross_entropy:.3f} nats a piece), removed on the next {len(pairs):,} "
+          f"({gates.without([], work) / pieces:.3f}).\n")  # fmt: skip
     again = (removed_in_turn(gates, work, Unwatched()) / pieces).tolist()
     exact = [head.worth for head in heads]
     print("Spearman's correlation with the exact figure, over all heads: " + ", ".join(

@@ -84,7 +84,7 @@ def draw_block(axis: Any, rows: list[list[Head]], norm: Any, colours: Any) -> No
     for head in (head for row in rows for head in row):
         column, row = head.place.head - 1, head.place.layer - 1
         shade = float(norm(max(0.0, 1000 * head.worth)))
-        ink = "white" if shade > 0.7 else INK  # whichever has more contrast
+        ink = "white" if shade > 0.71 else "black"  # whichever has more contrast: at least 4.5
         axis.add_patch(Rectangle((column, row), 1, 1, facecolor=colours(shade), edgecolor="white", linewidth=2))
         axis.text(column + 0.5, row + 0.2, figure_of(head.worth), ha="center", va="center", fontsize=9, weight="bold",
                   color=ink)  # fmt: skip
