@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 
 from dragoman.decode.forced import Pairs
-from dragoman.decode.settings import Search
+from dragoman.decode.settings import NO_NUMBERS, Search
 from dragoman.decode.torch_engine import TorchEngine
 from dragoman.decode.translator import Translator
+from dragoman.errors import SearchError
 from dragoman.inspect.behaviour import Behaviour
 from dragoman.inspect.gates import Forced, Gates, Place
 from dragoman.inspect.looking import Kind
@@ -131,6 +133,8 @@ def slopes_of(gates: Gates, work: Sequence[Forced], watch: Watch) -> Slopes:
         signed += each.sum(0)
         sizes += each.abs().sum(0)
         watch.advance()
+    if not (math.isfinite(cost) and sizes.isfinite().all()):
+        raise SearchError(NO_NUMBERS)
     return Slopes(cost, signed, sizes)
 
 

@@ -234,6 +234,12 @@ def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path:
     with pytest.raises(SearchError, match="survey takes a Translator"):
         survey("my-model", ["one"], ["eins"])  # type: ignore[arg-type]
     place = model_at(tmp_path / "one")
+    broken = Translator.load(place, device="cpu", engine="torch")
+    assert broken.pointer is not None  # found while it had numbers
+    with torch.no_grad():
+        broken.engines.torch.model.decoder[1].cross.output.weight[0, 0] = torch.nan
+    with pytest.raises(SearchError, match="numbers that are none"):
+        survey(broken, SOURCES, TARGETS)
     with pytest.raises(SearchError, match="ask one of them alone"):
         survey(Translator.load(place, device="cpu", engine="torch", ensemble=place), SOURCES, TARGETS)
     for architecture in ("recurrent", "convolutional"):
