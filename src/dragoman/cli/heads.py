@@ -119,13 +119,13 @@ def show(found: Survey) -> None:
 
     exact = found.exact
     grid = Table("head", box=None, pad_edge=False, header_style="bold")
-    for column in (["removed"] if exact else []) + ["sensitivity", "entropy", "confidence"]:
+    for column in (["removed"] if exact else []) + ["sensitivity", "confidence"]:
         grid.add_column(column, justify="right", no_wrap=True)
     grid.add_column("looks at")
     for head in found.heads:
         figures = [f"{head.removal:+.4f}"] if head.removal is not None else []
         figures.append(f"{head.sensitivity:.4f}")
-        figures += ["", ""] if head.does is None else [f"{head.does.entropy:.2f}", f"{head.does.confidence:.2f}"]
+        figures.append("" if head.does is None else f"{head.does.confidence:.2f}")
         grid.add_row(str(head.place), *figures, Text(head.label + (", the model's pointer" if head.points else "")))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(grid)

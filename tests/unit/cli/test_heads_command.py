@@ -39,12 +39,13 @@ def test_a_table_and_figures_for_programs(place: Path, tmp_path: Path, capsys: p
     assert code == 0, err
     found = survey(Translator.load(place / "model", device="cpu", engine="torch"), SOURCES, TARGETS)
     rows = [line.split() for line in printed.splitlines()]
-    assert rows[0] == ["head", "removed", "sensitivity", "entropy", "confidence", "looks", "at"]
+    assert rows[0] == ["head", "removed", "sensitivity", "confidence", "looks", "at"]
     assert [" ".join(row[:2]) for row in rows[1:]] == [str(head.place) for head in found.heads]
     for row, head in zip(rows[1:], found.heads, strict=True):
         assert float(row[2]) == pytest.approx(head.removal, abs=6e-5)
         assert float(row[3]) == pytest.approx(head.sensitivity, abs=6e-5)
-        assert " ".join(row[6:]).startswith(head.label)
+        assert head.does is not None and float(row[4]) == pytest.approx(head.does.confidence, abs=6e-3)
+        assert " ".join(row[5:]).startswith(head.label)
     assert "4 pairs (1 left out: empty on a side, or too long)" in err
     assert f"alignments are read from {found.pointer}" in err and "(Spearman)" in err
     told = json.loads(out.read_text(encoding="utf-8"))
