@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli import heads
 from dragoman.cli.completing import complete_model
 from dragoman.cli.incoming import text_of
 from dragoman.errors import DragomanError
@@ -21,7 +22,7 @@ FORMS = (".png", ".svg", ".pdf", ".html")
 
 @click.group(name="inspect")
 def command() -> None:
-    """Look inside a model: its attention, its word alignments, its positions; and at what layers cost."""
+    """Look inside a model: its attention, its heads, its word alignments, its positions; and at what layers cost."""
 
 
 @command.command()
@@ -78,6 +79,9 @@ def attention(
         tell(draw_heads(looked, out, kind or "cross", layer, head, words))
     if target is None:
         click.echo(looked.target_text)
+
+
+command.add_command(heads.command, "heads")
 
 
 @command.command(short_help="Which word translates which, for sentence pairs.")

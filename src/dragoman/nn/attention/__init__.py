@@ -9,6 +9,7 @@ from dragoman.nn.attention.function import (
     made_keys,
     weigh,
 )
+from dragoman.nn.attention.gated import Gated
 from dragoman.nn.attention.low_rank import LowRank
 from dragoman.nn.attention.multi_head import (
     MultiHeadCrossAttention,
@@ -34,6 +35,7 @@ __all__ = [
     "Additive",
     "Attended",
     "AttentionFunction",
+    "Gated",
     "LowRank",
     "MakesKeys",
     "MultiHeadCrossAttention",
