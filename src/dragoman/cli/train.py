@@ -217,7 +217,9 @@ def settled(
         chosen += speed_choices(*length, fast and world == 1 and available("cuda"), recipe.model)
         recipe = made()
         if own:
-            watch.note(f"model and tokenisers: as {start_from} has them")
+            added = recipe.text.targets[len(own_recipe(start_from).text.targets) :] if start_from is not None else ()
+            more = f", and a piece for each of {', '.join(added)}" if added else ""
+            watch.note(f"model and tokenisers: as {start_from} has them{more}")
         for choice in chosen:
             if choice.change.partition("=")[0] not in asked:
                 watch.note(f"{choice.change}: {choice.reason}")
