@@ -22,6 +22,15 @@ def byte_ids(text: str) -> list[int]:
     return [N_SPECIAL + byte for byte in text.encode("utf-8")]
 
 
+def written_by(byte: int) -> bytes:
+    """What the piece of a byte writes.
+
+    Control characters, a line's end among them, are none of a normalised text: only a model may write their pieces, and
+    then a line must stay a line, and text that training reads again.
+    """
+    return b"" if byte < 0x20 or byte == 0x7F else bytes([byte])
+
+
 MARK_IDS: Final = byte_ids(MARK)
 
 
@@ -44,7 +53,7 @@ class PieceTable:
         learnt = [piece.replace(MARK, " ").encode("utf-8") for piece in pieces[FIRST_LEARNT:]]
         special = [b""] * N_SPECIAL
         special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
-        self.written = special + [bytes([byte]) for byte in range(256)] + learnt + [b""] * len(targets)
+        self.written = special + [written_by(byte) for byte in range(256)] + learnt + [b""] * len(targets)
 
     def __len__(self) -> int:
         return len(self.names)

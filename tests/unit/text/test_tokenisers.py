@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TextError
 from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokeniser, normalise, words
+from dragoman.text.pieces import byte_ids
 from dragoman.text.words import mark
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -93,6 +94,14 @@ def test_a_word_is_the_same_piece_at_the_start_and_inside(tokeniser: Tokeniser) 
 
 def test_digits_stand_alone(tokeniser: Tokeniser) -> None:
     assert tokeniser.pieces(tokeniser.encode("1987")) == ["▁", "1", "9", "8", "7"]
+
+
+def test_a_line_stays_a_line_whatever_bytes_a_model_writes(tokeniser: Tokeniser) -> None:
+    controls = [N_SPECIAL + byte for byte in (*range(0x20), 0x7F)]
+    text = "one two"
+    ids = [number for piece in tokeniser.encode(text) for number in (*controls, piece)]
+    assert tokeniser.decode([*ids, *controls]) == text
+    assert tokeniser.decode(byte_ids("a\n\x00\tb~")) == "ab~"
 
 
 def test_decode_skips_the_special_ids_and_shows_what_is_unknown(tokeniser: Tokeniser) -> None:
