@@ -81,6 +81,11 @@ def test_in_bfloat16_to_the_bit_as_well(data: Path, reference: dict[str, Any], t
     assert difference(reference, outcome(tmp_path / "m")) != ""  # the kernel was used
 
 
+def test_with_two_passes_a_step_to_the_bit_as_well(data: Path, reference: dict[str, Any], tmp_path: Path) -> None:
+    assert_crashes_leave_no_trace(data, tmp_path, "train.r_drop=3")
+    assert difference(reference, outcome(tmp_path / "m")) != ""
+
+
 @pytest.mark.parametrize("step", [5, 6, 13])
 def test_asked_to_stop_at_an_odd_step(data: Path, reference: dict[str, Any], tmp_path: Path, step: int) -> None:
     """The extra checkpoint of an interruption is not averaged, not chosen, and not left behind."""
