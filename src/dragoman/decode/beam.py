@@ -153,9 +153,7 @@ def beam_search(
     return finished.best(search.n_best)
 
 
-def allowed(
-    logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor
-) -> tuple[Tensor, Tensor]:
+def allowed(logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
     """The logits with minus infinity where something is forbidden, and what to take off for log-probabilities."""
     logits = logits.float()
     total = logits.logsumexp(-1, keepdim=True)  # before anything is forbidden: the probabilities stay the model's

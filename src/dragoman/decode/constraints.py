@@ -35,7 +35,8 @@ class Reader:
                 torch.from_numpy(table).to(device)
                 for table in (spelling.stream, spelling.first, spelling.last, BETWEEN.astype(np.int64))
             ]
-        self.stream, self.first, self.last, self.between = spelling.copies[device]
+        copies: list[Tensor] = spelling.copies[device]
+        self.stream, self.first, self.last, self.between = copies
 
     def lead(self, last: Tensor, pieces: Tensor) -> Tensor:
         """What stands between the text so far and a piece."""
@@ -79,7 +80,7 @@ class Avoided:
 
     def forbid(self, logits: Tensor) -> None:
         """Minus infinity for what must not follow, in place."""
-        keys, which = (self.states * (SILENT + 1) + self.last).unique(return_inverse=True)
+        keys, which = torch.unique(self.states * (SILENT + 1) + self.last, return_inverse=True)
         for number, key in enumerate(keys.tolist()):
             pieces = self._pieces(*divmod(key, SILENT + 1))
             if len(pieces):
@@ -89,7 +90,9 @@ class Avoided:
     def _pieces(self, state: int, last: int) -> Tensor:
         if (state, last) not in self.lists:
             owner = int(np.searchsorted(self.begins, state, side="right")) - 1
-            found = self.tables[owner - 1].forbidden(state - self.begins[owner], last) if owner else np.zeros(0, np.int64)
+            found = (
+                self.tables[owner - 1].forbidden(state - self.begins[owner], last) if owner else np.zeros(0, np.int64)
+            )
             self.lists[state, last] = torch.from_numpy(found).to(self.states.device)
         return self.lists[state, last]
 
@@ -229,7 +232,7 @@ class Required:
         columns = torch.arange(pieces.shape[1], device=pieces.device)
         again = (forced[:, :, None] == pieces[:, None, :]) & (columns < columns[width:, None])
         likely[:, width:].masked_fill_(again.any(2) | (forced == PAD), -torch.inf)
-        beyond = (columns[:width] >= slots.repeat_interleave(beams)[:, None])  # others in the batch may have more slots
+        beyond = columns[:width] >= slots.repeat_interleave(beams)[:, None]  # others in the batch may have more slots
         likely[:, :width].masked_fill_(beyond, -torch.inf)
         scores = totals[:, :, None] + likely.view(rows, beams, -1)
         hypotheses = torch.arange(rows * beams, device=pieces.device).repeat_interleave(pieces.shape[1])

@@ -71,7 +71,7 @@ class Need:
         return " | ".join(self.phrases)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Demands:
     """What a translation must contain, and what it must not.
 

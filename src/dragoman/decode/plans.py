@@ -63,7 +63,9 @@ class Wanted:
         ways = [[*self._ways(one, spelling, variants[0])] for (one, _), variants in zip(phrases, patterns, strict=True)]
         for (_, g), found in zip(phrases, ways, strict=True):
             self.least[g] = min([self.least[g], *(len(way.pieces) for way in found if way.anywhere)])
-        starts = [(way.pieces[0], g, way.anywhere) for (_, g), found in zip(phrases, ways, strict=True) for way in found]
+        starts = [
+            (way.pieces[0], g, way.anywhere) for (_, g), found in zip(phrases, ways, strict=True) for way in found
+        ]
         self.starts = list(dict.fromkeys(starts))
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
         for (_, g), found, variants, walks in zip(phrases, ways, patterns, paths, strict=True):
@@ -156,9 +158,10 @@ class Unwanted:
         ways = [pieces for phrase in need.phrases for pieces, _ in self.spelling.ways(phrase)]
         if all(map(self.blocks, ways)):
             avoided = f"{', '.join(map(repr, self.phrases[:3]))}{', ...' if self.phrases[3:] else ''}"
+            spelt = " ".join(self.spelling.tokeniser.pieces(ways[0]))
             raise SearchError(
-                f"{need.name!r} is required, but this model spells it {' '.join(self.spelling.tokeniser.pieces(ways[0]))}, "
-                f"which begins with what is to be avoided ({avoided}); leave one of them out"
+                f"{need.name!r} is required, but this model spells it {spelt}, which begins with what is to be avoided "
+                f"({avoided}); leave one of them out"
             )
 
 

@@ -1,4 +1,4 @@
-"""What may follow what has been written: the limits of length, forced prefixes, avoided phrases and the guard against repetition."""
+"""What may follow what has been written: limits of length, forced prefixes, avoided phrases, no repetition."""
 
 from __future__ import annotations
 
