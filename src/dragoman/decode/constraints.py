@@ -9,7 +9,7 @@ written is followed by an automaton over its bytes (`Wanted`, `Unwanted`), so th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from dragoman.decode.spelling import BETWEEN, NOTHING, OTHER, SILENT, SYMBOLS, W
 from dragoman.text.special import EOS, PAD
 
 Plans = Sequence[Plan | None]
+DEAR: Final = 6.0  # what a missing piece may cost in log-probability; benchmarks/results/terms.md has other values
 
 
 class Reader:
@@ -227,13 +228,13 @@ class Required:
         width = best[1].shape[1]
         owner = sentences.repeat_interleave(beams)
         forced = self._forced(owner)
-        pieces = torch.cat([best[1], forced], dim=1)
+        columns = torch.arange(width + forced.shape[1], device=forced.device)
+        own = columns[:width] < slots.repeat_interleave(beams)[:, None]  # others in the batch may have more slots
+        pieces = torch.cat([best[1].where(own, PAD), forced], dim=1)
         likely = torch.cat([best[0], logits.gather(1, forced)], dim=1) - normaliser
-        columns = torch.arange(pieces.shape[1], device=pieces.device)
+        likely = likely.masked_fill(pieces == PAD, -torch.inf)
         again = (forced[:, :, None] == pieces[:, None, :]) & (columns < columns[width:, None])
-        likely[:, width:].masked_fill_(again.any(2) | (forced == PAD), -torch.inf)
-        beyond = columns[:width] >= slots.repeat_interleave(beams)[:, None]  # others in the batch may have more slots
-        likely[:, :width].masked_fill_(beyond, -torch.inf)
+        likely[:, width:].masked_fill_(again.any(2), -torch.inf)
         scores = totals[:, :, None] + likely.view(rows, beams, -1)
         hypotheses = torch.arange(rows * beams, device=pieces.device).repeat_interleave(pieces.shape[1])
         after = self._after(self.now.of(hypotheses), pieces.flatten())
@@ -247,7 +248,7 @@ class Required:
         nearest = far.where(early & (scores > -torch.inf), 1 << 40)
         last_resort = early & (nearest == nearest.amin(1, keepdim=True))
         scores = torch.where(stuck[:, None] & last_resort, scores, open_)
-        order = banked(scores, far, far > room[:, None], slots)[:, : min(int(slots.max()), scores.shape[1])]
+        order = banked(scores, far, far > room[:, None])[:, : min(int(slots.max()), scores.shape[1])]
         totals = scores.gather(1, order)
         totals = totals.masked_fill(torch.arange(totals.shape[1], device=totals.device) >= slots[:, None], -torch.inf)
         totals, ranks = totals.sort(dim=1, descending=True, stable=True)
@@ -255,22 +256,25 @@ class Required:
         return totals, pieces.gather(1, order), order // (scores.shape[1] // beams)
 
 
-def banked(scores: Tensor, far: Tensor, hopeless: Tensor, slots: Tensor) -> Tensor:
+def banked(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
     """The order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
 
-    Those for which there is not enough room come after all others.
+    Where there are more banks than slots, those go first whose best promises most: the log-probability that it has,
+    less what each missing piece may cost. `hopeless` ones, for which there is no room left, come after all others.
     """
-    n = scores.shape[1]
-    far = far + hopeless * (1 << 20) + (scores == -torch.inf) * (1 << 40)
+    out = scores == -torch.inf
+    banks = far + hopeless * (1 << 20) + out * (1 << 40)
     by_score = scores.argsort(dim=1, descending=True, stable=True)
-    by_bank = by_score.gather(1, far.gather(1, by_score).argsort(dim=1, stable=True))
-    banks = far.gather(1, by_bank)
-    place = torch.arange(n, device=scores.device).expand_as(banks)
+    by_bank = by_score.gather(1, banks.gather(1, by_score).argsort(dim=1, stable=True))
+    banks = banks.gather(1, by_bank)
+    place = torch.arange(scores.shape[1], device=scores.device).expand_as(banks)
     new = torch.ones_like(banks, dtype=torch.bool)
     new[:, 1:] = banks[:, 1:] != banks[:, :-1]
     rank = place - torch.where(new, place, 0).cummax(1).values  # in its bank
-    key = (banks >> 20 << 40) + (rank << 20) + (banks & (1 << 20) - 1)
-    return by_bank.gather(1, key.argsort(dim=1, stable=True))
+    promise = (scores - DEAR * far).masked_fill(out, -torch.inf).gather(1, by_bank)
+    by_promise = promise.argsort(dim=1, descending=True, stable=True)
+    key = ((banks >> 20 << 20) + rank).gather(1, by_promise)
+    return by_bank.gather(1, by_promise.gather(1, key.argsort(dim=1, stable=True)))
 
 
 def nowhere() -> Any:
