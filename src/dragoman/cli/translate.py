@@ -131,7 +131,8 @@ def command(
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:
-        tell(f"dragoman: {running}\n")
+        beside = "; torch where words are required or avoided" if wished and running.engine != "torch" else ""
+        tell(f"dragoman: {running}{beside}\n")
     with opened(place) as (target, done), report:
         for found in arriving(sources):
             asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}

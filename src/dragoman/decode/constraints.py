@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decode.plans import Plan, Unwanted, Wanted
-from dragoman.decode.spelling import BETWEEN, NOTHING, OTHER, SILENT, SYMBOLS, WORD, Spelling
+from dragoman.decode.spelling import BETWEEN, NOTHING, OTHER, SILENT, SYMBOLS, Spelling
 from dragoman.text.special import EOS, PAD
 
 Plans = Sequence[Plan | None]
@@ -142,7 +142,7 @@ class Required:
 
         self.length, self.credit = table("length"), table("credit")  # [S, G]
         self.ending = self.length.any(1)
-        self.needed, self.least = table("needed")[owners], table("least")[owners]  # [B, G]
+        self.needed, self.least, self.saved = (table(of)[owners] for of in ("needed", "least", "saved"))  # [B, G]
         nested = torch.zeros(len(there) + 1, groups, groups)
         for number, one in enumerate(there.values(), 1):
             nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
@@ -196,7 +196,8 @@ class Required:
         missing = self._missing(progress, sentences)
         others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
         whole = ((missing - others).clamp_min(0) * self.least[sentences]).sum(1)
-        begun = (self.credit[progress.states] * (missing > 0)).amax(1)
+        saved = self.saved[sentences] * (progress.last == OTHER)[:, None]
+        begun = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
         return (whole - begun).clamp_min(0)
 
     def _forced(self, sentences: Tensor) -> Tensor:
@@ -205,7 +206,7 @@ class Required:
         follows, starts = self.follows[now.states], self.starts[sentences]
         goes_on = missing.gather(1, self.followed[now.states])
         begins = missing.gather(1, self.started[sentences])
-        begins &= self.anywhere[sentences] | (now.last != WORD)[:, None]
+        begins &= self.anywhere[sentences] | (now.last == OTHER)[:, None]
         return torch.cat([follows.where(goes_on, PAD), starts.where(begins, PAD)], dim=1)
 
     def choose(

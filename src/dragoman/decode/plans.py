@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, islice
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from dragoman.errors import SearchError
 from dragoman.text.special import EOS
 
 Ints = NDArray[Any]
-MANY: Final = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -42,40 +41,38 @@ class Wanted:
     `length [S, G]` is how many symbols a phrase of the demand has that ends in a state, 0 where none does.
     `needed [G]` is how often, `least [G]` by how few pieces a demand can be met from anywhere, and `nested [G, G]` how
     often the phrases of the first stand in those of the second. `credit [S, G]` is how many of these pieces are there
-    already, `follows` which piece comes next for which demand in a state, and `starts` which piece begins a demand,
-    with whether it may follow a letter.
+    already, `saved [G]` how many fewer are enough where no letter stands before. `follows` are the pieces that come
+    next in a state, with their demand, and `starts` those that begin one, with whether they may follow a letter.
     """
 
     def __init__(self, needs: Sequence[Need], spelling: Spelling) -> None:
         groups = range(len(needs))
         phrases = [(one, g) for g in groups for one in needs[g].phrases]
         patterns = [spelling.closed(one) for one, _ in phrases]
-        self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
-        machine.delta[:, NOTHING] = np.arange(len(machine))
-        walked = iter(machine.paths)
-        paths = [[*islice(walked, len(variants))] for variants in patterns]
-        self.length: Ints = np.zeros((len(machine), len(needs)), np.int64)
-        self.credit, self.least = self.length.copy(), np.full(len(needs), MANY, np.int64)
-        self.needed: Ints = np.array([need.times for need in needs], np.int64)
-        self.nested: Ints = np.array(
+        ways = [[*self._ways(one, spelling, variants[0])] for (one, _), variants in zip(phrases, patterns, strict=True)]
+        spelt = [
+            [way for (_, of), found in zip(phrases, ways, strict=True) if of == g for way in found] for g in groups
+        ]
+        self.starts = [*dict.fromkeys((way.pieces[0], g, way.anywhere) for g in groups for way in spelt[g])]
+        self.needed = np.array([need.times for need in needs], np.int64)
+        self.least = np.array([min(len(way.pieces) for way in spelt[g] if way.anywhere) for g in groups], np.int64)
+        self.saved = self.least - np.array([min(len(way.pieces) for way in spelt[g]) for g in groups], np.int64)
+        self.nested = np.array(
             [[0 if g == h else inside(needs[g].phrases, needs[h].phrases) for h in groups] for g in groups], np.int64
         )
-        ways = [[*self._ways(one, spelling, variants[0])] for (one, _), variants in zip(phrases, patterns, strict=True)]
-        for (_, g), found in zip(phrases, ways, strict=True):
-            self.least[g] = min([self.least[g], *(len(way.pieces) for way in found if way.anywhere)])
-        starts = [
-            (way.pieces[0], g, way.anywhere) for (_, g), found in zip(phrases, ways, strict=True) for way in found
-        ]
-        self.starts = list(dict.fromkeys(starts))
+        self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
+        machine.delta[:, NOTHING] = np.arange(len(machine))
+        self.length: Ints = np.zeros((len(machine), len(needs)), np.int64)
+        self.credit = self.length.copy()
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
-        for (_, g), found, variants, walks in zip(phrases, ways, patterns, paths, strict=True):
-            for path in walks:
+        paths = iter(machine.paths)
+        for (_, g), found, variants in zip(phrases, ways, patterns, strict=True):
+            for path in islice(paths, len(variants)):
                 self.length[path[-1], g] = len(variants[0]) - 2
-                for way in found:
-                    for left, state in way.on(path):
-                        self.credit[state, g] = max(self.credit[state, g], self.least[g] - left)
-                        if left:
-                            follows[state][way.pieces[-left], g] = None
+                for left, state, pieces in ((*step, way.pieces) for way in found for step in way.on(path)):
+                    self.credit[state, g] = max(self.credit[state, g], self.least[g] - left)
+                    if left:
+                        follows[state][pieces[-left], g] = None
         for state in machine.order[1:]:  # what a state ends with is under way as well
             shorter = machine.shorter[state]
             own, other = self.length[state], self.length[shorter]

@@ -319,6 +319,8 @@ class Translator:
             done += len(window)
         if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
             raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
+        if wishes is not None:
+            wishes.refuse_more(done)
         if isinstance(to, list) and len(to) > done:
             raise SearchError(f"there are {len(to)} languages in to, but only {done} texts; give one for each")
 

@@ -52,6 +52,11 @@ class Wishes:
         if self.each is not None and isinstance(texts, Sized) and len(texts) != len(self.each):
             raise SearchError(f"{len(self.each)} demands came for {len(texts)} texts; give one for each")
 
+    def refuse_more(self, texts: int) -> None:
+        """Refuse demands that are left over after so many texts."""
+        if self.each is not None and len(self.each) > texts:
+            raise SearchError(f"there are {len(self.each)} demands, but only {texts} texts; give one for each")
+
     def of_parts(self, number: int, parts: Sequence[str]) -> list[Demands]:
         """What each part of a text demands."""
         own = self.all if self.each is None else self.all.with_more(self.each[number])

@@ -88,11 +88,12 @@ def test_by_its_own_pieces_a_phrase_gets_nearer_each_step(tokeniser: Tokeniser, 
             follow = Required([planner.plan(Demands.of([phrase]))], torch.device("cpu"))
             for piece in before:
                 follow.advance(torch.tensor([0]), torch.tensor([piece]))
-            here, far, written = torch.tensor([0]), len(tokeniser.encode(phrase)), "before"
+            here, far, shown = torch.tensor([0]), len(tokeniser.encode(phrase)), ""
             for piece in tokeniser.encode(phrase):
-                if written != "▁":  # of which nobody can tell what will follow
-                    assert int(follow._far(follow.now, here)) == far, phrase
-                (written,) = tokeniser.pieces([piece])
+                found = int(follow._far(follow.now, here))
+                assert found <= far, phrase
+                assert found == far or far == len(tokeniser.encode(phrase)) or shown == "▁", (phrase, shown)
+                (shown,) = tokeniser.pieces([piece])
                 assert piece in follow._forced(here)[0].tolist(), phrase
                 follow.advance(here, torch.tensor([piece]))
                 far -= 1
