@@ -21,6 +21,7 @@ from pathlib import Path
 import sacrebleu
 import torch
 
+from dragoman.decode import constraints
 from dragoman.decode.demands import Demands, count, joins
 from dragoman.decode.translation import Translation
 from dragoman.decode.translator import Translator
@@ -77,7 +78,9 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dear", type=float, default=constraints.DEAR, help="what a missing piece may cost")
     options = parser.parse_args()
+    constraints.DEAR = options.dear  # type: ignore[misc]
     sources, references = (
         read_lines(find(options.data, f"{options.split}.{language}")) for language in (options.source, options.target)
     )
@@ -89,7 +92,7 @@ def main() -> None:
     print(
         f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, {torch.get_num_threads()} threads"
     )
-    print(f"{len(sources)} lines of {options.split}.{options.source}-{options.target}\n")
+    print(f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, --dear {options.dear:g}\n")
     print("| beam | phrases a line, at most | demanded | there without | there | unmet | BLEU without | BLEU | time |")
     print("|---|---|---|---|---|---|---|---|---|")
     for beam in options.beam or [4, 8]:
