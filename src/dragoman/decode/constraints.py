@@ -28,7 +28,7 @@ class Reader:
 
     def __init__(self, deltas: Sequence[Any], spelling: Spelling, device: torch.device) -> None:
         starts = np.cumsum([0, *map(len, deltas)])
-        moved = [delta.astype(np.int64) + start for delta, start in zip(deltas, starts, strict=False)]
+        moved = [delta + np.int32(start) for delta, start in zip(deltas, starts, strict=False)]
         self.starts = torch.tensor(starts[:-1], device=device)
         self.delta = torch.from_numpy(np.concatenate(moved)).to(device).flatten()
         if device not in spelling.copies:
@@ -45,7 +45,7 @@ class Reader:
 
     def step(self, states: Tensor, symbols: Tensor) -> Tensor:
         """The states after a symbol more."""
-        return self.delta[states * SYMBOLS + symbols]
+        return self.delta[states * SYMBOLS + symbols].long()
 
     def ends(self, last: Tensor, pieces: Tensor) -> Tensor:
         """What the text ends with after the pieces."""
@@ -280,7 +280,7 @@ def banked(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
 
 def nowhere() -> Any:
     """An automaton that looks for nothing."""
-    return np.zeros((1, SYMBOLS), np.int64)
+    return np.zeros((1, SYMBOLS), np.int32)
 
 
 def filled(table: Any, columns: int) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dragoman.decode.automaton import Automaton
 from dragoman.decode.demands import Demands, Need, inside
-from dragoman.decode.spelling import BETWEEN, EDGE, NOTHING, OTHER, SYMBOLS, Spelling
+from dragoman.decode.spelling import BETWEEN, EDGE, NOTHING, OTHER, SYMBOLS, UNCLEAR, Spelling
 from dragoman.errors import SearchError
 from dragoman.text.special import EOS
 
@@ -102,9 +102,9 @@ class Unwanted:
 
     def __init__(self, phrases: Sequence[str], spelling: Spelling) -> None:
         self.phrases, self.spelling = phrases, spelling
-        patterns = [pattern for phrase in phrases for pattern in spelling.opened(phrase)]
-        self.automaton = machine = Automaton(patterns, SYMBOLS)
+        self.automaton = machine = Automaton([*map(spelling.opened, phrases)], SYMBOLS)
         machine.delta[:, NOTHING] = np.arange(len(machine))
+        machine.delta[:, UNCLEAR] = machine.delta[:, EDGE]
         self.full: NDArray[np.bool_] = np.zeros(len(machine), np.bool_)
         for path in machine.paths:
             self.full[path[-1]] = True
@@ -175,7 +175,7 @@ class Planner:
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
         self.unwanted = lru_cache(maxsize=64)(self._unwanted)
-        self.plan = lru_cache(maxsize=4096)(self._plan)
+        self.plan = lru_cache(maxsize=256)(self._plan)  # some 50 kB each
 
     def _unwanted(self, phrases: tuple[str, ...]) -> Unwanted:
         return Unwanted(phrases, self.spelling)

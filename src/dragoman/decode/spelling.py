@@ -88,10 +88,9 @@ class Spelling:
         before, after = ([EDGE] if joins(character) else [EDGE, UNCLEAR] for character in (phrase[0], phrase[-1]))
         return [[start, *inner, end] for start in before for end in after]
 
-    def opened(self, phrase: str) -> list[list[int]]:
-        """The symbols of a phrase with what may be the edge before it."""
-        inner = joined([*self.units(phrase)])
-        return [[EDGE, *inner], [UNCLEAR, *inner]]
+    def opened(self, phrase: str) -> list[int]:
+        """The symbols of a phrase with the edge before it, where what is unclear is taken for an edge."""
+        return [EDGE, *(EDGE if symbol == UNCLEAR else symbol for symbol in joined([*self.units(phrase)]))]
 
     def ways(self, phrase: str) -> list[tuple[list[int], bool]]:
         """The pieces of a phrase, after a space and without one, each with whether it may begin after a letter too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from letters import Letters
 from table_model import TableModel, all_sequences
 
-from dragoman import Padded
-from dragoman.decode import Hypothesis, Sampling, Search, beam_search, sample
+from dragoman import Padded, Transformer
+from dragoman.config import ModelRecipe
+from dragoman.decode import Hypothesis, Sampling, Search, TorchEngine, beam_search, sample
 from dragoman.decode.constraints import banked
 from dragoman.decode.demands import Demands, count
 from dragoman.decode.plans import Plan
@@ -217,6 +219,22 @@ def test_drawn_texts_do_not_have_what_is_avoided() -> None:
     plain = sample(model, torch.tensor([[1]]), Padded(1), limits[1:2], search, keys[1:2])  # type: ignore[arg-type]
     assert plain[0] == drawn[1]
     assert not all(right(SPACED, one.pieces, avoid) for one in drawn[1])
+
+
+def test_every_device_heeds_it_alike(device: torch.device) -> None:
+    recipe = ModelRecipe(d_model=12, n_heads=3, d_ff=17, encoder_layers=1, decoder_layers=2, dropout=0.0)
+    torch.manual_seed(3)
+    model = Transformer(recipe, SPACED.vocabulary_size).eval()
+    demands = [Demands.of(["ab", "b"], ["a"]), Demands(), Demands.of(["aba"]), Demands.of((), ["b", "ab"])]
+    plans = [SPACED.planner.plan(one) if one else None for one in demands]
+    sources = [torch.randint(4, 9, (n,)).tolist() for n in (5, 2, 7, 3)]
+    search = Search(beam=3, n_best=2, max_length=9)
+    here = TorchEngine(model).search(sources, search, None, plans)
+    there = TorchEngine(copy.deepcopy(model).to(device), device).search(sources, search, None, plans)
+    for one, other, asked in zip(here, there, demands, strict=True):
+        assert [h.pieces for h in one] == [h.pieces for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
+        assert all(right(SPACED, h.pieces, asked) for h in one)
 
 
 def test_slots_go_to_the_best_of_each_bank_in_turn() -> None:
