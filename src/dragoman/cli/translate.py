@@ -127,7 +127,7 @@ def command(
     # loaded now: the first line is answered the sooner
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
     if wished:
-        list(translator.stream([], search=search, prefix=prefix, **wished.all))  # refused before a line is read
+        list(translator.stream([], search=search, prefix=prefix, **wished.of(0)))  # refused before a line is read
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:

@@ -29,6 +29,7 @@ OPTIONS = [
                  help='For each line an object {"require": [...], "avoid": [...]}.'),
 ]  # fmt: skip
 KEYS = ("require", "avoid")
+TERMS = "a source phrase, a tab and a target phrase per line"
 
 
 def wish_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -72,7 +73,9 @@ class Wished:
                 avoid += avoided_in(path)
             self.all = {"require": require, "avoid": avoid}
             for name in terms:
-                found = Terms.of_lines((line for block in lines(Path(name)) for line in block), name, ignore_case)
+                found = Terms.of_lines(
+                    (line for block in lines(Path(name), holds=TERMS) for line in block), name, ignore_case
+                )
                 self.all["terms"] = found.with_more(self.all["terms"]) if "terms" in self.all else found
 
     def __bool__(self) -> bool:
@@ -113,7 +116,7 @@ def avoided_in(path: Path) -> list[str]:
     from dragoman.decode.demands import phrase_of
 
     found = []
-    for number, line in enumerate((line for block in lines(path) for line in block), 1):
+    for number, line in enumerate((line for block in lines(path, holds="a phrase per line") for line in block), 1):
         if line.strip():
             try:
                 found.append(phrase_of("avoid", line))
@@ -127,7 +130,7 @@ def constraints_in(path: Path) -> Iterator[Any]:
     from dragoman.decode.demands import Demands
 
     number = 0
-    for block in lines(path):
+    for block in lines(path, holds="a JSON object per line"):
         for line in block:
             number += 1
             try:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decode.plans import Plan, Unwanted, Wanted
-from dragoman.decode.spelling import BETWEEN, NOTHING, OTHER, SILENT, SYMBOLS, Spelling
+from dragoman.decode.spelling import BETWEEN, NOTHING, OPENING, OTHER, SILENT, SYMBOLS, Spelling
 from dragoman.text.special import EOS, PAD
 
 Plans = Sequence[Plan | None]
@@ -196,7 +196,7 @@ class Required:
         missing = self._missing(progress, sentences)
         others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
         whole = ((missing - others).clamp_min(0) * self.least[sentences]).sum(1)
-        saved = self.saved[sentences] * (progress.last == OTHER)[:, None]
+        saved = self.saved[sentences] * (progress.last == OPENING)[:, None]
         begun = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
         return (whole - begun).clamp_min(0)
 
@@ -206,7 +206,7 @@ class Required:
         follows, starts = self.follows[now.states], self.starts[sentences]
         goes_on = missing.gather(1, self.followed[now.states])
         begins = missing.gather(1, self.started[sentences])
-        begins &= self.anywhere[sentences] | (now.last == OTHER)[:, None]
+        begins &= self.anywhere[sentences] | (now.last == OPENING)[:, None]
         return torch.cat([follows.where(goes_on, PAD), starts.where(begins, PAD)], dim=1)
 
     def choose(

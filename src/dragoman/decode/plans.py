@@ -25,7 +25,7 @@ class Way:
     """A phrase in pieces; `read` is how much of its pattern is there after each of them."""
 
     pieces: list[int]
-    anywhere: bool  # it may follow a letter
+    anywhere: bool  # whatever stands before
     read: list[int]
 
     def on(self, path: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -41,8 +41,8 @@ class Wanted:
     `length [S, G]` is how many symbols a phrase of the demand has that ends in a state, 0 where none does.
     `needed [G]` is how often, `least [G]` by how few pieces a demand can be met from anywhere, and `nested [G, G]` how
     often the phrases of the first stand in those of the second. `credit [S, G]` is how many of these pieces are there
-    already, `saved [G]` how many fewer are enough where no letter stands before. `follows` are the pieces that come
-    next in a state, with their demand, and `starts` those that begin one, with whether they may follow a letter.
+    already, `saved [G]` how many fewer are enough after a space or a bracket. `follows` are the pieces that come
+    next in a state, with their demand, and `starts` those that begin one, with whether they may follow anything.
     """
 
     def __init__(self, needs: Sequence[Need], spelling: Spelling) -> None:

@@ -6,31 +6,35 @@ and another begin. A phrase is looked for among these, so that no other spelling
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.decode.demands import joins
+from dragoman.decode.demands import HANGUL, joins
 from dragoman.text import Tokeniser
 from dragoman.text.special import EOS, N_SPECIAL, UNK
-from dragoman.text.words import MARK
+from dragoman.text.words import MARK, SPACELESS
 
 EDGE: Final = 256  # between two characters that do not make one word
 UNCLEAR: Final = 257  # beside a byte of a character that has no piece: who knows yet what it will be
 NOTHING: Final = 258  # leads nowhere
 SYMBOLS: Final = 259
-OTHER, WORD, BYTE, SILENT = range(4)  # what a piece begins or ends with; silent ones write nothing
+OTHER, WORD, BYTE, OPENING, SILENT = range(5)  # what a piece begins or ends with; silent ones write nothing
 BETWEEN: Final = np.array(
     [
-        [EDGE, EDGE, EDGE, NOTHING],
-        [EDGE, NOTHING, UNCLEAR, NOTHING],
-        [EDGE, UNCLEAR, UNCLEAR, NOTHING],
+        [EDGE, EDGE, EDGE, EDGE, NOTHING],
+        [EDGE, NOTHING, UNCLEAR, EDGE, NOTHING],
+        [EDGE, UNCLEAR, UNCLEAR, EDGE, NOTHING],
+        [EDGE, EDGE, EDGE, EDGE, NOTHING],
     ],
     np.int16,
 )
 """[what came last, what comes next]."""
+OPENINGS: Final = frozenset(" \"'/")  # after which a word may begin without a space; and brackets, dashes and the like
 
 Unit = tuple[bytes, int]
 
@@ -75,7 +79,7 @@ class Spelling:
         """The characters of a text, those without a piece in single bytes."""
         for character in text:
             if character in self.known:
-                yield character.encode(), WORD if joins(character) else OTHER
+                yield character.encode(), kind_of(character)
             else:
                 yield from map(unit_of_byte, character.encode())
 
@@ -93,7 +97,7 @@ class Spelling:
         return [EDGE, *(EDGE if symbol == UNCLEAR else symbol for symbol in joined([*self.units(phrase)]))]
 
     def ways(self, phrase: str) -> list[tuple[list[int], bool]]:
-        """The pieces of a phrase, after a space and without one, each with whether it may begin after a letter too."""
+        """The pieces of a phrase, after a space and without one, each with whether it may begin after anything."""
         spaced, bare = self.tokeniser.encode(phrase), self.tokeniser.encode_marked(phrase)
         if spaced == bare:
             return [(spaced, True)]
@@ -108,10 +112,20 @@ class Spelling:
             last = last if self.last[piece] == SILENT else int(self.last[piece])
 
 
+@lru_cache(maxsize=1 << 16)
+def kind_of(character: str) -> int:
+    """What a character is to the word beside it."""
+    if joins(character):
+        return WORD
+    spaceless = SPACELESS.match(character) is not None or HANGUL.match(character) is not None
+    opens = spaceless or character in OPENINGS or unicodedata.category(character) in ("Ps", "Pi", "Pd")
+    return OPENING if opens else OTHER
+
+
 def unit_of_byte(byte: int) -> Unit:
     """A byte that is a character, or a part of one."""
     if byte < 0x80:
-        return bytes([byte]), WORD if joins(chr(byte)) else OTHER
+        return bytes([byte]), kind_of(chr(byte))
     return bytes([byte]), BYTE
 
 
