@@ -127,7 +127,7 @@ def command(
     # loaded now: the first line is answered the sooner
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
     if wished:
-        list(translator.stream([], search=search, prefix=prefix, **wished.of(0)))  # refused before a line is read
+        list(translator.stream([], search=search, prefix=prefix, **wished.of([])[1]))  # refused before a line is read
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:
@@ -136,13 +136,16 @@ def command(
     with opened(place) as (target, done), report:
         for found in arriving(sources):
             asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}
-            for translation in translator.stream(found, **asked, **wished.of(len(found))):
+            found, demanded, wrong = wished.of(found)
+            for translation in translator.stream(found, **asked, **demanded):
                 report.count(translation)
                 wished.tell(translation, report.done)
                 target.write(show.lines(translation, report.done))
                 if report.done % 64 == 0:
                     target.flush()
             target.flush()
+            if wrong is not None:
+                raise wrong
         if grown is not None:
             grown.refuse_more()
         wished.refuse_more()

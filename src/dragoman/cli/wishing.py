@@ -81,18 +81,26 @@ class Wished:
     def __bool__(self) -> bool:
         return bool(self.all or self.each is not None)
 
-    def of(self, count: int) -> dict[str, Any]:
-        """What `Translator.stream` takes for so many lines that come next."""
+    def of(self, texts: list[str]) -> tuple[list[str], dict[str, Any], DragomanError | None]:
+        """Of lines that come next, those whose demands are there, with what `Translator.stream` takes for them.
+
+        And what is wrong with the demands of the line after them, if anything.
+        """
         if self.each is None:
-            return self.all
-        found = list(islice(self.each, count))
+            return texts, self.all, None
+        found: list[Any] = []
+        wrong: DragomanError | None = None
+        try:
+            found.extend(islice(self.each, len(texts)))
+        except DragomanError as error:
+            wrong = error
         self.taken += len(found)
-        if len(found) < count:
-            raise DataError(
+        if wrong is None and len(found) < len(texts):
+            wrong = DataError(
                 f"--constraints has {self.taken:,} lines, but there are more to translate; give one for each, {{}} "
                 "where nothing is demanded"
             )
-        return {**self.all, "demands": found}
+        return texts[: len(found)], {**self.all, "demands": found}, wrong
 
     def refuse_more(self) -> None:
         """Refuse demands that are left over."""

@@ -63,6 +63,16 @@ def test_each_line_has_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert out == "".join(f"{one.text}\n" for one in found)
 
 
+def test_lines_before_one_whose_demands_are_wrong_are_answered(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    whole = leave(capsys, "translate", "m", "test.en", "--constraints", "each.jsonl", *QUICK)[1]
+    for lines, answered in (('{"require": ["Flur"]}\n\n{"avoid": [""]}\n{}\n', 2), ('{"require": ["Flur"]}\n', 1)):
+        (folder / "new").write_text(lines, encoding="utf-8")
+        code, out, _ = leave(capsys, "translate", "m", "test.en", "--constraints", "new", *QUICK)
+        assert (code, out) == (2, "".join(whole.splitlines(keepends=True)[:answered]))
+
+
 def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--require", "der alte Kasten", "--device", "cpu", "--max-length", "2"]
     code, _, err = leave(capsys, "translate", "m", "test.en", *words)
