@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.config import Recipe as Recipe
+    from dragoman.decode import Demands as Demands
     from dragoman.decode import Sampling as Sampling
     from dragoman.decode import Search as Search
+    from dragoman.decode import Terms as Terms
     from dragoman.decode import Translation as Translation
     from dragoman.decode import Translator as Translator
     from dragoman.errors import DragomanError as DragomanError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AttentionMaps": "dragoman.models",
     "Convolutional": "dragoman.models",
+    "Demands": "dragoman.decode",
     "DragomanError": "dragoman.errors",
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
@@ -37,6 +40,7 @@ _HOME = {
     "Recurrent": "dragoman.models",
     "Sampling": "dragoman.decode",
     "Search": "dragoman.decode",
+    "Terms": "dragoman.decode",
     "Transformer": "dragoman.models",
     "Translation": "dragoman.decode",
     "Translator": "dragoman.decode",
@@ -45,6 +49,7 @@ _HOME = {
 __all__ = [
     "AttentionMaps",
     "Convolutional",
+    "Demands",
     "DragomanError",
     "Packed",
     "Padded",
@@ -52,6 +57,7 @@ __all__ = [
     "Recurrent",
     "Sampling",
     "Search",
+    "Terms",
     "Transformer",
     "Translation",
     "Translator",

@@ -14,6 +14,7 @@ from dragoman.cli.idle import refuse_idle
 from dragoman.cli.incoming import arriving, check_incoming, named, text_of
 from dragoman.cli.outgoing import opened, place_of
 from dragoman.cli.reporting import Report, wanted
+from dragoman.cli.wishing import Wished, wish_files, wish_options
 from dragoman.data.unpacking import check_file
 from dragoman.decode.engines import ENGINES, PRECISIONS
 from dragoman.decode.settings import MOST_BEAM, Sampling, Search
@@ -44,6 +45,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
               help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
 @click.option("--to", metavar="CODE", help="The language to translate into, such as de, for a model of several.")
 @click.option("--prefix", help="What every translation begins with.")
+@wish_options
 @click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
 @click.option("--temperature", type=float, help="Under 1 the likely gets likelier, over 1 less so.")
 @click.option("--top-k", type=int, help="Draw from the K likeliest pieces.")
@@ -103,13 +105,13 @@ def command(
     parses = [Path(file) for file in trees]
     for parse in parses:
         check_file(parse)
-    place = place_of(named(output), [*sources, *parses])
+    place = place_of(named(output), [*sources, *parses, *wish_files(settings)])
     prefix = None if prefix is None else text_of("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
     if settings["split"] == "never":
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
-    models = together(ensemble, mean)
+    models, wished = together(ensemble, mean), Wished(settings)
     search = search_of(nbest, beam, Sampling(seed=seed, **drawn) if sample or drawn else None, settings)
     from dragoman.data.reading import trees_of
     from dragoman.decode.parsed import check_trees
@@ -124,21 +126,29 @@ def command(
     translator.asked_for(to)  # refused before a line is read
     # loaded now: the first line is answered the sooner
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
+    if wished:
+        list(translator.stream([], search=search, prefix=prefix, **wished.of([])[1]))  # refused before a line is read
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:
-        tell(f"dragoman: {running}\n")
+        beside = "; torch where words are required or avoided" if wished and running.engine != "torch" else ""
+        tell(f"dragoman: {running}{beside}\n")
     with opened(place) as (target, done), report:
         for found in arriving(sources):
             asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}
-            for translation in translator.stream(found, **asked):
+            found, demanded, wrong = wished.of(found)
+            for translation in translator.stream(found, **asked, **demanded):
                 report.count(translation)
+                wished.tell(translation, report.done)
                 target.write(show.lines(translation, report.done))
                 if report.done % 64 == 0:
                     target.flush()
             target.flush()
+            if wrong is not None:
+                raise wrong
         if grown is not None:
             grown.refuse_more()
+        wished.refuse_more()
         done()
 
 
@@ -192,6 +202,8 @@ class Columns:
         def told(one: Any) -> dict[str, Any]:
             entry = {"text": one.text, "score": one.score, "log_probability": one.log_probability}
             entry |= {"tokens": one.tokens, "flags": one.flags}
+            if one.met or one.unmet:
+                entry |= {"met": one.met, "unmet": one.unmet}
             return entry if one.alignment is None else entry | {"alignment": one.alignment}
 
         entry = {"line": number, **told(translation)}

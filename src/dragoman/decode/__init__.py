@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.decode.beam import beam_search as beam_search
+    from dragoman.decode.demands import Demands as Demands
     from dragoman.decode.sampling import sample as sample
     from dragoman.decode.settings import Hypothesis as Hypothesis
     from dragoman.decode.settings import Sampling as Sampling
     from dragoman.decode.settings import Search as Search
+    from dragoman.decode.terms import Terms as Terms
     from dragoman.decode.torch_engine import TorchEngine as TorchEngine
     from dragoman.decode.translation import Scored as Scored
     from dragoman.decode.translation import Translation as Translation
     from dragoman.decode.translator import Translator as Translator
 
 _HOME = {
+    "Demands": "demands",
     "Hypothesis": "settings",
     "Sampling": "settings",
     "Scored": "translation",
     "Search": "settings",
+    "Terms": "terms",
     "TorchEngine": "torch_engine",
     "Translation": "translation",
     "Translator": "translator",
@@ -32,10 +36,12 @@ _HOME = {
 }
 
 __all__ = [
+    "Demands",
     "Hypothesis",
     "Sampling",
     "Scored",
     "Search",
+    "Terms",
     "TorchEngine",
     "Translation",
     "Translator",

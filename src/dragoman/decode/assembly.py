@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from dragoman.decode.alignment import align, marks_last, seen_words
+from dragoman.decode.demands import Demands
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.decode.splitting import begins_word, join
 from dragoman.decode.translation import Translation
@@ -30,17 +32,22 @@ class Assembly:
     aligning: Mapping[tuple[Ids, Ids], Any] | None = None
     lead: int = 0
 
-    def translation(self, parts: Sequence[tuple[Ids, Sequence[Hypothesis]]]) -> Translation:
-        """The translation of a text from the hypotheses of its parts, with its alternatives."""
+    def translation(
+        self, parts: Sequence[tuple[Ids, Sequence[Hypothesis]]], demands: Sequence[Demands] = ()
+    ) -> Translation:
+        """The translation of a text from the hypotheses of its parts, with its alternatives.
+
+        Where anything was demanded of them, it is told what each has and what it lacks.
+        """
         sources = [ids for ids, _ in parts]
         ranks = max((len(best) for _, best in parts), default=1)
         best, *others = [
-            self._one(sources, [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts])
+            self._one(sources, [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts], demands)
             for rank in range(ranks)
         ]
         return replace(best, alternatives=tuple(others)) if others else best
 
-    def _one(self, sources: Sequence[Ids], chosen: Sequence[Hypothesis]) -> Translation:
+    def _one(self, sources: Sequence[Ids], chosen: Sequence[Hypothesis], demands: Sequence[Demands]) -> Translation:
         written, texts = [hypothesis.pieces for hypothesis in chosen], [ids[self.lead :] for ids in sources]
         total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
         divisor = sum(self.search.normaliser(len(pieces) + 1) for pieces in written)
@@ -58,6 +65,10 @@ class Assembly:
             split=len(chosen) > 1,
         )
         pairs = [(ids, tuple(pieces)) for ids, pieces in zip(sources, written, strict=True)]
+        if any(of_part.require for of_part in demands):
+            told = [of_part.told(self.target.decode(one)) for of_part, one in zip(demands, written, strict=True)]
+            met, unmet = (tuple(chain.from_iterable(names)) for names in zip(*told, strict=True))
+            made = replace(made, met=met, unmet=unmet)
         if self.looked is not None:
             made = replace(made, attention=blocks([self.looked[pair][:, self.lead :] for pair in pairs]))
         if self.aligning is not None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from dragoman.decode.constraints import Avoided, Plans, Required
 from dragoman.decode.rules import Rules
 from dragoman.decode.settings import Hypothesis, Search
 from dragoman.models import Seq2Seq, State
@@ -76,16 +77,21 @@ def beam_search(
     limits: Tensor,
     search: Search,
     prefixes: Sequence[Sequence[int]] | None = None,
+    plans: Plans | None = None,
     *,
     patient: bool = False,
 ) -> list[list[Hypothesis]]:
     """The `search.n_best` best hypotheses for each source; each has at most `limits [B]` pieces.
 
+    `plans` say what each must contain and must not. A hypothesis ends only with all of it there; where none can, the
+    best of those that have most of it are given.
+
     Sentences that are decided leave the batch, and the rows of a sentence get fewer as its slots end. `patient` waits
     until every slot has ended, which cannot change what comes out; it is there so that this can be tested.
     """
-    rules = Rules(search, limits, prefixes)
     n, device = len(limits), limits.device
+    avoided, required = Avoided.by(plans, device), Required.by(plans, device)
+    rules = Rules(search, limits, prefixes, avoided)
     finished = Finished(n, search.beam, rules)
     sentences = torch.arange(n, device=device)  # which of the sources the rows belong to
     slots = torch.full((n,), search.beam, device=device)  # that have not ended
@@ -96,15 +102,22 @@ def beam_search(
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
         rows, beams = totals.shape
-        likely, pieces = likeliest(logits, rules, written, position, sentences, width)
-        candidates = (totals[:, :, None] + likely.view(rows, beams, -1)).flatten(1)
-        totals, picked = candidates.topk(min(width, candidates.shape[1])) if beams > 1 else (candidates, None)
-        if picked is None:
-            pieces, parents = pieces.view(rows, -1), torch.zeros_like(pieces)
+        logits, normaliser = allowed(logits, rules, written, position, sentences)
+        likely, pieces = top(logits, min(width, logits.shape[-1]))
+        if required is not None:
+            room = rules.limits[sentences] - position - 1
+            totals, pieces, parents = required.choose(
+                logits, normaliser, (likely, pieces), totals, slots, sentences, room, finished.count[sentences] > 0
+            )
         else:
-            parents = picked // (candidates.shape[1] // beams)
-            pieces = pieces.view(rows, -1).gather(1, picked)
-        totals = totals.masked_fill(torch.arange(totals.shape[1], device=device) >= slots[:, None], -torch.inf)
+            candidates = (totals[:, :, None] + (likely - normaliser).view(rows, beams, -1)).flatten(1)
+            totals, picked = candidates.topk(min(width, candidates.shape[1])) if beams > 1 else (candidates, None)
+            if picked is None:
+                pieces, parents = pieces.view(rows, -1), torch.zeros_like(pieces)
+            else:
+                parents = picked // (candidates.shape[1] // beams)
+                pieces = pieces.view(rows, -1).gather(1, picked)
+            totals = totals.masked_fill(torch.arange(totals.shape[1], device=device) >= slots[:, None], -torch.inf)
         written = written.gather(1, parents[:, :, None].expand(-1, -1, rules.longest))
         ended = (pieces == EOS) & (totals > -torch.inf)
         if any_ended := bool(ended.any()):
@@ -132,19 +145,21 @@ def beam_search(
         chosen = (keep[:, None] * beams + parents).flatten()
         if len(chosen) != rows * beams or not torch.equal(chosen, torch.arange(rows * beams, device=device)):
             state = state.select(chosen, keep if len(keep) < rows else None)
+        if avoided is not None:
+            avoided.select(chosen)
+            avoided.advance(ids)
+        if required is not None:
+            required.advance(chosen, ids)
     return finished.best(search.n_best)
 
 
-def likeliest(
-    logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor, n: int
-) -> tuple[Tensor, Tensor]:
-    """The n likeliest allowed pieces of each row and their log-probabilities, `[R, n]` each."""
+def allowed(logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits with minus infinity where something is forbidden, and what to take off for log-probabilities."""
     logits = logits.float()
     total = logits.logsumexp(-1, keepdim=True)  # before anything is forbidden: the probabilities stay the model's
     beams = written.shape[1]
     rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams) if beams > 1 else sentences)
-    best, pieces = top(logits, min(n, logits.shape[-1]))
-    return best - total, pieces
+    return logits, total
 
 
 def top(logits: Tensor, n: int, block: int = 64) -> tuple[Tensor, Tensor]:

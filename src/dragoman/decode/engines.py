@@ -27,6 +27,7 @@ HAVE: Final = {
     "cuda": ("bfloat16", "float32"),
     "torch": ("float32", "bfloat16"),
 }
+CONSTRAINS: Final = "torch"  # the one that heeds required and avoided words
 ON_CPU: Final = ("native", "ctranslate2", "torch")
 ON_GPU: Final = ("cuda", "torch")
 
@@ -94,23 +95,31 @@ class Engines:
         self.loaded: dict[str, Engine | None] = {}
         self.lock = RLock()
 
-    def for_search(self, search: Search, prefixes: bool = False) -> Engine:
+    def for_search(self, search: Search, prefixes: bool = False, demands: bool = False) -> Engine:
         """The engine that does such a search, or an error that says why there is none."""
         for name in self.names:
+            if demands and name != CONSTRAINS:
+                continue
             engine = self.get(name)
             if engine is not None and engine.can(search, prefixes):
                 return engine
-        raise SearchError(self._why_none(search, prefixes))
+        raise SearchError(self._why_none(search, prefixes, demands))
 
-    def running(self, search: Search, prefixes: bool = False) -> Running:
+    def check_demands(self, search: Search, prefixes: bool) -> None:
+        """Refuse words that are required or avoided where the engine that would heed them is ruled out."""
+        if CONSTRAINS not in self.names:
+            raise SearchError(self._why_none(search, prefixes, True))
+
+    def running(self, search: Search, prefixes: bool = False, demands: bool = False) -> Running:
         """What does such a search, loaded if need be."""
-        engine = self.for_search(search, prefixes)
+        engine = self.for_search(search, prefixes, demands)
         models = len(self.others) + 1 if self.others else None
         return Running(engine.name, engine.precision, self.device, engine.threads, models)
 
-    def _why_none(self, search: Search, prefixes: bool) -> str:
+    def _why_none(self, search: Search, prefixes: bool, demands: bool = False) -> str:
         there = [engine for name in self.names if (engine := self.get(name)) is not None]
-        cannot = "; ".join(f"{one.name!r} does not do {', '.join(beyond(one, search, prefixes))}" for one in there)
+        wrong = [(one.name, beyond(one, search, prefixes, demands)) for one in there]
+        cannot = "; ".join(f"{name!r} does not do {', '.join(parts)}" for name, parts in wrong)
         if self.chosen == "auto":
             found = cannot or f"{' and '.join(map(repr, self.names))} cannot be had"
             precision = f"precision {self.precision!r}"
@@ -229,7 +238,7 @@ def together(engine: str, precision: str) -> str:
     return "torch"
 
 
-def beyond(engine: Engine, search: Search, prefixes: bool) -> list[str]:
+def beyond(engine: Engine, search: Search, prefixes: bool, demands: bool = False) -> list[str]:
     """What of a search an engine does not do, each as it was asked for; "this model" where it does none."""
     parts = {
         "this model": (Search(), False),
@@ -239,4 +248,6 @@ def beyond(engine: Engine, search: Search, prefixes: bool) -> list[str]:
         "a prefix": (Search(), prefixes),
     }
     wrong = [name for name, asked in parts.items() if not engine.can(*asked)]
+    if demands and engine.name != CONSTRAINS:
+        wrong.append("required or avoided words")
     return wrong[:1] if wrong[:1] == ["this model"] else wrong

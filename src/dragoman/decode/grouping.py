@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from dragoman.decode.assembly import Ids
+from dragoman.decode.demands import Demands
 from dragoman.decode.settings import USUAL_PIECES, WINDOW_CHARACTERS, shown
 from dragoman.errors import SearchError
 from dragoman.text.trees import Trees
 
 T = TypeVar("T")
+Job = tuple[Ids, Ids, Demands]  # a sentence, the prefix of its translation, and what is demanded of that
 
 
 def all_taken(found: Iterator[T], trees: Trees) -> Iterator[T]:
@@ -36,7 +38,7 @@ def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
         yield window
 
 
-def groups(jobs: Sequence[tuple[Ids, Ids]], batch: int) -> Iterator[Sequence[tuple[Ids, Ids]]]:
+def groups(jobs: Sequence[Job], batch: int) -> Iterator[Sequence[Job]]:
     """Jobs, longest first, in groups of at most `batch` sentences of the usual length, or fewer that are longer."""
     start = 0
     while start < len(jobs):

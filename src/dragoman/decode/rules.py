@@ -1,14 +1,18 @@
-"""What may follow what has been written: the limits of length, forced prefixes and the guard against repetition."""
+"""What may follow what has been written: limits of length, forced prefixes, avoided phrases, no repetition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dragoman.decode.settings import Search
 from dragoman.text.special import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from dragoman.decode.constraints import Avoided
 
 MARKS = slice(PAD, BOS + 1)  # what no sentence holds; the end mark comes right after
 
@@ -17,11 +21,17 @@ class Rules:
     """For a batch of sentences, which pieces are allowed at each position; the rest is set to minus infinity.
 
     `limits [B]` are the most pieces of each. `prefixes` are the pieces that each must begin with, and stand above all
-    other rules.
+    other rules. `avoided` are phrases that none may contain, where there are any.
     """
 
-    def __init__(self, search: Search, limits: Tensor, prefixes: Sequence[Sequence[int]] | None = None) -> None:
-        self.search, self.limits, self.forced = search, limits, 0
+    def __init__(
+        self,
+        search: Search,
+        limits: Tensor,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        avoided: Avoided | None = None,
+    ) -> None:
+        self.search, self.limits, self.forced, self.avoided = search, limits, 0, avoided
         if prefixes is not None and any(prefixes):
             lengths = torch.tensor([len(prefix) for prefix in prefixes])
             self.forced = int(lengths.max())
@@ -40,6 +50,9 @@ class Rules:
             logits[:, EOS] = -torch.inf
         if self.search.no_repeat and position >= self.search.no_repeat:
             forbid_repeats(logits, written[:, :position], self.search.no_repeat)
+        if self.avoided is not None:
+            self.avoided.forbid(logits)
+        if self.avoided is not None or (self.search.no_repeat and position >= self.search.no_repeat):
             end_here = logits.amax(-1) == -torch.inf  # nothing is left to say
             logits[:, EOS] = torch.where(end_here, end, logits[:, EOS])
         if position >= self.shortest:

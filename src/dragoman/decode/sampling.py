@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dragoman.decode.beam import Finished
+from dragoman.decode.constraints import Avoided, Plans
 from dragoman.decode.rules import Rules
 from dragoman.decode.settings import Hypothesis, Sampling, Search
 from dragoman.models import Seq2Seq, State
@@ -64,13 +65,15 @@ def sample(
     search: Search,
     keys: Tensor,
     prefixes: Sequence[Sequence[int]] | None = None,
+    plans: Plans | None = None,
 ) -> list[list[Hypothesis]]:
     """`search.n_best` independent draws for each source, the likeliest first; `keys [B]` are from `keys_of`.
 
-    Their scores are by the model's own probabilities, whatever the temperature.
+    Their scores are by the model's own probabilities, whatever the temperature. `plans` say what none may contain.
     """
-    rules, sampling = Rules(search, limits, prefixes), search.sampling or Sampling()
     n, beams, device = len(limits), search.n_best, limits.device
+    avoided = Avoided.by(plans, device)
+    rules, sampling = Rules(search, limits, prefixes, avoided), search.sampling or Sampling()
     finished = Finished(n, beams, rules)
     sentences = torch.arange(n, device=device)
     # odd steps of the same generator, so that each hypothesis has numbers of its own
@@ -81,6 +84,8 @@ def sample(
     state = model.start(model.encode(source, layout))
     if beams > 1:
         state = state.select(sentences.repeat_interleave(beams))
+    if avoided is not None:
+        avoided.select(sentences.repeat_interleave(beams))
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
         logits = logits.float()
@@ -92,6 +97,8 @@ def sample(
         ended = (pieces == EOS) & (totals > -torch.inf)
         if position < rules.longest:
             written[:, :, position] = pieces
+        if avoided is not None:
+            avoided.advance(ids)
         if bool(ended.any()):
             finished.add(ended, sentences, totals, written, position)
             totals = totals.masked_fill(ended, -torch.inf)  # what follows on these rows counts no more
@@ -101,5 +108,7 @@ def sample(
             if len(keep) < len(totals):
                 rows = (keep[:, None] * beams + torch.arange(beams, device=device)).flatten()
                 state, ids = state.select(rows, keep), ids[rows]
+                if avoided is not None:
+                    avoided.select(rows)
                 sentences, keys, totals, written = sentences[keep], keys[keep], totals[keep], written[keep]
     return finished.best(beams)

@@ -176,4 +176,5 @@ class Engine(Protocol):
         """The best hypotheses for each source, best first; sources are pieces without marks.
 
         The caller hands sentences of like length together; a forced prefix is part of the hypothesis and its score.
+        PyTorch's takes `plans` besides, which say what each translation must contain and must not.
         """

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from dragoman.decode.beam import beam_search
+from dragoman.decode.constraints import Plans
 from dragoman.decode.parsed import Parsed, depths_of
 from dragoman.decode.sampling import keys_of, sample
 from dragoman.decode.settings import NO_NUMBERS, Hypothesis, Search
@@ -55,18 +56,22 @@ class TorchEngine:
         return True
 
     def search(
-        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        plans: Plans | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first."""
+        """The best hypotheses for each source, best first; `plans` say what each must contain and must not."""
         if not sources:
             return []
         rows, layout = self.sources(sources)
         limits = torch.tensor([search.limit(len(source)) for source in sources], device=self.device)
         if search.sampling is not None:
             keys = torch.tensor(keys_of(sources, search.sampling.seed), device=self.device)
-            found = sample(self.model, rows, layout, limits, search, keys, prefixes)
+            found = sample(self.model, rows, layout, limits, search, keys, prefixes, plans)
         else:
-            found = beam_search(self.model, rows, layout, limits, search, prefixes)
+            found = beam_search(self.model, rows, layout, limits, search, prefixes, plans)
         if not all(found):
             raise SearchError(NO_NUMBERS)
         return found

@@ -15,6 +15,7 @@ class Translation:
     than one was asked for; of a text in parts, the next best of each part.
     `alignment` pairs words (source, target), counted from 0; `attention [tokens, source_tokens]` is what each piece
     looked at: a NumPy array whose rows miss what went to the source's end mark. Both are there on request.
+    `met` are the phrases that were required of it and are in it, `unmet` those that are not.
     """
 
     text: str
@@ -28,6 +29,8 @@ class Translation:
     alignment: tuple[tuple[int, int], ...] | None = None
     attention: Any = field(default=None, repr=False, compare=False)
     alternatives: tuple[Translation, ...] = ()
+    met: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -40,7 +43,7 @@ class Translation:
     @property
     def flags(self) -> tuple[str, ...]:
         """The names of what to be careful with."""
-        names = ("truncated", "repetitive", "split", "empty")
+        names = ("truncated", "repetitive", "split", "unmet", "empty")
         return tuple(name for name in names if getattr(self, name))
 
 

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from dragoman.config import Recipe
 from dragoman.decode.addressed import To, asked_for, heads
 from dragoman.decode.assembly import Assembly, Ids
 from dragoman.decode.cards import of_card
+from dragoman.decode.demands import Demands
 from dragoman.decode.engines import Engines, Running
-from dragoman.decode.grouping import all_taken, groups, windows
+from dragoman.decode.grouping import Job, all_taken, groups, windows
 from dragoman.decode.languages import language_of
 from dragoman.decode.opening import find_model, models_beside, open_tokenisers, verify_once
 from dragoman.decode.parsed import laid_over, parsed, trees_for
@@ -29,14 +30,19 @@ from dragoman.decode.request import Request, check_texts, pairs_of, prefixes_of,
 from dragoman.decode.scoring import scored
 from dragoman.decode.settings import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, shown, whole
 from dragoman.decode.splitting import in_parts
+from dragoman.decode.terms import Entries, Terms
 from dragoman.decode.translation import Scored, Translation
+from dragoman.decode.wishes import Wishes, demanded, searched
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
 from dragoman.text import Tokeniser, Tree
 from dragoman.text.trees import Trees
 
 if TYPE_CHECKING:
+    from dragoman.decode.plans import Planner
     from dragoman.decode.pointing import Pointer
+
+NOTHING: Final = Demands()
 
 
 class Translator:
@@ -122,10 +128,17 @@ class Translator:
         prefix: str | Sequence[str] | None = None,
         trees: Tree | Iterable[Tree] | Trees | None = None,
         to: To = None,
+        require: str | Sequence[str | Sequence[str]] = (),
+        avoid: str | Sequence[str] = (),
+        terms: Terms | Entries | None = None,
+        demands: Sequence[Demands | None] | None = None,
         **settings: Any,
     ) -> Iterator[Translation]:
         """The translation of each text, in order, with bounded memory: a window of them is read ahead and sorted.
 
+        `require` are phrases that every translation must contain (one that is a list is a choice of which one will
+        do), `avoid` are phrases that none may, `terms` map phrases of a source to what its translation must contain,
+        and `demands` has a `Demands` for each text. What could not be met is the `unmet` of the translation.
         `prefix` is what a translation must begin with: one for all, or one for each text. `to` is the language to
         translate into, for a model of several: one for all, or one for each text. `trees` are for models that
         read them, one for each text that is not empty, in order; more are refused, unless they come as `Trees`, of
@@ -143,7 +156,10 @@ class Translator:
         into = self.asked_for(to)
         if isinstance(into, list) and isinstance(texts, Sized) and len(texts) != len(into):
             raise SearchError(f"{len(into)} languages came for {len(texts)} texts; give one for each, or one for all")
-        found = self._stream(texts, begins, asked, grown, into)
+        wishes = Wishes.of(require, avoid, terms, demands)
+        if wishes is not None:
+            wishes.check(self.engines, asked.search, begins is not None, texts)
+        found = self._stream(texts, begins, asked, grown, into, wishes)
         return found if grown is None or grown is trees else all_taken(found, grown)
 
     @property
@@ -160,9 +176,14 @@ class Translator:
         """What translates with the usual settings: the engine, its precision, the device and the threads."""
         return self.running_for()
 
-    def running_for(self, *, prefix: str | Sequence[str] | None = None, **settings: Any) -> Running:
-        """What translates with these settings, as `stream` takes them; it is loaded now, if it is not yet."""
-        return self.engines.running(self._asked(settings).search, prefix is not None)
+    def running_for(
+        self, *, prefix: str | Sequence[str] | None = None, demands: bool = False, **settings: Any
+    ) -> Running:
+        """What translates with these settings, as `stream` takes them; it is loaded now, if it is not yet.
+
+        With `demands`, what translates the texts of which anything is required or avoided.
+        """
+        return self.engines.running(self._asked(settings).search, prefix is not None, demands)
 
     @cached_property
     def pointer(self) -> Pointer:
@@ -236,6 +257,14 @@ class Translator:
             )
         return replace(asked, search=replace(asked.search, max_length=longest))
 
+    @cached_property
+    def planner(self) -> Planner:
+        """What makes tables of demands, for the pieces of this model."""
+        from dragoman.decode.plans import Planner
+        from dragoman.decode.spelling import Spelling
+
+        return Planner(Spelling(self.target))
+
     def _refuse_attention(self) -> None:
         if self.engines.others:
             raise SearchError(
@@ -250,6 +279,7 @@ class Translator:
         asked: Request,
         trees: Trees | None,
         to: str | list[str] | None,
+        wishes: Wishes | None,
     ) -> Iterator[Translation]:
         engine = self.engines.for_search(asked.search, prefix is not None)
         batch: int = asked.batch or getattr(engine, "batch", 0) or 64
@@ -270,11 +300,16 @@ class Translator:
                 parts = [[(*head, *ids) for ids in of_text] for head, of_text in zip(before, parts, strict=True)]
             forced = self.target.encode_many(begins) if begins is not None else [[] for _ in window]
             fit = next((i for i in range(len(window)) if self._too_long(parts[i], forced[i])), len(window))
-            jobs = [
-                [(ids, tuple(forced[i]) if number == 0 else ()) for number, ids in enumerate(parts[i])]
+            jobs: list[list[Job]] = [
+                [(ids, tuple(forced[i]) if number == 0 else (), NOTHING) for number, ids in enumerate(parts[i])]
                 for i in range(fit)
             ]
+            refused = None
+            if wishes is not None:
+                jobs, refused = demanded(jobs, wishes, done, self._read, self.planner)
             yield from self._window(jobs, prefix is not None, engine, batch, asked)
+            if refused is not None:
+                raise refused
             if fit < len(window):
                 raise SearchError(
                     f"{shown(window[fit]).removeprefix('str ')}: {self._too_long(parts[fit], forced[fit])}"
@@ -284,8 +319,14 @@ class Translator:
             done += len(window)
         if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
             raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
+        if wishes is not None:
+            wishes.refuse_more(done)
         if isinstance(to, list) and len(to) > done:
             raise SearchError(f"there are {len(to)} languages in to, but only {done} texts; give one for each")
+
+    def _read(self, ids: Ids) -> str:
+        """The text of a source's pieces."""
+        return self.source.decode(ids[self.lead :])
 
     def _too_long(self, parts: list[Ids], prefix: list[int]) -> str:
         """Why there are no positions for a text or its prefix; nothing where there are, or where they do not end."""
@@ -298,25 +339,33 @@ class Translator:
         return ""
 
     def _window(
-        self, jobs: list[list[tuple[Ids, Ids]]], prefixed: bool, engine: Engine, batch: int, asked: Request
+        self, jobs: list[list[Job]], prefixed: bool, engine: Engine, batch: int, asked: Request
     ) -> list[Translation]:
         """The translations of some texts, each in its parts, each part translated once however often it comes."""
         todo = sorted({job for of_text in jobs for job in of_text}, key=lambda job: (-len(job[0]), job))
-        found: dict[tuple[Ids, Ids], list[Hypothesis]] = {}
+        found: dict[Job, list[Hypothesis]] = {}
+        free, bound = [job for job in todo if not job[2]], [job for job in todo if job[2]]
         alone = asked.reproducible and not getattr(engine, "independent", False)
-        for group in groups(todo, 1 if alone else batch):
-            prefixes = [prefix for _, prefix in group] if prefixed else None
-            hypotheses = engine.search([ids for ids, _ in group], asked.search, prefixes)
+        for group in groups(free, 1 if alone else batch):
+            prefixes = [prefix for _, prefix, _ in group] if prefixed else None
+            hypotheses = engine.search([ids for ids, _, _ in group], asked.search, prefixes)
             found.update(zip(group, hypotheses, strict=True))
+        if bound:
+            self.engines.for_search(asked.search, prefixed, demands=True)  # refused where it is not to be had
+            size = 1 if asked.reproducible else asked.batch or self.engines.torch.batch
+            found |= searched(self.engines.torch, bound, asked.search, size, prefixed, self.planner)
         looked = aligning = None
         if asked.alignment or asked.attention:
             from dragoman.decode.forced import cross_attention
             from dragoman.decode.pointing import pointed
 
-            pairs = sorted({(ids, tuple(h.pieces)) for (ids, _), best in found.items() for h in best})
+            pairs = sorted({(ids, tuple(h.pieces)) for (ids, _, _), best in found.items() for h in best})
             if asked.attention:
                 looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
             if asked.alignment:
                 aligning = dict(zip(pairs, pointed(self.engines.torch, pairs, self.pointer), strict=True))
         assembly = Assembly(self.source, self.target, asked.search, looked, aligning, self.lead)
-        return [assembly.translation([(ids, found[ids, prefix]) for ids, prefix in of_text]) for of_text in jobs]
+        return [
+            assembly.translation([(job[0], found[job]) for job in of_text], [demands for _, _, demands in of_text])
+            for of_text in jobs
+        ]

@@ -6,8 +6,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from dragoman.decode.demands import Demands
 from dragoman.decode.settings import Search
 from dragoman.decode.translation import Translation
 from dragoman.errors import DragomanError
@@ -28,6 +29,15 @@ class Asked:
     alignment: bool = False
     attention: bool = False
     to: str | None = None  # the language, where the model has several
+    demands: Demands = field(default_factory=Demands)
+    terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """What is required and avoided, as a translator takes it; nothing where nothing is."""
+        if not (self.demands or self.terms):
+            return {}
+        return {"require": self.demands.require, "avoid": self.demands.avoid, "terms": self.terms}
 
 
 class Job:

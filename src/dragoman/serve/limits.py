@@ -13,6 +13,10 @@ FRAME: Final = 1 << 16  # bytes of a body beside its text; bodies up to this siz
 MOST_LENGTH: Final = 500  # pieces that a request may ask for beyond what the source has: a search cannot be interrupted
 MOST_LOOKED: Final = 1_000  # characters of a line to look into: weights grow with the square
 MOST_SENTENCES: Final = 50_000  # of a request, however short: each takes memory beside its characters
+MOST_REQUIRED: Final = 50  # phrases of a request
+MOST_AVOIDED: Final = 200
+MOST_TERMS: Final = 1_000
+MOST_WISHED: Final = 2_000  # characters of what is required and avoided: its tables take kilobytes for each
 SHARES: Final = 4  # large bodies that fit into memory at once
 
 

@@ -27,7 +27,7 @@ KINDS: Final = {
 BOUNDS: Final = {"ge": "at least", "gt": "over", "le": "at most", "lt": "under"}
 FIELDS: Final = (
     *("text", "model", "beam", "n_best", "length_penalty", "extra_length", "max_length", "min_length", "no_repeat"),
-    *("sampling", "scores", "alignments"),
+    *("sampling", "scores", "alignments", "require", "avoid", "terms"),
 )
 SAMPLING_FIELDS: Final = ("temperature", "top_k", "top_p", "seed")
 CODES: Final = {400: "not_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}

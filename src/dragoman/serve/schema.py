@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from dragoman.decode.settings import MOST_BEAM, MOST_PENALTY, MOST_PIECES, Sampling, Search
-from dragoman.serve.limits import MOST_LENGTH
+from dragoman.serve.limits import MOST_AVOIDED, MOST_LENGTH, MOST_REQUIRED, MOST_TERMS
 from dragoman.serve.texts import Answer
 
 MOST_TEXTS: Final = 20_000  # in one request
@@ -66,6 +66,15 @@ class TranslateRequest(Settings):
         description="So many translations of each text, best first; also called nbest.",
     )
     sampling: Drawing | None = Field(None, description="Draw by chance instead of searching; {} has the defaults.")
+    require: Annotated[list[str | list[str]], Field(max_length=MOST_REQUIRED)] = Field(
+        default=[], description="Phrases that each translation must contain; a list is a choice of which one will do."
+    )
+    avoid: Annotated[list[str], Field(max_length=MOST_AVOIDED)] = Field(
+        default=[], description="Phrases that no translation may contain."
+    )
+    terms: Annotated[dict[str, str | list[str]], Field(max_length=MOST_TERMS)] = Field(
+        default={}, description="For phrases of the source, what the translation of their sentence must contain."
+    )
     scores: bool = Field(False, description="Have scores in the answer.")
     alignments: bool = Field(False, description="Have pairs of aligned words [source, target] in the answer.")
 
@@ -77,7 +86,8 @@ class Alternative(BaseModel):
     score: float | None = Field(None, description="log P / lp, by which translations are ranked; with `scores`.")
     log_probability: float | None = Field(None, description="log P; with `scores`.")
     alignment: Alignment | None = Field(None, description="[source word, target word], counted from 0; on request.")
-    flags: list[str] = Field(description="What to be careful with: truncated, repetitive, split, empty.")
+    flags: list[str] = Field(description="What to be careful with: truncated, repetitive, split, unmet, empty.")
+    unmet: list[str] | None = Field(None, description="What was required of it and is not in it.")
 
 
 class Translated(Alternative):
@@ -180,6 +190,8 @@ def told(answer: Answer, scores: bool, alignments: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"text": answer.text, "flags": list(answer.flags)}
     if scores:
         entry |= {"score": answer.score, "log_probability": answer.log_probability}
+    if answer.unmet:
+        entry["unmet"] = list(answer.unmet)
     if alignments and answer.alignment is not None:
         entry["alignment"] = list(answer.alignment)
     return entry

@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from dragoman.decode.demands import Demands
 from dragoman.decode.settings import Sampling, Search
+from dragoman.decode.terms import Terms
 from dragoman.decode.translation import Translation
 from dragoman.serve.jobs import Asked, ClosedError, Job, Queue
-from dragoman.serve.limits import MOST_SENTENCES, Limits
+from dragoman.serve.limits import MOST_SENTENCES, MOST_WISHED, Limits
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.problems import ProblemError
 from dragoman.serve.schema import Settings, TranslateRequest
@@ -117,7 +119,8 @@ class Service:
             sampling=sampling,
         )
         served = self.model(body.model)
-        return Asked(served.name, search, alignment, to=served.language(body.to))
+        demands, terms = wished(body) if isinstance(body, TranslateRequest) else (Demands(), ())
+        return Asked(served.name, search, alignment, to=served.language(body.to), demands=demands, terms=terms)
 
     def check_size(self, texts: Sequence[str]) -> int:
         """The characters of a request, each text counted as one at least; refused where too many, or no text."""
@@ -153,6 +156,9 @@ class Service:
                 f"the texts have {len(sentences):,} lines and sentences; send at most {MOST_SENTENCES:,} at a time"
             )
             raise ProblemError(413, "too_large", message)
+        if asked.demands.require and any(plan.sentences > 1 for plan in plans):
+            words = "a text of several lines or sentences has nothing that says which is to contain what is required"
+            raise ProblemError(422, "invalid", f"{words}; send it sentence by sentence, or use terms")
         found = await self.sentences(sentences, asked, deadline, gone)
         if size < LARGE:
             return answers(plans, found)
@@ -216,3 +222,16 @@ class Service:
         """Take nothing more, and end when what was taken is done."""
         self.leaving = True
         self.queue.close()
+
+
+def wished(body: TranslateRequest) -> tuple[Demands, tuple[tuple[str, tuple[str, ...]], ...]]:
+    """What a request requires and avoids, and its terms, within what a server holds tables for."""
+    demands, terms = Demands.of(body.require, body.avoid), Terms(body.terms)
+    size = sum(map(len, demands.avoid)) + sum(len(phrase) for need in demands.require for phrase in need)
+    if size > MOST_WISHED:
+        message = f"require and avoid have {size:,} characters; this server takes {MOST_WISHED:,} at a time"
+        raise ProblemError(413, "too_large", message)
+    if (demands.require or terms) and body.sampling is not None:
+        message = "words are required, but what is drawn by chance is not searched for them; leave sampling out"
+        raise ProblemError(422, "invalid", message)
+    return demands, tuple(terms.targets.items())

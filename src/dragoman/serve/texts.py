@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 2_000  # characters of a sentence that stays whole; the translator cuts further where it must
 LINE_ENDS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
-FLAGS: Final = ("truncated", "repetitive", "split", "empty")
+FLAGS: Final = ("truncated", "repetitive", "split", "unmet", "empty")
 Cut = Callable[[str], list[str]]
 
 
@@ -51,6 +51,7 @@ class Answer:
     flags: tuple[str, ...]
     alignment: tuple[tuple[int, int], ...] | None = None
     alternatives: tuple[Answer, ...] = ()
+    unmet: tuple[str, ...] = ()
 
 
 def planned(texts: Sequence[str], cut: Cut) -> tuple[list[Plan], list[str]]:
@@ -132,7 +133,9 @@ def assembled(plan: Plan, chosen: Sequence[Translation]) -> Answer:
     total = sum((one.log_probability for one in chosen), 0.0)
     divisor = sum(one.log_probability / one.score for one in chosen if one.score)
     score = chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0
-    return Answer("".join(parts), score, total, tuple(flag for flag in FLAGS if flag in flags), aligned(chosen))
+    unmet = tuple(phrase for one in chosen for phrase in one.unmet)
+    told = tuple(flag for flag in FLAGS if flag in flags)
+    return Answer("".join(parts), score, total, told, aligned(chosen), unmet=unmet)
 
 
 def aligned(chosen: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:

@@ -39,7 +39,7 @@ class Pace:
         return None if pace is None else max(1, int(pace * SLICE))
 
     def _kind(self, asked: Asked) -> tuple[object, ...]:
-        slow = asked.alignment or asked.attention or asked.search.sampling is not None
+        slow = asked.alignment or asked.attention or asked.search.sampling is not None or bool(asked.wishes)
         return asked.model, asked.search.beam, slow
 
 
@@ -103,6 +103,7 @@ class Worker:
                 attention=asked.attention,
                 to=asked.to,
                 reproducible=self.reproducible,
+                **asked.wishes,
             )
         )
         for (job, place), translation in zip(batch.parts, found, strict=True):

@@ -64,6 +64,9 @@ class Tokeniser(Protocol):
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
 
+    def encode_marked(self, marked: str) -> list[int]:
+        """The ids of normalised text just as it is, with or without a space before its first word."""
+
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text, by the quickest way there is."""
 

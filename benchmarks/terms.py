@@ -1,0 +1,154 @@
+"""What it brings and costs to demand phrases: drawn from the references, of those that plain search missed.
+
+    python benchmarks/terms.py DATA MODEL [--split test_2016_flickr] [--from en --to de] [--beam 4 ...] [--lines 300]
+
+DATA holds SPLIT.en and SPLIT.de (or other languages), packed or not; MODEL is a model directory. For each line up to N
+phrases of one to three words are drawn at random from its reference, none of which the plain translation has (Post and
+Vilar, 2018), and demanded; then one word of each plain translation that its reference has not is avoided. Prints BLEU,
+what is there and the processor's time, without and with, for N of 1 to 5 and for each beam. All of it runs in the
+PyTorch engine, on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+import sacrebleu
+import torch
+
+from dragoman.decode import constraints
+from dragoman.decode.demands import Demands, count, joins
+from dragoman.decode.translation import Translation
+from dragoman.decode.translator import Translator
+from dragoman.evaluate.held_out import read_lines
+from dragoman.text import normalise
+
+BLEU = sacrebleu.metrics.BLEU()
+
+
+def find(directory: Path, name: str) -> Path:
+    for suffix in ("", ".xz", ".gz"):
+        if (directory / (name + suffix)).exists():
+            return directory / (name + suffix)
+    raise SystemExit(f"{directory} has no {name}, packed or not")
+
+
+def missed(reference: str, plain: str, most: int, draw: random.Random) -> list[str]:
+    """Up to so many phrases of the reference that the plain translation has not, at places of their own."""
+    words = [word.strip("".join(c for c in word if not joins(c))) for word in normalise(reference).split()]
+    spans = [(i, n) for n in (1, 2, 3) for i in range(len(words) - n + 1)]
+    draw.shuffle(spans)
+    taken: list[tuple[int, int]] = []
+    for i, n in spans:
+        phrase = " ".join(words[i : i + n])
+        whole = all(words[i : i + n]) and count(normalise(reference), [phrase])
+        free = all(i + n <= j or i >= j + m for j, m in taken)
+        if len(taken) < most and whole and free and not count(normalise(plain), [phrase]):
+            taken.append((i, n))
+    return [" ".join(words[i : i + n]) for i, n in sorted(taken)]
+
+
+def wrong(reference: str, plain: str, draw: random.Random) -> list[str]:
+    """A word of the plain translation that the reference has not."""
+    words = [word for word in dict.fromkeys(normalise(plain).split()) if all(map(joins, word))]
+    found = [word for word in words if not count(normalise(reference), [word])]
+    return draw.sample(found, min(1, len(found)))
+
+
+def timed(
+    translator: Translator, sources: Sequence[str], demands: Sequence[Demands | None] | None, beam: int
+) -> tuple[list[Translation], float]:
+    begun = time.process_time()  # of the processor, which others who use it do not stretch
+    found = translator.translate(sources, beam=beam, demands=demands)
+    return found, time.process_time() - begun
+
+
+def present(found: Sequence[Translation], demands: Sequence[Demands]) -> float:
+    """The share of demanded phrases that are in the translations."""
+    told = [one.told(translation.text) for one, translation in zip(demands, found, strict=True)]
+    met = sum(len(there) for there, _ in told)
+    return met / max(1, met + sum(len(lacks) for _, lacks in told))
+
+
+def required(
+    translator: Translator, pairs: Sequence[tuple[str, str]], beam: int, numbers: list[int], seed: int
+) -> None:
+    """The rows of a beam for so many phrases that are demanded."""
+    sources, references = (list(side) for side in zip(*pairs, strict=True))
+    plain, seconds = timed(translator, sources, None, beam)
+    for most in numbers:
+        draw = random.Random(seed)
+        both = zip(references, plain, strict=True)
+        demands = [Demands.of(missed(reference, one.text, most, draw)) for reference, one in both]
+        found, longer = timed(translator, sources, demands, beam)
+        shares = f"{100 * present(plain, demands):.1f} % | {100 * present(found, demands):.1f} %"
+        cells = [beam, most, sum(len(one.require) for one in demands), shares, sum(len(one.unmet) for one in found)]
+        print(row([*cells, *scores(references, plain, found), f"{longer / seconds:.2f}x"]))
+
+
+def avoided(translator: Translator, pairs: Sequence[tuple[str, str]], beam: int, seed: int) -> None:
+    """The row of a beam for a word a line that is avoided."""
+    sources, references = (list(side) for side in zip(*pairs, strict=True))
+    plain, seconds = timed(translator, sources, None, beam)
+    draw = random.Random(seed)
+    demands = [Demands.of((), wrong(r, one.text, draw)) for r, one in zip(references, plain, strict=True)]
+    found, longer = timed(translator, sources, demands, beam)
+    cells: list[object] = [beam, sum(len(one.avoid) for one in demands)]
+    for made in (plain, found):
+        cells.append(sum(count(normalise(t.text), d.avoid) > 0 for t, d in zip(made, demands, strict=True)))
+    print(row([*cells, *scores(references, plain, found), f"{longer / seconds:.2f}x"]))
+
+
+def scores(references: list[str], *systems: Sequence[Translation]) -> list[str]:
+    return [f"{BLEU.corpus_score([one.text for one in made], [references]).score:.1f}" for made in systems]
+
+
+def row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--split", default="test_2016_flickr")
+    parser.add_argument("--from", dest="source", default="en")
+    parser.add_argument("--to", dest="target", default="de")
+    parser.add_argument("--beam", type=int, action="append")
+    parser.add_argument("--phrases", type=int, action="append")
+    parser.add_argument("--lines", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--dear", type=float, default=constraints.DEAR, help="what a missing piece may cost")
+    options = parser.parse_args()
+    constraints.DEAR = options.dear  # type: ignore[misc]
+    sources, references = (
+        read_lines(find(options.data, f"{options.split}.{language}")) for language in (options.source, options.target)
+    )
+    if options.lines:
+        sources, references = sources[: options.lines], references[: options.lines]
+    translator = Translator.load(options.model, device="cpu", engine="torch", threads=1)
+    translator.translate(sources[:8], require=["a"], beam=2)  # what is made once is made now
+    print(
+        f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, {torch.get_num_threads()} threads"
+    )
+    print(f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, --dear {options.dear:g}\n")
+    beams, pairs = options.beam or [4, 10], list(zip(sources, references, strict=True))
+    print("| beam | phrases a line, at most | demanded | there without | there | unmet | BLEU without | BLEU | time |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for beam in beams:
+        required(translator, pairs, beam, options.phrases or [1, 2, 3, 4, 5], options.seed)
+    print("\n| beam | avoided | there without | there | BLEU without | BLEU | time |")
+    print("|---|---|---|---|---|---|---|")
+    for beam in beams:
+        avoided(translator, pairs, beam, options.seed)
+    print(f"\nsignature {BLEU.get_signature()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Words that a request requires and avoids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_translator import FakeTranslator
+from starlette.testclient import TestClient
+
+PATH = "/v1/translate"
+
+
+def ask(client: TestClient, **body: Any) -> Any:
+    return client.post(PATH, json={"max_length": 14, **body})
+
+
+def test_a_request_is_given_what_it_requires(real: TestClient) -> None:
+    found = ask(real, text=["the old box", "seven"], require=["Flur", ["nine", "acht"]], avoid=["the"]).json()
+    for one in found["translations"]:
+        assert "Flur" in one["text"] and ("nine" in one["text"] or "acht" in one["text"])
+        assert "the" not in one["text"].split()
+        assert "unmet" not in one and "unmet" not in one["flags"]
+    text = "a box\n\na hall"
+    (lines,) = ask(real, text=text, terms={"box": "Kasten", "hall": ["Flur", "Halle"]}).json()["translations"]
+    first, _, last = lines["text"].split("\n")
+    assert "Kasten" in first and ("Flur" in last or "Halle" in last)
+
+
+def test_what_is_not_there_is_told(real: TestClient) -> None:
+    found = ask(real, text="the old box", require=["der alte Kasten"], max_length=2, n_best=2).json()["translations"][0]
+    assert found["unmet"] == ["der alte Kasten"]
+    assert "unmet" in found["flags"]
+    assert all("unmet" in other["flags"] for other in found["alternatives"])
+
+
+def test_requests_that_ask_for_nothing_hand_nothing_on(client: TestClient, fake: FakeTranslator) -> None:
+    assert ask(client, text="a").status_code == 200
+    assert not {"require", "avoid", "terms"} & set(fake.settings[-1])
+    assert ask(client, text="a", avoid=["b"], terms={"a": "c"}).status_code == 200
+    wished = {name: fake.settings[-1][name] for name in ("require", "avoid", "terms")}
+    assert wished == {"require": (), "avoid": ("b",), "terms": (("a", ("c",)),)}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"require": [""]}, 422, "a phrase to require is empty"),
+        ({"require": ["a"], "avoid": ["a"]}, 422, "'a' is required, but 'a' is to be avoided"),
+        ({"require": ["a"], "sampling": {}}, 422, "leave sampling out"),
+        ({"terms": {"": "x"}}, 422, "a phrase to find is empty"),
+        ({"terms": {"x": []}}, 422, "has no target phrase"),
+        ({"avoid": ["x" * 900] * 2 + ["y" * 900, "z" * 900]}, 413, "require and avoid have 2,700 characters"),
+        ({"avoid": ["x"] * 201}, 413, "avoid has too many entries; send at most 200"),
+        ({"avoid": [3]}, 422, "avoid"),
+        ({"avod": ["x"]}, 422, "did you mean 'avoid'?"),
+        ({"require": ["a"], "text": "a\nb"}, 422, "several lines or sentences"),
+    ],
+)
+def test_what_is_wrong_is_said(client: TestClient, body: dict[str, Any], status: int, message: str) -> None:
+    answer = ask(client, **{"text": "a", **body})
+    assert answer.status_code == status
+    assert message in answer.json()["error"]["message"]
