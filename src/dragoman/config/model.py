@@ -38,7 +38,8 @@ class ModelRecipe:
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is how far
     "relative" positions are told apart; "syntax" adds a word's depth in its dependency tree in the encoder. The paper's
     rivals have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward networks;
-    docs/rivals.md says which keys each knows.
+    docs/rivals.md says which keys each knows. `output_bias` is a number for each piece that is added to its logit, as
+    imported models have it.
     """
 
     architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
@@ -68,6 +69,7 @@ class ModelRecipe:
     cell: Literal["lstm", "gru"] = "lstm"
     kernel_width: int = 3
     tie: Literal["all", "target", "none"] = "all"
+    output_bias: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built, and say what could."""

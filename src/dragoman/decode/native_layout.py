@@ -12,7 +12,7 @@ ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 FREE: Final = (
     *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
-    *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "tie"),
+    *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "tie", "output_bias"),
 )
 
 

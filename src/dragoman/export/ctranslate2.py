@@ -98,6 +98,8 @@ def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
     embeddings = [weights[f"embeddings.tables.{name}"] for name in tables[recipe.tie]]
     spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = embeddings[:2]
     spec.decoder.projection.weight = embeddings[2]
+    if recipe.output_bias:
+        spec.decoder.projection.bias = weights["embeddings.output_bias"]
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
         learnt = weights.get(f"{side}_positions.table")
         part.position_encodings.encodings = sinusoid(PLACES, recipe.d_model) if learnt is None else learnt

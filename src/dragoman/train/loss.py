@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.data.batch import Batch
@@ -105,17 +106,29 @@ class TranslationLoss(nn.Module):
         labels = batch.target_out.flatten()
         hidden = hidden.reshape(len(labels), -1)
         real = labels != self.pad
+        if (bias := self.model.projection_bias()) is None:
+            weight = self.model.projection()
+        else:
+            hidden, weight = widened(hidden, self.model.projection(), bias)
         if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
             kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
-            weight = self.model.projection()
             together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
             return LossSum(*together)
         if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and available("cuda"):
             hidden = hidden.to(torch.get_autocast_dtype("cuda"))
-            weight, gradient = self.model.projection(), torch.is_grad_enabled()
-            sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, gradient)
+            sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, torch.is_grad_enabled())
             return LossSum(sums[0], sums[1].detach())
-        return smoothed_cross_entropy(self.model.logits(hidden), labels, self.smoothing, real)
+        return smoothed_cross_entropy(F.linear(hidden, weight), labels, self.smoothing, real)
+
+
+def widened(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
+    """A product with a bias as one without: the bias is a column of the weights, and meets a one; zeros fill up.
+
+    So a loss that makes its own logits need not know of biases, which only imported models have.
+    """
+    more = 16 - hidden_ND.shape[1] % 16  # a width of which products are quick
+    ones = F.pad(hidden_ND.new_ones(len(hidden_ND), 1), (0, more - 1))
+    return torch.cat([hidden_ND, ones], 1), torch.cat([weight_VD, F.pad(bias_V[:, None], (0, more - 1))], 1)
 
 
 def layouts(batch: Batch) -> tuple[Layout, Layout]:

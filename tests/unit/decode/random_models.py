@@ -54,10 +54,10 @@ RECIPES = {
         ),
         (90, 151),
     ),
-    "silu, no positions, target tied": (
+    "silu, no positions, target tied, output bias": (
         ModelRecipe(
             d_model=64, n_heads=1, d_ff=100, encoder_layers=2, decoder_layers=1, activation="silu", positions="none",
-            tie="target",
+            tie="target", output_bias=True,
         ),
         (70, 203),
     ),
