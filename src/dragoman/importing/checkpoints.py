@@ -39,12 +39,11 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
     except FileNotFoundError:
         raise ForeignError(f"{path} is missing; copy the whole model") from None
     except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class|operand)[: ]+(\S+)", str(error))
+        found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"([\w.]+) (?:was|is) not an allowed", str(error))
         if found is None:
             raise ForeignError(f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again") from None
-        name = found[1] or found[2]
         raise ForeignError(
-            f"{path} asks to load {name}, which is not among the plain values that are read; loading it would run code "
+            f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run code "
             "of the file's author. If you trust it, load it with its own toolkit, and save it again with plain values"
         ) from None
     except (OSError, EOFError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, TypeError, AssertionError,

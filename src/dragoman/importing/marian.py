@@ -131,9 +131,8 @@ def embeddings(theirs: Theirs, config: Settings, sizes: Sequence[int], d: int) -
             f"{sizes[1]}"
         )
     tied = config.flag("tie_word_embeddings", True)
-    of_source = theirs.first((*both, source), (sizes[0], d))
-    of_target = theirs.first((*both, target, *(("lm_head.weight",) if tied else ())), (sizes[1], d))
-    theirs.ignore(source, target)
+    of_source = theirs.first((source, *both), (sizes[0], d))
+    of_target = theirs.first((target, *both, *(("lm_head.weight",) if tied else ())), (sizes[1], d))
     return of_source, of_target, of_target if tied else theirs.take("lm_head.weight", (sizes[1], d))
 
 
