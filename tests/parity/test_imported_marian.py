@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from dragoman.decode import Translator
-from dragoman.importing.finding import Asked, read_foreign
+from dragoman.importing.asking import Asked
+from dragoman.importing.finding import read_foreign
 from dragoman.models.directory import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokeniser
 from dragoman.text.imported import ImportedTokeniser

@@ -16,7 +16,8 @@ from dragoman.config import Recipe
 from dragoman.decode import Translator
 from dragoman.errors import ForeignError
 from dragoman.files import stored_vocabulary, verify_manifest
-from dragoman.importing.finding import Asked, read_foreign
+from dragoman.importing.asking import Asked
+from dragoman.importing.finding import read_foreign
 from dragoman.text import BOS, EOS, PAD, UNK, load_tokeniser
 from opus_model import D, HEADS, INNER, LANGUAGES, LAYERS, lines, write_opus
 
