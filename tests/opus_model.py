@@ -1,4 +1,4 @@
-"""Directories as Hugging Face writes Marian's models, with weights by chance; written out by hand, without its library."""
+"""Directories as Hugging Face writes Marian's models, with weights by chance; written by hand, without its library."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def tensors(config: dict[str, Any], seed: int = 5) -> dict[str, Tensor]:
     shared = config["share_encoder_decoder_embeddings"]
     found = {"final_logits_bias": some(1, sizes[1], scale=0.1)}
     found["final_logits_bias"][0, config["eos_token_id"]] += 2.5
-    names = [("shared", sizes[0])] if shared else [("encoder.embed_tokens", sizes[0]), ("decoder.embed_tokens", sizes[1])]
+    names = (
+        [("shared", sizes[0])] if shared else [("encoder.embed_tokens", sizes[0]), ("decoder.embed_tokens", sizes[1])]
+    )
     found |= {f"model.{name}.weight": some(size, d) for name, size in names}
     if not config["tie_word_embeddings"]:  # three tables then
         found = {name: w for name, w in found.items() if "shared" not in name}

@@ -51,7 +51,9 @@ class Both:
     def of_side(self, tokeniser: Any, table: dict[str, int]) -> list[int]:
         """For each id here, the one there."""
         assert isinstance(tokeniser, ImportedTokeniser)
-        names = [f">>{name[2:-1]}<<" if i >= tokeniser.first_target else name for i, name in enumerate(tokeniser.stored)]
+        names = [
+            f">>{name[2:-1]}<<" if i >= tokeniser.first_target else name for i, name in enumerate(tokeniser.stored)
+        ]
         names[BOS] = "<pad>"
         return [table[name] for name in names]
 
@@ -60,7 +62,9 @@ class Both:
         return [*head, *self.sides[0].encode(text)]
 
     def asked(self, texts: list[str]) -> Any:
-        return self.tokenizer([f">>{self.to}<< {t}" if self.to else t for t in texts], return_tensors="pt", padding=True)
+        return self.tokenizer(
+            [f">>{self.to}<< {t}" if self.to else t for t in texts], return_tensors="pt", padding=True
+        )
 
     def generated(self, texts: list[str], **settings: Any) -> list[str]:
         with torch.no_grad():

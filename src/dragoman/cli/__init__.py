@@ -16,7 +16,7 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, shortage
 from dragoman.values import suggest
 
-# verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>, or as ELSEWHERE says
+# verb -> what `dragoman --help` says of it; its command is `command` in dragoman.cli.<verb>, or as ELSEWHERE says
 VERBS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",

@@ -29,8 +29,8 @@ def command(
 ) -> None:
     """Make a model of PATH, which another toolkit has trained.
 
-    PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq or of OpenNMT-py. What
-    it has and models here have not is refused, and nothing is written.
+    PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq. What it has and
+    models here have not is refused, and nothing is written.
     """
     from dragoman.importing.asking import Asked
     from dragoman.importing.finding import read_foreign

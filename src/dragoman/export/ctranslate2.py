@@ -78,6 +78,8 @@ def to_ctranslate2(
         activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
     )
     fill(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantising writes into them
+    if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
+        spec.config.layer_norm_epsilon = recipe.norm_epsilon
     spec.register_source_vocabulary(list(tokens or names(source)))
     spec.register_target_vocabulary(list(tokens or names(target)))
     spec.validate()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,16 +38,17 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
     except FileNotFoundError:
         raise ForeignError(f"{path} is missing; copy the whole model") from None
     except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(r"([\w.]+) (?:was|is) not an allowed", str(error))
+        found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
+            r"([\w.]+) (?:was|is) not an allowed", str(error)
+        )
         if found is None:
             raise ForeignError(f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again") from None
         raise ForeignError(
-            f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run code "
-            "of the file's author. If you trust it, load it with its own toolkit, and save it again with plain values"
+            f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run "
+            "code of the file's author. If you trust it, load it with its own toolkit and save it with plain values alone"
         ) from None
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, IndexError, AttributeError, TypeError, AssertionError,
-            zipfile.BadZipFile) as error:  # fmt: skip  # what torch makes of a torn file differs from place to place
-        raise ForeignError(
-            f"{path} cannot be read ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'damaged'}); "
-            "copy it again"
-        ) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # what torch makes of a torn file differs from place to place
+        first = (str(error).splitlines() or ["damaged"])[0]
+        raise ForeignError(f"{path} cannot be read ({type(error).__name__}: {first}); copy it again") from None

@@ -1,4 +1,4 @@
-"""How text is cut, for toolkits that leave that to other programs: a sentencepiece model, codes of subword-nmt, or none."""
+"""How text is cut, where toolkits leave it to other programs: a sentencepiece model, codes of subword-nmt, or none."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dragoman.text.sentence_piece import open_model
 from dragoman.text.subword import SubwordCodes
 
 NO_CUTS = (
-    "Its text is taken as pieces that are separated by spaces, as it was trained: give --tokeniser with its sentencepiece "
-    "model or its codes of subword-nmt, and plain text can be translated."
+    "Its text is taken as pieces that are separated by spaces, as it was trained: give --tokeniser with its "
+    "sentencepiece model or its codes of subword-nmt, and plain text can be translated."
 )
 
 
@@ -41,8 +41,8 @@ def read_cut(file: Path | None) -> Cut:
         SubwordCodes(codes)
     except (UnicodeDecodeError, TextError) as error:
         raise ForeignError(
-            f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the text was "
-            "cut with when the model was trained"
+            f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the text "
+            "was cut with when the model was trained"
         ) from None
     return Cut("subword-nmt", codes, file)
 

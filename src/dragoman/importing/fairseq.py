@@ -47,7 +47,9 @@ OTHERWISE: Final = {
     "encoder_xformers_att_config": (None, "another kind of attention"),
     "decoder_xformers_att_config": (None, "another kind of attention"),
 }
-COPIES: Final = r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"  # of a layer's own, for a quicker path
+COPIES: Final = (
+    r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"  # of a layer's own, for a quicker path
+)
 SILENT: Final = (  # tensors that are no weights
     "encoder.version", "decoder.version", "encoder.embed_positions._float_tensor",
     "decoder.embed_positions._float_tensor",
@@ -78,8 +80,10 @@ def read_fairseq(path: Path, found: Mapping[str, Any], asked: Asked) -> Foreign:
     sizes = [settings.whole(f"{side}_ffn_embed_dim", 2048) for side in ("encoder", "decoder")]
     pre = settings.flag("encoder_normalize_before")
     if pre != settings.flag("decoder_normalize_before"):
-        raise ForeignError(f"{path} has its norms before the sub-layers of one side and after those of the other; models "
-                           "here have them alike")  # fmt: skip
+        raise ForeignError(
+            f"{path} has its norms before the sub-layers of one side and after those of the other; models here have "
+            "them alike"
+        )
     places, told_places = positions(theirs, settings, d)
     recipe = model_recipe(
         path,
@@ -161,8 +165,8 @@ def check_kind(settings: Settings, task: Settings) -> None:
     doing = task.values.get("_name") or task.values.get("task")
     if doing != "translation":
         raise ForeignError(
-            f"{settings.where} was trained with task={doing!r}; of fairseq's tasks 'translation' can be imported: others "
-            "put marks into the text that are not known here"
+            f"{settings.where} was trained with task={doing!r}; of fairseq's tasks 'translation' can be imported: "
+            "others put marks into the text that are not known here"
         )
 
 
@@ -172,8 +176,8 @@ def dictionary_file(path: Path, place: Path | None, language: Any) -> Path:
     found = where / f"dict.{language}.txt"
     if not found.is_file():
         raise ForeignError(
-            f"{found} is missing, in which fairseq has the pieces of {language!r}; give the directory that has it (that of "
-            "the binarised data) with --vocabulary"
+            f"{found} is missing, in which fairseq has the pieces of {language!r}; give the directory that has it "
+            "(that of the binarised data) with --vocabulary"
         )
     return found
 
@@ -242,7 +246,7 @@ def embeddings(theirs: Theirs, settings: Settings, sizes: list[int], d: int) -> 
 
 
 def positions(theirs: Theirs, settings: Settings, d: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The position codes as tables: fairseq's sines have other frequencies than the paper's, and start with the third."""
+    """The position codes as tables: fairseq's sines have other frequencies than the paper's, and begin later."""
     if settings.flag("no_token_positional_embeddings"):
         return {}, {"positions": "none"}
     most = [settings.whole(f"max_{side}_positions", 1024, 2) for side in ("source", "target")]

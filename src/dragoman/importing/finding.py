@@ -24,8 +24,8 @@ PLAIN: Final = (  # what checkpoints hold beside tensors: settings, and numbers 
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"), np._core.multiarray.scalar,  # type: ignore[attr-defined]
 )  # fmt: skip
 EXPECTED: Final = (
-    "expected a directory of Opus-MT (config.json, source.spm, ...) or of JoeyNMT (config.yaml, *.ckpt), or a checkpoint of "
-    "fairseq or of OpenNMT-py (*.pt)"
+    "expected a directory of Opus-MT (config.json, source.spm, ...) or of JoeyNMT (config.yaml, *.ckpt), or a "
+    "checkpoint of fairseq (*.pt)"
 )
 
 

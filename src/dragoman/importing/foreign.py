@@ -24,7 +24,7 @@ MOST_TOKENS = 1024  # of a source that is not split
 
 @dataclass(frozen=True)
 class Foreign:
-    """All that a model directory is made of; `files` are those that it was read from, `notes` what a person should know.
+    """All that a model directory is made of; `files` are those that it was read from, `notes` what people should know.
 
     `languages` are those of source and target, as far as its files tell them.
     """
@@ -68,7 +68,9 @@ class Foreign:
         except OSError as error:
             if isinstance(error, DragomanError):
                 raise
-            raise ForeignError(f"{out} could not be written: {error.strerror or error}; nothing is left of it") from None
+            raise ForeignError(
+                f"{out} could not be written: {error.strerror or error}; nothing is left of it"
+            ) from None
 
     def card(self, name: str) -> str:
         """What a person should know of the model."""
@@ -94,8 +96,9 @@ Not known; write it here.
 
 ## Model
 
-{model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model}, {model.n_heads} heads,
-d_ff {model.d_ff}; pieces of {self.toolkit}. All settings are in recipe.toml; those of [train] are not the ones that it was trained with.
+{model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
+{model.n_heads} heads, d_ff {model.d_ff}; pieces of {self.toolkit}.
+All settings are in recipe.toml; those of [train] are not the ones that it was trained with.
 {into}
 ## Scores
 

@@ -124,9 +124,7 @@ class Tables:
     scaled: bool = True
     bias: Tensor | None = None
 
-    def ours(
-        self, source: Arranged, target: Arranged, stream: Stream
-    ) -> tuple[dict[str, Tensor], dict[str, object]]:
+    def ours(self, source: Arranged, target: Arranged, stream: Stream) -> tuple[dict[str, Tensor], dict[str, object]]:
         """The weights here, and what the model's recipe says of them: which tables are one, and if there is a bias."""
         shrink = 1.0 if self.scaled else self.source.shape[1] ** -0.5
         tables = [

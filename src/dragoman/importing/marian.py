@@ -143,8 +143,8 @@ def check_positions(theirs: Theirs, name: str, positions: int, d: int) -> None:
     found, order = theirs.take(name, (positions, d)), torch.tensor(sines_first(d))
     if not torch.allclose(found[:, order], sinusoid(torch.arange(positions), d), atol=1e-4):
         raise ForeignError(
-            f"{theirs.where} has positions in {name} that are not the sines and cosines of Marian's models; learned ones "
-            "cannot be imported from this kind of file"
+            f"{theirs.where} has positions in {name} that are not the sines and cosines of Marian's models; learned "
+            "ones cannot be imported from this kind of file"
         )
 
 

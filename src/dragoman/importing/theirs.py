@@ -111,8 +111,8 @@ class Theirs:
         if rest := sorted(self.tensors.keys() - self.taken):
             more = f" and {len(rest) - 1} more" if rest[1:] else ""
             raise ForeignError(
-                f"{self.where} has the tensor {rest[0]}{more}, which no model of its settings has; it is of a kind that "
-                "cannot be imported"
+                f"{self.where} has the tensor {rest[0]}{more}, which no model of its settings has; it is of a kind "
+                "that cannot be imported"
             )
 
 

@@ -81,8 +81,7 @@ class BySpaces:
         """A piece before one that begins no word goes on."""
         goes_on = [*(not piece.startswith(MARK) for piece in shown[1:]), False]
         return [
-            piece.removeprefix(MARK) + (SEPARATOR if more else "")
-            for piece, more in zip(shown, goes_on, strict=True)
+            piece.removeprefix(MARK) + (SEPARATOR if more else "") for piece, more in zip(shown, goes_on, strict=True)
         ]
 
 

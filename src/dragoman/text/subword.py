@@ -7,6 +7,7 @@ A file of codes lists pairs of symbols, the first merged first. A word is its ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from dragoman.errors import TextError
@@ -53,7 +54,7 @@ class SubwordCodes:
     def _merged(self, symbols: list[str]) -> list[str]:
         """The pair that was learnt first is merged wherever it stands, from the left, until none is left."""
         while len(symbols) > 1:
-            pairs = {pair for pair in zip(symbols, symbols[1:], strict=False) if pair in self.ranks}
+            pairs = {pair for pair in pairwise(symbols) if pair in self.ranks}
             if not pairs:
                 break
             symbols = list(merged(symbols, min(pairs, key=self.ranks.__getitem__)))

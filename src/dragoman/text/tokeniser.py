@@ -257,9 +257,7 @@ def vocabulary_sizes(source: Tokeniser, target: Tokeniser) -> int | tuple[int, i
     Imported models may cut the two sides in two ways and have one vocabulary all the same.
     """
     sizes = source.vocabulary_size, target.vocabulary_size
-    if source is target or (
-        sizes[0] == sizes[1] and source.pieces(range(sizes[0])) == target.pieces(range(sizes[1]))
-    ):
+    if source is target or (sizes[0] == sizes[1] and source.pieces(range(sizes[0])) == target.pieces(range(sizes[1]))):
         return sizes[0]
     return sizes
 

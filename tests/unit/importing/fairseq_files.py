@@ -13,7 +13,7 @@ from torch import Tensor
 
 D, HEADS, INNER, LAYERS = 24, 3, (31, 41), (3, 2)
 CODES = "#version: 0.2\ne r</w>\nt h\nth e</w>\nl e\no w\nl ow\nl o\nw er</w>\nn e\nne w\nd e\nde r</w>\n"
-WORDS = "the lower newer lowest tower der neue Turm ist alt".split()
+WORDS = ["the", "lower", "newer", "lowest", "tower", "der", "neue", "Turm", "ist", "alt"]
 SOURCE = ["the", "lower", "low@@", "ne@@", "er", "e@@", "s@@", "t", "to@@", "w@@", "wer", "o@@", "n@@", "l@@", "a"]
 TARGET = ["der", "ne@@", "u@@", "e", "T@@", "u@@x", "r@@", "m", "i@@", "s@@", "t", "a@@", "l@@", "madeupword0000"]
 
@@ -103,12 +103,17 @@ def write_fairseq(directory: Path, *, form: str = "namespace", joined: bool = Fa
         case "namespace":  # fairseq 0.10 on
             saved |= {"args": None, "cfg": {"model": Namespace(**settings), "task": {"_name": "translation", **task}}}
         case "parts":  # and by hydra
-            flat = {key: value for key, value in settings.items() if key.partition("_")[0] not in ("encoder", "decoder")}
+            flat = {
+                key: value for key, value in settings.items() if key.partition("_")[0] not in ("encoder", "decoder")
+            }
             sides = {
                 side: {key.removeprefix(f"{side}_"): v for key, v in settings.items() if key.startswith(f"{side}_")}
                 for side in ("encoder", "decoder")
             }
-            saved["cfg"] = {"model": {**flat, "_name": "transformer", **sides}, "task": {"_name": "translation", **task}}
+            saved["cfg"] = {
+                "model": {**flat, "_name": "transformer", **sides},
+                "task": {"_name": "translation", **task},
+            }
             del saved["cfg"]["model"]["arch"]
         case "old":
             saved["args"], found = Namespace(task="translation", **settings, **task), old_names(found)

@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer on PyTorch's own modules, for tensors under fairseq's names: an independent reference."""
+"""The encoder-decoder Transformer on PyTorch's own modules, for tensors under fairseq's names: a reference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Plain:
         layers = {name.split(".")[2] for name in self.tensors if name.startswith(f"{side}.layers.")}
         for layer in (f"{side}.layers.{i}" for i in range(len(layers))):
             future = None if memory is None else torch.ones(len(ids), len(ids)).triu(1).bool()
-            x = self.around(x, f"{layer}.self_attn", lambda h, n=layer, f=future: self.attend(f"{n}.self_attn", h, h, f))
+            x = self.around(
+                x, f"{layer}.self_attn", lambda h, n=layer, f=future: self.attend(f"{n}.self_attn", h, h, f)
+            )
             if memory is not None:
                 cross = f"{layer}.encoder_attn"
                 x = self.around(x, cross, lambda h, n=cross: self.attend(n, h, memory, None))
@@ -46,7 +48,8 @@ class Plain:
         d = x.shape[-1]
         attention = nn.MultiheadAttention(d, self.heads).eval()
         stacked = {
-            kind: torch.cat([self.tensors[f"{name}.{part}_proj.{kind}"] for part in "qkv"]) for kind in ("weight", "bias")
+            kind: torch.cat([self.tensors[f"{name}.{part}_proj.{kind}"] for part in "qkv"])
+            for kind in ("weight", "bias")
         }
         attention.load_state_dict({
             "in_proj_weight": stacked["weight"], "in_proj_bias": stacked["bias"],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq_files import D, HEADS, WORDS, dictionaries, tensors, write_fairseq
+from fairseq_files import HEADS, WORDS, D, dictionaries, tensors, write_fairseq
 from plain_transformer import Plain
 
 from command_line import leave
@@ -26,7 +26,11 @@ LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
 KINDS: dict[str, dict[str, Any]] = {
     "two dictionaries, nothing shared": {},
     "one dictionary, all shared, pre-norm": {"joined": True, "form": "parts", **PRE},
-    "learned positions, tied softmax, gelu": {"share_decoder_input_output_embed": True, "activation_fn": "gelu", **LEARNED},
+    "learned positions, tied softmax, gelu": {
+        "share_decoder_input_output_embed": True,
+        "activation_fn": "gelu",
+        **LEARNED,
+    },
     "before 0.9, not scaled": {"form": "old", "no_scale_embedding": True, "activation_fn": "swish"},
     "no positions": {"no_token_positional_embeddings": True},
 }
@@ -96,7 +100,7 @@ def test_text_is_cut_by_codes_or_comes_cut(tmp_path: Path, capsys: pytest.Captur
     cut = Translator.load(tmp_path / "cut")
     text = " ".join(WORDS[:4]) + " Turm"
     pieces = cut.source.encode(text)
-    assert cut.source.pieces(pieces) == [*"▁the ▁low er ▁ne wer ▁low e s t".split(), *["<unk>"] * 4]
+    assert cut.source.pieces(pieces) == [*["▁the", "▁low", "er", "▁ne", "wer", "▁low", "e", "s", "t"], *["<unk>"] * 4]
     assert cut.source.decode(pieces) == f"{' '.join(WORDS[:4])} <unk> <unk> <unk> <unk>"
     code, out, err = leave(capsys, "import", str(checkpoint), "--out", str(tmp_path / "spaces"))
     assert code == 0 and "pieces that are separated by spaces" in out, err
@@ -111,14 +115,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another architecture": ({"arch": "transformer_align"}, "arch='transformer_align'; of fairseq's models"),
     "adaptive softmax": ({"adaptive_softmax_cutoff": "10,20"}, "adaptive_softmax_cutoff='10,20': an adaptive softmax"),
     "norm of embeddings": ({"layernorm_embedding": True}, "layernorm_embedding=True: a norm of the embeddings"),
-    "relative positions": ({"max_relative_length": 8}, "max_relative_length=8: relative positions; models here have none"),
+    "relative positions": (
+        {"max_relative_length": 8},
+        "max_relative_length=8: relative positions; models here have none",
+    ),
     "sides differ": ({"encoder_normalize_before": True}, "norms before the sub-layers of one side and after"),
     "widths differ": ({"decoder_embed_dim": 48}, "encoder_embed_dim=24 and decoder_embed_dim=48"),
     "a matrix more": ({"decoder_output_dim": 12}, "decoder_output_dim=12: a matrix between embeddings and layers"),
     "pruned": ({"encoder_layers_to_keep": "0,1"}, "encoder_layers_to_keep='0,1': layers that are left out"),
     "activation": ({"activation_fn": "gelu_fast"}, "activation_fn='gelu_fast', which Dragoman does not have"),
     "fewer layers": ({"encoder_layers": 2}, r"has the tensor encoder\.layers\.2\.\S+ and \d+ more, which no model"),
-    "wrong sizes": ({"encoder_ffn_embed_dim": 32}, r"fc1\.weight of shape \[31, 24\]; the model's settings ask for \[32, 24\]"),
+    "wrong sizes": (
+        {"encoder_ffn_embed_dim": 32},
+        r"fc1\.weight of shape \[31, 24\]; the model's settings ask for \[32, 24\]",
+    ),
 }
 
 

@@ -19,7 +19,7 @@ from dragoman.files import stored_vocabulary, verify_manifest
 from dragoman.importing.asking import Asked
 from dragoman.importing.finding import read_foreign
 from dragoman.text import BOS, EOS, PAD, UNK, load_tokeniser
-from opus_model import D, HEADS, INNER, LANGUAGES, LAYERS, lines, write_opus
+from opus_model import HEADS, INNER, LANGUAGES, LAYERS, D, lines, write_opus
 
 TEXTS = [*lines(0)[:6], "", "half past seven"]
 
@@ -143,7 +143,9 @@ def test_halves_and_positions_that_are_stored(opus: Path, model: Path, tmp_path:
     for name, weight in ours.items():
         torch.testing.assert_close(theirs[name], weight, atol=1e-2, rtol=1e-3)
     save_file({**tensors, names[0]: stored.roll(1, 0)}, other / "model.safetensors")
-    with pytest.raises(ForeignError, match=r"positions in model\.encoder\.embed_positions\.weight that are not the sines"):
+    with pytest.raises(
+        ForeignError, match=r"positions in model\.encoder\.embed_positions\.weight that are not the sines"
+    ):
         read_foreign(other, Asked())
 
 
@@ -242,7 +244,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
 
     opus = write_opus(tmp_path / "opus", binary=True)
     torch.save({"model.shared.weight": Evil()}, opus / "pytorch_model.bin")
-    with pytest.raises(ForeignError, match="exec, which is not among the plain values .* would run code"):
+    with pytest.raises(ForeignError, match=r"exec, which is not among the plain values .* would run code"):
         read_foreign(opus, Asked())
     torch.save([1, 2], opus / "pytorch_model.bin")
     with pytest.raises(ForeignError, match="holds no tensors by name"):

@@ -21,7 +21,9 @@ from dragoman.text.imported import ImportedTokeniser, model_bytes
 from dragoman.text.subword import SubwordCodes
 
 PIECES = ["new@@", "er", "low", "est", "▁"]
-LINES = [f"the {word} {other} stands in a hall" for word in ("old", "new", "low") for other in ("box", "tower", "house")]
+LINES = [
+    f"the {word} {other} stands in a hall" for word in ("old", "new", "low") for other in ("box", "tower", "house")
+]
 
 
 def spaced(pieces: list[str] = PIECES, **more: object) -> ImportedTokeniser:
@@ -155,7 +157,9 @@ def test_what_it_does_not_do() -> None:
         tokeniser.decode([9])
     with pytest.raises(TextError, match="no piece 'nothing'"):
         tokeniser.to_ids(["▁nothing"])
-    with pytest.raises(TextError, match="there is no tokeniser 'imported' to learn; there are: bpe, unigram, wordpiece"):
+    with pytest.raises(
+        TextError, match="there is no tokeniser 'imported' to learn; there are: bpe, unigram, wordpiece"
+    ):
         learn("imported", LINES, 300)
 
 
