@@ -45,7 +45,7 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
             raise ForeignError(f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again") from None
         raise ForeignError(
             f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run "
-            "code of the file's author. If you trust it, load it with its own toolkit and save it with plain values alone"
+            "code of the file's author. If you trust it, load it with its own toolkit, and save plain values alone"
         ) from None
     except MemoryError:
         raise

@@ -15,6 +15,7 @@ from dragoman.importing.asking import Asked
 from dragoman.importing.checkpoints import read_pickle
 from dragoman.importing.fairseq import is_fairseq, read_fairseq
 from dragoman.importing.foreign import Foreign
+from dragoman.importing.joeynmt import is_joeynmt, read_joeynmt
 from dragoman.importing.marian import is_marian, read_marian
 from dragoman.values import suggest_directory
 
@@ -38,6 +39,9 @@ def read_foreign(path: Path, asked: Asked) -> Foreign:
     if is_marian(path):
         refuse(asked, "Opus-MT", "tokeniser", "target_tokeniser", "vocabulary")
         return read_marian(path, asked.one_target)
+    if is_joeynmt(path):
+        refuse(asked, "JoeyNMT", "vocabulary", "one_target")
+        return read_joeynmt(path, asked)
     refuse(asked, "fairseq", "one_target")
     checkpoint = path if path.is_file() else chosen(path)
     found = read_pickle(checkpoint, PLAIN)
@@ -49,7 +53,7 @@ def read_foreign(path: Path, asked: Asked) -> Foreign:
 
 def looks_foreign(place: Path) -> bool:
     """Whether a directory may be one to import."""
-    return is_marian(place)
+    return is_marian(place) or is_joeynmt(place)
 
 
 def chosen(directory: Path) -> Path:

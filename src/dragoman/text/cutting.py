@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, Protocol
 
 from dragoman.errors import TextError
@@ -56,8 +56,8 @@ class BySentencePiece:
 class BySpaces:
     """Words between spaces, cut by codes of subword-nmt where there are any; `@@` says that a word goes on."""
 
-    def __init__(self, codes: str | None = None) -> None:
-        self.codes = None if codes is None else SubwordCodes(codes)
+    def __init__(self, codes: str | None = None, vocabulary: Container[str] | None = None) -> None:
+        self.codes = None if codes is None else SubwordCodes(codes, vocabulary)
 
     def cut_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
         """One after the other: words repeat, and their pieces are remembered."""
@@ -85,17 +85,21 @@ class BySpaces:
         ]
 
 
-CUTS: Final = ("sentencepiece", "subword-nmt", "spaces")
+KNOWN: Final = "subword-nmt, known"
+CUTS: Final = ("sentencepiece", "subword-nmt", KNOWN, "spaces")
 
 
-def cutting(cut: object, model: object) -> Cutting:
-    """What a stored tokeniser says of itself, as an object that cuts; `model` is text, sentencepiece's in base 64."""
+def cutting(cut: object, model: object, pieces: Container[str] = ()) -> Cutting:
+    """What a stored tokeniser says of itself, as an object that cuts; `model` is text, sentencepiece's in base 64.
+
+    "subword-nmt, known" makes no piece that is not among `pieces`, as far as merges can be undone.
+    """
     if cut == "spaces":
         return BySpaces()
     if cut not in CUTS or not isinstance(model, str):
         raise TextError(f"cut={cut!r:.40} is no way to cut text; there are: {', '.join(CUTS)}")
-    if cut == "subword-nmt":
-        return BySpaces(model)
+    if cut in ("subword-nmt", KNOWN):
+        return BySpaces(model, pieces if cut == KNOWN else None)
     try:
         return BySentencePiece(b64decode(model, validate=True))
     except ValueError as error:  # a TextError is one too, and has said it

@@ -40,10 +40,10 @@ class ImportedTokeniser:
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         about = read_model(model)
         self.kind, self.model, self.targets = kind, model, checked_codes(targets)
-        self.cutting: Cutting = cutting(about["cut"], about["model"])
         self.unknown: str = about["unknown"]
         pieces: list[str] = about["pieces"]
         self.known = {piece: number for number, piece in enumerate(pieces, start=N_SPECIAL)}
+        self.cutting: Cutting = cutting(about["cut"], about["model"], self.known)
         if len(self.known) != len(pieces):
             raise TextError(f"{len(pieces) - len(self.known)} of its pieces are there twice; each has one id")
         self.first_target = N_SPECIAL + len(pieces)

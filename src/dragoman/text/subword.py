@@ -6,7 +6,7 @@ A file of codes lists pairs of symbols, the first merged first. A word is its ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -18,9 +18,9 @@ END: Final = "</w>"
 
 
 class SubwordCodes:
-    """The merges of a file of codes, applied to words."""
+    """The merges of a file of codes, applied to words; a piece that is not in `vocabulary`, if given, is cut again."""
 
-    def __init__(self, codes: str) -> None:
+    def __init__(self, codes: str, vocabulary: Container[str] | None = None) -> None:
         self.whole_end = False  # whether the end of a word is a symbol of its own
         self.ranks: dict[tuple[str, str], int] = {}
         lines = codes.rstrip("\n").split("\n")
@@ -39,6 +39,8 @@ class SubwordCodes:
                     "symbols and a space between them"
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
+        self.vocabulary = vocabulary
+        self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # of several ways to make a piece, the first
         self.known: dict[str, list[str]] = {}
 
     def cut(self, word: str) -> list[str]:
@@ -65,7 +67,21 @@ class SubwordCodes:
             del symbols[-1]
         else:
             symbols[-1] = symbols[-1].removesuffix(END)
+        if self.vocabulary is not None:
+            symbols = [
+                piece for i, symbol in enumerate(symbols) for piece in self._known(symbol, i == len(symbols) - 1)
+            ]
         return [*(symbol + SEPARATOR for symbol in symbols[:-1]), symbols[-1]]
+
+    def _known(self, symbol: str, last: bool) -> Iterator[str]:
+        """A piece as it is where it is known, else the two that it was merged from, and so on; `last` ends the word."""
+        assert self.vocabulary is not None
+        parts = self.parts.get(symbol + END if last else symbol)
+        if parts is None or (symbol if last else symbol + SEPARATOR) in self.vocabulary:
+            yield symbol
+            return
+        yield from self._known(parts[0], last=False)
+        yield from self._known(parts[1].removesuffix(END) if last else parts[1], last)
 
 
 def merged(symbols: list[str], pair: tuple[str, str]) -> Iterator[str]:
