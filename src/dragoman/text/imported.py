@@ -130,13 +130,13 @@ class ImportedTokeniser:
 
     def to_ids(self, pieces: Sequence[str]) -> list[int]:
         """The inverse of `pieces`."""
-        marks = {*SPECIAL_PIECES, *self.stored[self.first_target :]}
+        marks = {*SPECIAL_PIECES[:UNK], *self.stored[self.first_target :]}
         stored = iter(self.cutting.stored([piece for piece in pieces if piece not in marks]))
         return self.table.to_ids([piece if piece in marks else next(stored) for piece in pieces])
 
     def is_text(self, number: int) -> bool:
-        """Whether an id is a piece of text, and no mark or language."""
-        return N_SPECIAL <= number < self.first_target
+        """Whether an id is a piece of text, known or not, and no mark or language."""
+        return UNK <= number < self.first_target
 
     def save(self, directory: Path, name: str) -> list[Path]:
         """Write the files that `load_tokeniser` reads."""

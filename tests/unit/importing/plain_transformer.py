@@ -12,8 +12,11 @@ from torch import Tensor, nn
 class Plain:
     """Post- or pre-norm, given the embeddings' scale, an activation and the codes of positions."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], heads: int, scale: float, activation: str, pre: bool) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], heads: int, scale: float, activation: str, pre: bool, epsilon: float = 1e-5
+    ) -> None:
         self.tensors, self.heads, self.scale, self.pre = tensors, heads, scale, pre
+        self.epsilon = epsilon
         self.activation = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}[activation]
 
     def logits(self, source: Tensor, target: Tensor, codes: tuple[Tensor, Tensor], output: str) -> Tensor:
@@ -42,7 +45,7 @@ class Plain:
         return self.norm(x + sub_layer(x), norm)  # type: ignore[operator]
 
     def norm(self, x: Tensor, name: str) -> Tensor:
-        return F.layer_norm(x, x.shape[-1:], self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"])
+        return F.layer_norm(x, x.shape[-1:], self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"], self.epsilon)
 
     def attend(self, name: str, x: Tensor, to: Tensor, hidden: Tensor | None) -> Tensor:
         d = x.shape[-1]

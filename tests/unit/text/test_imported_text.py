@@ -75,8 +75,9 @@ def test_pieces_between_spaces() -> None:
     ids = tokeniser.encode("low new@@ er  what est")
     assert ids == [6, 4, 5, UNK, 7]
     assert tokeniser.decode([1, *ids, EOS]) == "low newer <unk> est"
-    assert tokeniser.pieces(ids) == ["▁low", "▁new", "er", "<unk>", "▁est"]
-    assert tokeniser.to_ids(["▁low", "▁new", "er", "<unk>"]) == ids[:4]
+    assert tokeniser.pieces([*ids, EOS]) == ["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]
+    assert tokeniser.to_ids(["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]) == [*ids, EOS]
+    assert tokeniser.pieces([4, UNK, 6]) == ["▁new", "<unk>", "▁low"]
     assert tokeniser.decode([4]) == "new" and tokeniser.decode([]) == ""  # a word that was not ended
     assert tokeniser.encode_many(["er", ""], threads=2) == [[5], []]
     silent = spaced(silent=[6])
