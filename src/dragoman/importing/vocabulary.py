@@ -65,7 +65,8 @@ def arranged(
     """
     chosen = languages or {}
     first = [marks.pad, marks.start, marks.eos, marks.unk]
-    rest = [number for number in range(len(names)) if number not in {*first, *chosen.values()}]
+    placed = {*first, *chosen.values()}
+    rest = [number for number in range(len(names)) if number not in placed]
     rows = [*first, *rest, *chosen.values()]
     ours = {number: N_SPECIAL + place for place, number in enumerate(rest)}
     return Arranged(
