@@ -135,7 +135,7 @@ def test_halves_and_positions_that_are_stored(opus: Path, model: Path, tmp_path:
     names = [f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder")]
     other = copied(opus, tmp_path / "opus")
     tensors = load_file(opus / "model.safetensors")
-    save_file({**{n: w.half() for n, w in tensors.items()}, **{n: stored.clone() for n in names}},
+    save_file({**{n: w.half() for n, w in tensors.items()}, **{n: stored.half() for n in names}},
               other / "model.safetensors")  # fmt: skip
     read_foreign(other, Asked()).write(tmp_path / "model")
     ours, theirs = (load_file(where / "model.safetensors") for where in (model, tmp_path / "model"))
