@@ -7,7 +7,9 @@ from collections.abc import Container, Sequence
 from typing import Any, Final, Protocol
 
 from dragoman.errors import TextError
+from dragoman.text.pieces import SPECIAL_PIECES
 from dragoman.text.sentence_piece import open_model
+from dragoman.text.special import UNK
 from dragoman.text.subword import SEPARATOR, SubwordCodes
 from dragoman.text.words import MARK
 
@@ -40,9 +42,9 @@ class BySentencePiece:
         return rows
 
     def joined(self, pieces: list[str]) -> str:
-        """By the library."""
-        text: str = self.processor.decode_pieces(pieces)
-        return text.replace(MARK, " ").strip()
+        """By the library, which would write its own sign for what is unknown."""
+        whole: str = "".join(pieces) if UNKNOWN in pieces else self.processor.decode_pieces(pieces)
+        return whole.replace(MARK, " ").strip()
 
     def shown(self, pieces: list[str]) -> list[str]:
         """As they are."""
@@ -85,6 +87,7 @@ class BySpaces:
         ]
 
 
+UNKNOWN: Final = SPECIAL_PIECES[UNK]
 KNOWN: Final = "subword-nmt, known"
 CUTS: Final = ("sentencepiece", "subword-nmt", KNOWN, "spaces")
 
