@@ -23,6 +23,7 @@ from dragoman.importing.vocabulary import Arranged, Marks, arranged
 
 TOOLKIT: Final = "fairseq"
 MARKS: Final = ("<s>", "<pad>", "</s>", "<unk>")
+MOST_PLACES: Final = 4096  # for which sines are written down
 BOS, PAD, EOS, UNK = range(4)
 ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
 ARCHITECTURES: Final = (
@@ -255,7 +256,7 @@ def positions(theirs: Theirs, settings: Settings, d: int) -> tuple[dict[str, Ten
         if settings.flag(f"{name}_learned_pos"):
             tables.append(theirs.take(f"{name}.embed_positions.weight", (count + PAD + 1, d))[PAD + 1 :])
         else:
-            tables.append(sines(max(most), d))
+            tables.append(sines(min(max(most), MOST_PLACES), d))
     least = min(map(len, tables))
     weights = {f"{name}_positions.table": t[:least] for name, t in zip(("source", "target"), tables, strict=True)}
     return weights, {"positions": "learned", "max_positions": least}

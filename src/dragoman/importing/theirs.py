@@ -43,7 +43,7 @@ class Settings:
     def word(self, name: str, among: Mapping[str, str], default: str | None = None) -> str:
         """What a word of theirs is called here."""
         value = self.values.get(name, default)
-        if value not in among:
+        if not isinstance(value, str) or value not in among:
             raise ForeignError(
                 f"{self.where} has {name}={value!r:.60}, which Dragoman does not have; it imports: {', '.join(among)}"
             )

@@ -104,7 +104,9 @@ def test_sentencepiece_is_the_library_with_the_pieces_of_another_list() -> None:
         known = [pieces[i - 4] for i in expected if i != UNK]
         assert tokeniser.decode(expected) == library.decode_pieces(known).replace("▁", " ").strip()
     assert tokeniser.encode("the ж box").count(4) == 1
-    says = ImportedTokeniser("imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), pieces, "<unk>"))
+    says = ImportedTokeniser(
+        "imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), pieces, "<unk>")
+    )
     box = pieces.index("▁box") + 4
     assert says.decode([box, UNK, box]) == "box<unk> box" and tokeniser.decode([box, UNK, box]) == "box box"
     assert tokeniser.encode_many(LINES, threads=3) == [tokeniser.encode(line) for line in LINES]
