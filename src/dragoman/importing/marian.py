@@ -22,6 +22,7 @@ from dragoman.text.cutting import as_text, cutting
 
 TOOLKIT: Final = "Marian (Hugging Face)"
 ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
+MOST_MORE: Final = 10_000  # rows of a table beyond the vocabulary
 WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
 ENCODER: Final = LayerNames(
     qkv=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -75,9 +76,9 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
     theirs = Theirs(tensors_of(tensors, weights), weights)
     d, positions = config.whole("d_model"), config.whole("max_position_embeddings", 1024, 2)
     sizes = [config.whole(f"{side}_ffn_dim") for side in ("encoder", "decoder")]
-    stream = Stream(sines_first(d))
     bias = theirs.take("final_logits_bias", (1, text.sizes[1]))[0] if "final_logits_bias" in theirs else None
     tables = Tables(*embeddings(theirs, config, text.sizes, d), config.flag("scale_embedding"), bias)
+    stream = Stream(sines_first(d))  # after tables of that width were found
     taken, told = tables.ours(text.source, text.target, stream)
     recipe = model_recipe(
         config.where,
@@ -197,7 +198,7 @@ def named(file: Path, size: int) -> list[str]:
     names = sorted(table, key=table.__getitem__)
     if [table[name] for name in names] != list(range(len(names))):
         raise ForeignError(f"{file} does not number its pieces 0, 1, 2, ...; copy it again")
-    if len(names) > size:
+    if not len(names) <= size <= len(names) + MOST_MORE:
         raise ForeignError(
             f"{file} has {len(names):,} pieces, but config.json says {size:,}; the two are not of one model"
         )

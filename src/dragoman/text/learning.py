@@ -43,7 +43,7 @@ def learn(
     alphabets, beyond the `character_coverage` of the text, are spelt in bytes.
     """
     if kind not in LEARNT:
-        raise TextError(f"there is no tokeniser {kind!r} to learn; there are: {', '.join(LEARNT)}")
+        raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(LEARNT)}")
     if isinstance(lines, str | bytes):
         raise TextError(f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}")
     if type(vocabulary_size) is not int:

@@ -137,7 +137,7 @@ def why_none(directory: Path, name: str) -> str:
     elif directory.exists():
         lacking = f"{directory} is a file, and no directory with a tokeniser"
     meant = suggest_directory(directory, lambda place: bool(names_in(place)))
-    endings = " or ".join(sorted({name + ending for ending, _ in KINDS.values()}))
+    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNT.values()))
     return (
         f"{lacking}; a tokeniser is {name}.json and {endings} beside it, in a model or where `dragoman prepare` puts "
         f"them{meant or '; give such a directory'}"

@@ -164,7 +164,7 @@ def test_what_it_does_not_do() -> None:
     with pytest.raises(TextError, match="no piece 'nothing'"):
         tokeniser.to_ids(["▁nothing"])
     with pytest.raises(
-        TextError, match="there is no tokeniser 'imported' to learn; there are: bpe, unigram, wordpiece"
+        TextError, match="there is no tokeniser 'imported'; there are: bpe, unigram, wordpiece"
     ):
         learn("imported", LINES, 300)
 
