@@ -163,9 +163,7 @@ def test_what_it_does_not_do() -> None:
         tokeniser.decode([9])
     with pytest.raises(TextError, match="no piece 'nothing'"):
         tokeniser.to_ids(["▁nothing"])
-    with pytest.raises(
-        TextError, match="there is no tokeniser 'imported'; there are: bpe, unigram, wordpiece"
-    ):
+    with pytest.raises(TextError, match="there is no tokeniser 'imported'; there are: bpe, unigram, wordpiece"):
         learn("imported", LINES, 300)
 
 
