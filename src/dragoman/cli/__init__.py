@@ -23,7 +23,7 @@ VERBS = {
     "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
     "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
     "average": "Average checkpoints or models into one model.",
-    "import": "Make a model of one of another toolkit: Opus-MT, fairseq, OpenNMT-py, JoeyNMT.",
+    "import": "Make a model of one of another toolkit: Opus-MT, fairseq, JoeyNMT.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
     "score": "How likely a model finds translations that are given, a line for each pair.",

@@ -47,6 +47,11 @@ def read_foreign(path: Path, asked: Asked) -> Foreign:
     found = read_pickle(checkpoint, PLAIN)
     if is_fairseq(found):
         return read_fairseq(checkpoint, found, asked)
+    if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
+        raise ForeignError(
+            f"{checkpoint} is a checkpoint of OpenNMT-py, whose encoder reads sources without an end mark; models here "
+            "read them with one, so it cannot be imported"
+        )
     held = f"; it holds {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
     raise ForeignError(f"{checkpoint} is no model that can be imported{held}; {EXPECTED}")
 

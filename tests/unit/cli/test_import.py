@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,10 @@ def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture
         torch.save({"weights": torch.zeros(2)}, others / name)
     assert "has a.pt, b.pt; say which one to import" in refused(capsys, others, "--out", out)
     assert "a.pt is no model that can be imported; it holds weights; expected" in refused(
+        capsys, others / "a.pt", "--out", out
+    )
+    torch.save({"opt": Namespace(heads=8), "vocab": {"src": ["a"]}, "generator": {}, "model": {}}, others / "a.pt")
+    assert "is a checkpoint of OpenNMT-py, whose encoder reads sources without" in refused(
         capsys, others / "a.pt", "--out", out
     )
     assert "is a model of Dragoman already" in refused(capsys, model_at(tmp_path / "ours"), "--out", out)

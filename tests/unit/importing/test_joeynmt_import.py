@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,15 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "") and err.startswith("dragoman: ")
     assert [path.name for path in tmp_path.iterdir()] == ["joey"]
+
+
+def test_without_yaml_the_pip_line_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = write_joey(tmp_path / "joey")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    code, _, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
+    assert code == 2 and "pip install 'dragoman[joeynmt]'" in err
 
 
 def test_files_that_are_missing_or_damaged(tmp_path: Path) -> None:

@@ -64,6 +64,30 @@ def test_codes_are_their_definition(seed: int, end_alone: bool) -> None:
         assert "".join(codes.cut(word)).replace("@@", "") == word
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_vocabulary_undoes_merges_until_pieces_are_known_or_whole(seed: int) -> None:
+    draw = random.Random(seed)
+    known, pairs = ["a", "b", "c", "a</w>", "b</w>", "c</w>"], []
+    for _ in range(8):
+        pair = (draw.choice([s for s in known if not s.endswith("</w>")]), draw.choice(known))
+        pairs.append(pair)
+        known.append("".join(pair))
+    codes = "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in pairs)
+    free = SubwordCodes(codes)
+    made = {a + b for a, b in pairs}
+    words = ["".join(draw.choice("abc") for _ in range(draw.randint(1, 8))) for _ in range(12)]
+    some = {piece for word in words for piece in free.cut(word) if draw.random() < 0.5}
+    for word in words:
+        pieces = SubwordCodes(codes, some).cut(word)
+        assert "".join(pieces).replace("@@", "") == word
+        for i, piece in enumerate(pieces):
+            stored = piece.removesuffix("@@") if i < len(pieces) - 1 else piece + "</w>"
+            assert piece in some or stored not in made  # what is left unknown was never merged
+        if all(piece in some for piece in free.cut(word)):
+            assert pieces == free.cut(word)
+
+
 @pytest.mark.parametrize("codes", ["#version: 0.3\na b\n", "a b c\n", "#version: 0.2\nab\n", ""])
 def test_what_are_no_codes(codes: str) -> None:
     with pytest.raises(TextError, match=r"subword-nmt"):
