@@ -185,9 +185,10 @@ class Text:
             languages = codes(names) if file is self.files[2] and not one_target else {}
             sides.append(arranged(filled(names, size), Marks(pad, first, eos, unk), languages, range(len(names), size)))
         self.source, self.target = sides[0], sides[-1]
-        pair = [told.get(f"{side}_lang") for side in ("source", "target")]
-        known = all(isinstance(code, str) and re.fullmatch(CODE, code) for code in pair)
-        self.languages = (str(pair[0]), str(pair[1])) if known and not self.source.languages else None
+        codes_here = ", ".join(self.source.languages)
+        pair = [told.get("source_lang"), codes_here or told.get("target_lang")]
+        known = all(isinstance(code, str) and re.fullmatch(rf"{CODE}(, {CODE})*", code) for code in pair)
+        self.languages = (str(pair[0]), str(pair[1])) if known else None
 
 
 def named(file: Path, size: int) -> list[str]:

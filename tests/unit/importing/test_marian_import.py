@@ -113,7 +113,9 @@ def test_languages_are_targets_unless_told_otherwise(tmp_path: Path, capsys: pyt
     assert many.source.pieces([many.source.target_id("fra")]) == ["<2fra>"]
     assert many.target.decode([many.source.target_id("fra")]) == ""
     assert len({many.score([(TEXTS[0], TEXTS[1])], to=to)[0].score for to in LANGUAGES}) == len(LANGUAGES)
-    assert "into fra, zho_Hans, deu: `dragoman translate --to fra`" in (tmp_path / "many" / "card.md").read_text()
+    card = (tmp_path / "many" / "card.md").read_text()
+    assert card.startswith("# en to fra, zho_Hans, deu\n")
+    assert "into fra, zho_Hans, deu: `dragoman translate --to fra`" in card
     code, _, err = leave(capsys, "import", str(opus), "--out", str(tmp_path / "one"), "--one-target")
     assert code == 0, err
     one = Translator.load(tmp_path / "one")
