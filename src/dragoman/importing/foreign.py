@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from torch import Tensor
 from dragoman import __version__
 from dragoman.config import DataRecipe, ModelRecipe, Recipe, TextRecipe
 from dragoman.errors import DragomanError, ForeignError, RecipeError
-from dragoman.files import check_tensors, listed, staged, verify_manifest, write_manifest
+from dragoman.files import check_tensors, listed, sha256, staged, verify_manifest, write_manifest
 from dragoman.models.directory import build, write_model
 from dragoman.text import PAD, vocabulary_sizes
 from dragoman.text.imported import ImportedTokeniser
@@ -77,7 +76,7 @@ class Foreign:
         title = " to ".join(self.languages) if self.languages else name
         codes = self.source.targets
         into = f"It translates into {', '.join(codes)}: `dragoman translate --to {codes[0]}`.\n" if codes else ""
-        rows = "\n".join(f"| {path.name} | {path.stat().st_size:,} | `{digest(path)[:16]}` |" for path in self.files)
+        rows = "\n".join(f"| {path.name} | {path.stat().st_size:,} | `{sha256(path)[:16]}` |" for path in self.files)
         model = self.model
         notes = "".join(f"\n{note}\n" for note in self.notes)
         return f"""# {title}
@@ -104,12 +103,6 @@ All settings are in recipe.toml; those of [train] are not the ones that it was t
 
 None yet: `dragoman evaluate` gives them.
 """
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
