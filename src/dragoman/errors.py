@@ -49,6 +49,10 @@ class SearchError(DragomanError, ValueError):
     """A search that cannot be done as it was asked."""
 
 
+class ForeignError(DragomanError, ValueError):
+    """A model of another toolkit that cannot be imported: damaged, or with parts that Dragoman does not have."""
+
+
 def shortage(error: BaseException) -> str | None:
     """What could not be had, where an error says that memory is short, "" if it does not say what; else None.
 

@@ -75,7 +75,7 @@ def test_embed(beam: int) -> None:
     ("rows", "order", "activation"), [(2, "pre", "relu"), (2, "post", "silu"), (3, "post", "relu"), (3, "pre", "silu")]
 )
 def test_enter_linear_and_logits(rows: int, order: str, activation: str) -> None:
-    w = some_weights(order, activation=activation)
+    w = some_weights(order, activation=activation, output_bias=activation == "silu")
     x, y = torch.randn(2, rows, 24, device=DEVICE)
     norm = Normal(*torch.randn(2, 24, device=DEVICE), 1e-5)
     fast, plain = TritonKernels(few_rows=2), TorchKernels()

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "inspect": BASE | {"text", "nn", "models", "decode"},
     "export": BASE | {"text", "nn", "models"},
     "serve": BASE | {"text", "models", "decode"},
+    "importing": BASE | {"text", "nn", "models"},
     "cli": None,  # everything
     "__init__": None,  # the public names
     "__main__": {"cli"},

@@ -16,13 +16,14 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, shortage
 from dragoman.values import suggest
 
-# verb -> what `dragoman --help` says of it; the verb's command is `command` in dragoman.cli.<verb>
+# verb -> what `dragoman --help` says of it; its command is `command` in dragoman.cli.<verb>, or as ELSEWHERE says
 VERBS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
     "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
     "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
     "average": "Average checkpoints or models into one model.",
+    "import": "Make a model of one of another toolkit: Opus-MT, fairseq, JoeyNMT.",
     "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
     "score": "How likely a model finds translations that are given, a line for each pair.",
@@ -32,6 +33,7 @@ VERBS = {
     "tokenize": "Lines of text to lines of pieces or ids.",
     "detokenize": "Lines of pieces or ids back to text.",
 }
+ELSEWHERE = {"import": "importing"}  # a word that no module can be called by
 
 
 class Verbs(click.Group):
@@ -45,7 +47,7 @@ class Verbs(click.Group):
         """The click command of one verb."""
         if cmd_name not in VERBS:
             raise click.UsageError(f"there is no command {cmd_name!r}{suggest(cmd_name, VERBS)}")
-        command: click.Command = import_module(f"dragoman.cli.{cmd_name}").command
+        command: click.Command = import_module(f"dragoman.cli.{ELSEWHERE.get(cmd_name, cmd_name)}").command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -22,6 +22,7 @@ NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # keys that mean something
         ("architecture", ("transformer",)),
     ),
     **dict.fromkeys(("norm", "norm_order"), ("architecture", ("transformer",))),
+    "norm_epsilon": ("norm", ("layer",)),
     **dict.fromkeys(("positions", "max_positions"), ("architecture", ("transformer", "convolutional"))),
     "attention": ("architecture", ("transformer", "recurrent")),
     "cell": ("architecture", ("recurrent",)),
@@ -38,7 +39,8 @@ class ModelRecipe:
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is how far
     "relative" positions are told apart; "syntax" adds a word's depth in its dependency tree in the encoder. The paper's
     rivals have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward networks;
-    docs/rivals.md says which keys each knows.
+    docs/rivals.md says which keys each knows. `output_bias` is a number for each piece that is added to its logit, and
+    `norm_epsilon` what is added to the variance in layer norms, as imported models have them.
     """
 
     architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
@@ -68,6 +70,8 @@ class ModelRecipe:
     cell: Literal["lstm", "gru"] = "lstm"
     kernel_width: int = 3
     tie: Literal["all", "target", "none"] = "all"
+    output_bias: bool = False
+    norm_epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built, and say what could."""
@@ -80,6 +84,8 @@ class ModelRecipe:
             at_least(1, f"model.{name}", getattr(self, name), MOST_LAYERS)
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             fraction(f"model.{name}", getattr(self, name))
+        if not 0 < self.norm_epsilon <= 1:
+            raise RecipeError(f"model.norm_epsilon={self.norm_epsilon} must be over 0 and at most 1; 1e-5 is usual")
         splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
         if (self.d_k is None or self.d_v is None) and not splits:
             raise RecipeError(

@@ -22,6 +22,7 @@ from dragoman.errors import RecipeError
 from dragoman.values import conform, suggest
 
 S = TypeVar("S")
+OF_IMPORTED = ("output_bias", "norm_epsilon")  # keys of models from other toolkits
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,15 @@ class Recipe:
     def to_toml(self) -> str:
         """The whole recipe as TOML, every value written out, so that later defaults cannot change an old model.
 
-        Keys that mean nothing to its architecture are left out, and so are target languages where there are none:
-        such a recipe is what it was before there were any.
+        Keys that mean nothing to its architecture are left out, and so are target languages where there are none and
+        what imported models alone have: such a recipe is what it was before there were any.
         """
         parts = []
         for name, values in asdict(self).items():
             idle = idle_keys(self.model.architecture) if name == "model" else set()
             idle |= {"targets"} if name == "text" and not self.text.targets else set()
+            if name == "model":
+                idle |= {key for key in OF_IMPORTED if values[key] == getattr(ModelRecipe(), key)}
             told = {key: value for key, value in values.items() if value is not None and key not in idle}
             lines = [f"{key} = {toml_value(value)}" for key, value in told.items()]
             parts.append("\n".join([f"[{name}]", *lines]))

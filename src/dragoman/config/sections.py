@@ -19,10 +19,10 @@ class TextRecipe:
 
     `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs. `targets`
     are the languages that one model translates into, each with a piece of its own that stands before the source; none
-    for a model of one pair of languages.
+    for a model of one pair of languages. `kind` "imported" is that of models from other toolkits, and is not learnt.
     """
 
-    kind: Literal["bpe", "unigram", "wordpiece"] = "bpe"
+    kind: Literal["bpe", "unigram", "wordpiece", "imported"] = "bpe"
     vocabulary_size: int = 8000
     shared: bool = True
     targets: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class TextRecipe:
     def __post_init__(self) -> None:
         """Refuse a vocabulary without room for pieces, and languages that cannot be named."""
         check_kinds(self, "text")
-        at_least(300, "text.vocabulary_size", self.vocabulary_size)
+        at_least(1 if self.kind == "imported" else 300, "text.vocabulary_size", self.vocabulary_size)
         for code in self.targets:
             if len(code) > MOST_CODE or not re.fullmatch(CODE, code):
                 raise RecipeError(
@@ -39,7 +39,7 @@ class TextRecipe:
                 )
         if len({*self.targets}) != len(self.targets):
             raise RecipeError(f"text.targets={list(self.targets)} names a language twice; name each once")
-        if self.vocabulary_size - len(self.targets) < 300:
+        if self.kind != "imported" and self.vocabulary_size - len(self.targets) < 300:
             raise RecipeError(
                 f"text.vocabulary_size={self.vocabulary_size} leaves too little beside the pieces of "
                 f"{len(self.targets)} target languages; use at least {300 + len(self.targets)}"

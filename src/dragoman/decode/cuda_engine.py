@@ -57,7 +57,9 @@ class CudaEngine:
         self.fits = fits(model)
         if not self.fits:
             return
-        self.weights = Weights(copy.deepcopy(model).to(self.device, dtype).eval())
+        bias = model.projection_bias()
+        there = copy.deepcopy(model).to(self.device, dtype).eval()
+        self.weights = Weights(there, None if bias is None else bias.to(self.device))
         self.kernels = kernels if kernels is not None else choose_kernels(self.device)
         whole = torch.cuda.mem_get_info(self.device)[1] if self.device.type == "cuda" else 8 << 30
         self.budget = int(whole * memory)

@@ -64,9 +64,12 @@ class DecoderWeights:
 
 
 class Weights:
-    """A Transformer as the steps read it; no weight is copied but the source's keys' and values', now one matrix."""
+    """A Transformer as the steps read it; no weight is copied but the source's keys' and values', now one matrix.
 
-    def __init__(self, model: Transformer) -> None:
+    `bias` is that of the projection in a higher precision than the model's, if it has one: it is added to sums.
+    """
+
+    def __init__(self, model: Transformer, bias: Tensor | None = None) -> None:
         recipe = model.recipe
         self.heads, self.d_k, self.d_v = recipe.n_heads, recipe.key_size, recipe.value_size
         self.d_model, self.pre_norm = recipe.d_model, recipe.norm_order == "pre"
@@ -90,7 +93,11 @@ class Weights:
         self.scale = model.embeddings.scale
         projection = model.projection().detach()
         self.vocabulary = len(projection)
-        self.projection = Affine(F.pad(projection, (0, 0, 0, -len(projection) % WIDE)).contiguous())
+        bias, filling = bias if bias is not None else model.projection_bias(), -len(projection) % WIDE
+        self.projection = Affine(
+            F.pad(projection, (0, 0, 0, filling)).contiguous(),
+            None if bias is None else F.pad(bias.detach().float(), (0, filling)),
+        )
         self.remember = _stacked([layer.cross.key_value for layer in decoder])
         self.source_code, self.code = model.source_positions, model.target_positions
 

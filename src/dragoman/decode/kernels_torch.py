@@ -36,8 +36,10 @@ class TorchKernels:
         """In float32 from the start where the device can: rounded logits would tie."""
         _, h = self._normalised(w, x, y, norm)
         if h.is_cuda and w.dtype != torch.float32:
-            return torch.mm(h, w.projection.weight.t(), out_dtype=torch.float32)
-        return F.linear(h, w.projection.weight).float()
+            logits = torch.mm(h, w.projection.weight.t(), out_dtype=torch.float32)
+        else:
+            logits = F.linear(h, w.projection.weight).float()
+        return logits if w.projection.bias is None else logits.add_(w.projection.bias)
 
     def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
         """Padding is seen by none."""

@@ -62,7 +62,7 @@ class NativeEngine:
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
             recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATIONS[recipe.activation],
             POSITIONS[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantise, threads,
-            recipe.max_distance,
+            recipe.max_distance, recipe.norm_epsilon,
         )  # fmt: skip
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:

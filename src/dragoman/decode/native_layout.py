@@ -12,20 +12,27 @@ ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 FREE: Final = (
     *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
-    *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "tie"),
+    *(
+        "dropout",
+        "attention_dropout",
+        "feed_forward_dropout",
+        "attention_bias",
+        "norm_order",
+        "tie",
+        "output_bias",
+        "norm_epsilon",
+    ),
 )
 
 
 class Shape(ctypes.Structure):
     """`Shape` of native/model.h."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_int32)
-        for name in (
-            *("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers"),
-            *("source_vocabulary", "target_vocabulary", "activation", "positions", "max_positions"),
-            *("pre_norm", "quantised", "threads", "max_distance"),
-        )
+    _fields_ = (
+        *((n, ctypes.c_int32) for n in ("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers")),
+        *((n, ctypes.c_int32) for n in ("source_vocabulary", "target_vocabulary", "activation", "positions")),
+        *((n, ctypes.c_int32) for n in ("max_positions", "pre_norm", "quantised", "threads", "max_distance")),
+        ("epsilon", ctypes.c_float),
     )
 
 

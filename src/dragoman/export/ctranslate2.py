@@ -78,6 +78,8 @@ def to_ctranslate2(
         activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
     )
     fill(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantising writes into them
+    if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
+        spec.config.layer_norm_epsilon = recipe.norm_epsilon
     spec.register_source_vocabulary(list(tokens or names(source)))
     spec.register_target_vocabulary(list(tokens or names(target)))
     spec.validate()
@@ -98,6 +100,8 @@ def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
     embeddings = [weights[f"embeddings.tables.{name}"] for name in tables[recipe.tie]]
     spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = embeddings[:2]
     spec.decoder.projection.weight = embeddings[2]
+    if recipe.output_bias:
+        spec.decoder.projection.bias = weights["embeddings.output_bias"]
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
         learnt = weights.get(f"{side}_positions.table")
         part.position_encodings.encodings = sinusoid(PLACES, recipe.d_model) if learnt is None else learnt

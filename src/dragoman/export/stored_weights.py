@@ -80,7 +80,7 @@ def tensors_of(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Sto
     yield from (
         (f"{side}_positions.table", (recipe.max_positions, d)) if places else None for side in ("source", "target")
     )
-    yield from (output, None)  # the projection has no bias
+    yield from (output, ("embeddings.output_bias", vocabulary[1:]) if recipe.output_bias else None)
 
     def norm(name: str, there: bool = True) -> list[Stored | None]:
         return [(f"{name}.weight", (d,)), (f"{name}.bias", (d,))] if there else [None, None]

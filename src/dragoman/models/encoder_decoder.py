@@ -52,7 +52,7 @@ class EncoderDecoder(nn.Module, ABC):
                 f"{vocabulary[1]} pieces; use model.tie='target', or a shared vocabulary"
             )
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
-        self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie)
+        self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie, recipe.output_bias)
 
     @abstractmethod
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
@@ -100,6 +100,10 @@ class EncoderDecoder(nn.Module, ABC):
     def projection(self) -> Tensor:
         """The matrix `[V, D]` by which `logits` multiplies."""
         return self.embeddings.projection()
+
+    def projection_bias(self) -> Tensor | None:
+        """What `logits` adds for each piece `[V]`, if anything."""
+        return self.embeddings.output_bias
 
     def parameter_count(self) -> int:
         """The number of weights, shared ones counted once."""

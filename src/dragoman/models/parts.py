@@ -98,7 +98,7 @@ def parts(recipe: ModelRecipe) -> Parts:
     def norm() -> Norm:
         match recipe.norm:
             case "layer":
-                return LayerNorm(recipe.d_model)
+                return LayerNorm(recipe.d_model, eps=recipe.norm_epsilon)
             case "batch":
                 return BatchNorm(recipe.d_model)
 

@@ -75,7 +75,7 @@ static void normalise(const Model *m, const Norm *n, const float *x, float *y, i
         }
         float rest = 0.0f;
         for (int i = whole; i < d; i++) rest += (x[i] - mean) * (x[i] - mean);
-        float scale = 1.0f / sqrtf((sum_of(squares) + rest) / (float)d + 1e-5f);
+        float scale = 1.0f / sqrtf((sum_of(squares) + rest) / (float)d + m->shape.epsilon);
         for (int i = 0; i < width; i += LANES)
             *(Floats *)(y + i) = (*(const Floats *)(x + i) - mean) * scale * *(const Floats *)(n->weight + i) + *(const Floats *)(n->bias + i);
     }

@@ -10,6 +10,7 @@ enum { STORE, ADD, RELU, GELU, SILU, TANH };
 typedef struct {
     int32_t d_model, heads, d_k, d_v, d_ff, encoder_layers, decoder_layers, source_vocabulary, target_vocabulary;
     int32_t activation, positions, max_positions, pre_norm, quantised, threads, max_distance;
+    float epsilon; /* of the norms */
 } Shape;
 
 typedef struct {

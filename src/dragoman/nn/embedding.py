@@ -15,7 +15,8 @@ class Embeddings(nn.Module):
     """The source's and the target's embeddings, scaled by sqrt(d_model), and the projection to the vocabulary.
 
     `tie` says which share a matrix: "all" three, as in the paper; the "target"'s embedding and the projection; "none".
-    A shared matrix is one parameter with one name, so that it is counted once and saved once.
+    A shared matrix is one parameter with one name, so that it is counted once and saved once. `bias` adds a number for
+    each piece to its logit, which the paper does not have, and models of other toolkits may.
     """
 
     def __init__(
@@ -24,6 +25,7 @@ class Embeddings(nn.Module):
         target_vocabulary: int,
         d_model: int,
         tie: Literal["all", "target", "none"] = "all",
+        bias: bool = False,
     ) -> None:
         super().__init__()
         match tie:
@@ -46,6 +48,7 @@ class Embeddings(nn.Module):
         self.tables = nn.ParameterDict(
             {name: nn.Parameter(torch.randn(size, d_model) * d_model**-0.5) for name, size in sizes.items()}
         )
+        self.output_bias = nn.Parameter(torch.zeros(target_vocabulary)) if bias else None
 
     def source(self, ids: Tensor) -> Tensor:
         """Source ids `[...]` to `[..., D]`."""
@@ -57,7 +60,7 @@ class Embeddings(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
-        return F.linear(hidden, self.projection())
+        return F.linear(hidden, self.projection(), self.output_bias)
 
     def projection(self) -> Tensor:
         """The matrix of `logits`."""

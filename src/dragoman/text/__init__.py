@@ -8,7 +8,7 @@ from dragoman.text.linearised import bracket_line, lay_brackets
 from dragoman.text.normalise import normalise
 from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokeniser
-from dragoman.text.tokeniser import Tokeniser
+from dragoman.text.tokeniser import Tokeniser, vocabulary_sizes
 from dragoman.text.trees import Tree, read_trees
 
 __all__ = [
@@ -27,4 +27,5 @@ __all__ = [
     "normalise",
     "read_brackets",
     "read_trees",
+    "vocabulary_sizes",
 ]

@@ -12,7 +12,7 @@ from dragoman.errors import TextError
 from dragoman.text.normalise import normalise
 from dragoman.text.pieces import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES
 from dragoman.text.special import BOS, EOS, PAD, UNK
-from dragoman.text.store import KINDS, from_model
+from dragoman.text.store import LEARNT, from_model
 from dragoman.text.tokeniser import PieceTokeniser, Tokeniser, collector_paused
 from dragoman.text.words import MARK, chunks, segments
 
@@ -42,8 +42,8 @@ def learn(
     piece that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters of large
     alphabets, beyond the `character_coverage` of the text, are spelt in bytes.
     """
-    if kind not in KINDS:
-        raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(KINDS)}")
+    if kind not in LEARNT:
+        raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(LEARNT)}")
     if isinstance(lines, str | bytes):
         raise TextError(f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}")
     if type(vocabulary_size) is not int:

@@ -34,34 +34,15 @@ def written_by(byte: int) -> bytes:
 MARK_IDS: Final = byte_ids(MARK)
 
 
-class PieceTable:
-    """The pieces of a vocabulary by id, as people see them and as the bytes that they write.
+class Names:
+    """The names of a vocabulary's pieces by id, and their ids by name."""
 
-    The last are those of target languages, if there are any, which write nothing.
-    """
-
-    def __init__(self, pieces: Sequence[str], targets: Sequence[str] = ()) -> None:
-        if tuple(pieces[:FIRST_LEARNT]) != SPECIAL_PIECES + BYTE_PIECES:
-            raise TextError(
-                "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte pieces; "
-                "only tokenisers learnt by Dragoman can be used: learn one with `dragoman prepare`"
-            )
-        if taken := {*map(piece_of, targets)}.intersection(pieces):
-            raise TextError(f"{min(taken)} is a learnt piece, and cannot be that of a target language as well")
-        self.names = [*pieces, *map(piece_of, targets)]
-        self.ids = {piece: number for number, piece in enumerate(self.names)}
-        learnt = [piece.replace(MARK, " ").encode("utf-8") for piece in pieces[FIRST_LEARNT:]]
-        special = [b""] * N_SPECIAL
-        special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
-        self.written = special + [written_by(byte) for byte in range(256)] + learnt + [b""] * len(targets)
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        self.ids = {piece: number for number, piece in reversed([*enumerate(self.names)])}
 
     def __len__(self) -> int:
         return len(self.names)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text that the ids write; bytes that are no UTF-8, as a model may produce, become U+FFFD."""
-        text = b"".join([self.written[number] for number in self.checked(ids)]).decode("utf-8", errors="replace")
-        return text.removeprefix(" ")
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The pieces by name."""
@@ -87,3 +68,29 @@ class PieceTable:
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))
             raise TextError(f"id {wrong} is outside of this vocabulary; its ids are 0 to {len(self.names) - 1}")
         return numbers
+
+
+class PieceTable(Names):
+    """The pieces of a vocabulary by id, as people see them and as the bytes that they write.
+
+    The last are those of target languages, if there are any, which write nothing.
+    """
+
+    def __init__(self, pieces: Sequence[str], targets: Sequence[str] = ()) -> None:
+        if tuple(pieces[:FIRST_LEARNT]) != SPECIAL_PIECES + BYTE_PIECES:
+            raise TextError(
+                "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte pieces; "
+                "only tokenisers learnt by Dragoman can be used: learn one with `dragoman prepare`"
+            )
+        if taken := {*map(piece_of, targets)}.intersection(pieces):
+            raise TextError(f"{min(taken)} is a learnt piece, and cannot be that of a target language as well")
+        super().__init__([*pieces, *map(piece_of, targets)])
+        learnt = [piece.replace(MARK, " ").encode("utf-8") for piece in pieces[FIRST_LEARNT:]]
+        special = [b""] * N_SPECIAL
+        special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
+        self.written = special + [written_by(byte) for byte in range(256)] + learnt + [b""] * len(targets)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that the ids write; bytes that are no UTF-8, as a model may produce, become U+FFFD."""
+        text = b"".join([self.written[number] for number in self.checked(ids)]).decode("utf-8", errors="replace")
+        return text.removeprefix(" ")

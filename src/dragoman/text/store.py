@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.files import write_safely
+from dragoman.text.imported import KIND as IMPORTED
+from dragoman.text.imported import ImportedTokeniser
 from dragoman.text.normalise import VERSION
 from dragoman.text.sentence_piece import SentencePieceTokeniser
 from dragoman.text.tokeniser import PieceTokeniser, Tokeniser
@@ -21,16 +23,21 @@ FORMAT: Final = 1
 WITH_TARGETS: Final = 2  # the format of those with pieces for target languages, which older versions do not know
 NAME: Final = r"[\w-][\w.-]*"
 DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normaliser": int, "sha256": str}
-KINDS: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
+LEARNT: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
     "bpe": (".spm", SentencePieceTokeniser),
     "unigram": (".spm", SentencePieceTokeniser),
     "wordpiece": (".tokenizer.json", WordPieceTokeniser),
 }
+KINDS: Final[dict[str, tuple[str, type[PieceTokeniser | ImportedTokeniser]]]] = {
+    **LEARNT,
+    IMPORTED: (".imported.json", ImportedTokeniser),
+}
+"""Each kind with the ending of its file; those of other toolkits are not learnt, but imported."""
 
 
 def from_model(kind: str, model: bytes, targets: Sequence[str] = ()) -> PieceTokeniser:
-    """A tokeniser from its model's bytes."""
-    make: Any = KINDS[kind][1]
+    """A tokeniser that was learnt here, from its model's bytes."""
+    make: Any = LEARNT[kind][1]
     tokeniser: PieceTokeniser = make(kind, model, targets)
     return tokeniser
 
@@ -76,7 +83,8 @@ def load_tokeniser(directory: Path, name: str) -> Tokeniser:
             "damaged; copy the tokeniser again, or learn it again"
         )
     try:
-        tokeniser = from_model(kind, model, about.get("targets", ()))
+        make: Any = KINDS[kind][1]
+        tokeniser: Tokeniser = make(kind, model, about.get("targets", ()))
     except TextError as error:
         raise TextError(f"{path} cannot be loaded: {error}") from None
     if tokeniser.vocabulary_size != about["vocabulary_size"]:
@@ -129,7 +137,7 @@ def why_none(directory: Path, name: str) -> str:
     elif directory.exists():
         lacking = f"{directory} is a file, and no directory with a tokeniser"
     meant = suggest_directory(directory, lambda place: bool(names_in(place)))
-    endings = " or ".join(sorted({name + ending for ending, _ in KINDS.values()}))
+    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNT.values()))
     return (
         f"{lacking}; a tokeniser is {name}.json and {endings} beside it, in a model or where `dragoman prepare` puts "
         f"them{meant or '; give such a directory'}"

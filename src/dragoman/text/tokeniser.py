@@ -33,11 +33,14 @@ BLOCK: Final = 1024
 
 
 class Tokeniser(Protocol):
-    """Text to ids and back: decode(encode(text)) == normalise(text) for any text, and nothing is ever unknown."""
+    """Text to ids and back: decode(encode(text)) == normalise(text) for any text, and nothing is ever unknown.
+
+    Imported ones promise neither; they do what the toolkit does that they come from.
+    """
 
     @property
     def kind(self) -> str:
-        """Which family: "bpe", "unigram" or "wordpiece"."""
+        """Which family: "bpe", "unigram" or "wordpiece", or "imported"."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -249,6 +252,17 @@ class PieceTokeniser(ABC):
         from dragoman.text.store import save
 
         return save(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
+
+
+def vocabulary_sizes(source: Tokeniser, target: Tokeniser) -> int | tuple[int, int]:
+    """The number of pieces where an id means the same piece on both sides, else those of each side.
+
+    Imported models may cut the two sides in two ways and have one vocabulary all the same.
+    """
+    sizes = source.vocabulary_size, target.vocabulary_size
+    if source is target or (sizes[0] == sizes[1] and source.pieces(range(sizes[0])) == target.pieces(range(sizes[1]))):
+        return sizes[0]
+    return sizes
 
 
 @contextmanager

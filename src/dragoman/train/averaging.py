@@ -19,7 +19,7 @@ from dragoman.data.prepared import TOKENISERS
 from dragoman.errors import DamagedError, DragomanError, TrainingError
 from dragoman.files import is_model, listed, staged, verify_manifest, write_manifest
 from dragoman.models.directory import RECIPE, load_weights, write_model
-from dragoman.text import Tokeniser, load_tokeniser
+from dragoman.text import Tokeniser, load_tokeniser, vocabulary_sizes
 from dragoman.train.begun import RUN, TRAINING
 from dragoman.train.checkpoint import Checkpoints, average
 
@@ -114,11 +114,11 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
     for other in parts[1:]:
         agree(parts[0], other)
     first = parts[0]
-    sizes = [tokeniser.vocabulary_size for tokeniser in first.tokenisers.values()]
+    tokenisers = [*first.tokenisers.values()]
     mean = average([part.weights for part in parts])
     try:
         with staged(out) as staging:
-            write_model(staging, first.recipe, sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1]), mean)
+            write_model(staging, first.recipe, vocabulary_sizes(tokenisers[0], tokenisers[-1]), mean)
             for name, tokeniser in first.tokenisers.items():
                 tokeniser.save(staging, name)
             (staging / CARD).write_text(card(out.name, parts), encoding="utf-8")

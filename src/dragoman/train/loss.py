@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.data.batch import Batch
@@ -101,37 +102,48 @@ class TranslationLoss(nn.Module):
 
     def forward(self, batch: Batch) -> LossSum:
         """The loss over the real target tokens of a batch."""
-        source, target = layouts(batch)
-        hidden = self.model.hidden(batch.source, batch.target_in, source, target)
         labels = batch.target_out.flatten()
-        hidden = hidden.reshape(len(labels), -1)
         real = labels != self.pad
+        hidden, weight = self._projected(batch, len(labels))
         if self.agreement and self.training:
-            again = self.model.hidden(batch.source, batch.target_in, source, target)
-            return self._agreeing(hidden, again.reshape(hidden.shape), labels, real)
+            again, _ = self._projected(batch, len(labels))
+            return self._agreeing([hidden, again], weight, labels, real)
         if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
             kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
-            weight = self.model.projection()
             together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
             return LossSum(*together)
         if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and available("cuda"):
             hidden = hidden.to(torch.get_autocast_dtype("cuda"))
-            weight, gradient = self.model.projection(), torch.is_grad_enabled()
-            sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, gradient)
+            sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, torch.is_grad_enabled())
             return LossSum(sums[0], sums[1].detach())
-        return smoothed_cross_entropy(self.model.logits(hidden), labels, self.smoothing, real)
+        return smoothed_cross_entropy(F.linear(hidden, weight), labels, self.smoothing, real)
 
-    def _agreeing(self, first: Tensor, second: Tensor, labels: Tensor, real: Tensor) -> LossSum:
-        if first.device.type == "cpu":
+    def _projected(self, batch: Batch, n: int) -> tuple[Tensor, Tensor]:
+        """A pass over the batch `[N, D]`, and the matrix `[V, D]` that makes its logits."""
+        source, target = layouts(batch)
+        hidden = self.model.hidden(batch.source, batch.target_in, source, target).reshape(n, -1)
+        weight, bias = self.model.projection(), self.model.projection_bias()
+        return (hidden, weight) if bias is None else widened(hidden, weight, bias)
+
+    def _agreeing(self, passes: list[Tensor], weight: Tensor, labels: Tensor, real: Tensor) -> LossSum:
+        kind = passes[0].device.type
+        if kind == "cpu":
             kept = real.nonzero().squeeze(-1)
-            first, second, labels, real = first[kept], second[kept], labels[kept], real[kept]
-        if torch.is_autocast_enabled(first.device.type):
-            kind = torch.get_autocast_dtype(first.device.type)
-            first, second = first.to(kind), second.to(kind)
-        together = ProjectedAgreement.apply(  # type: ignore[no-untyped-call]
-            first, second, self.model.projection(), labels, real, self.smoothing, self.agreement
-        )
+            passes, labels, real = [hidden[kept] for hidden in passes], labels[kept], real[kept]
+        if torch.is_autocast_enabled(kind):
+            passes = [hidden.to(torch.get_autocast_dtype(kind)) for hidden in passes]
+        together = ProjectedAgreement.apply(*passes, weight, labels, real, self.smoothing, self.agreement)  # type: ignore[no-untyped-call]
         return LossSum(*together)
+
+
+def widened(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
+    """A product with a bias as one without: the bias is a column of the weights, and meets a one; zeros fill up.
+
+    So a loss that makes its own logits need not know of biases, which only imported models have.
+    """
+    more = 16 - hidden_ND.shape[1] % 16  # a width of which products are quick
+    ones = F.pad(hidden_ND.new_ones(len(hidden_ND), 1), (0, more - 1))
+    return torch.cat([hidden_ND, ones], 1), torch.cat([weight_VD, F.pad(bias_V[:, None], (0, more - 1))], 1)
 
 
 def layouts(batch: Batch) -> tuple[Layout, Layout]:

@@ -23,6 +23,7 @@ from dragoman.data.prepared import TOKENISERS, Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, NEEDED, only_one, sync, verify_manifest, write_manifest
 from dragoman.models.directory import build, load_weights, write_model
+from dragoman.text import vocabulary_sizes
 from dragoman.text.special import PAD
 from dragoman.train.begun import LOCK, RUN, TRAINING, Begun, agree_with_before, own_recipe, refuse_foreign
 from dragoman.train.card import write_card
@@ -161,8 +162,7 @@ def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
     """The size of the shared vocabulary, or of both."""
-    source, target = prepared.tokenisers
-    return source.vocabulary_size if source is target else (source.vocabulary_size, target.vocabulary_size)
+    return vocabulary_sizes(*prepared.tokenisers)
 
 
 @dataclass(frozen=True)

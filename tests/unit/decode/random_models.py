@@ -47,17 +47,18 @@ TOLD = {  # positions that attention is told
 RECIPES = {
     "paper": (PAPER, 137),
     **{name: (recipe, 100 + len(name)) for name, recipe in TOLD.items()},
-    "pre, gelu, learned, biases, free heads, nothing tied": (
+    "pre, gelu, learned, biases, free heads, nothing tied, other epsilon": (
         ModelRecipe(
             d_model=40, n_heads=5, d_k=6, d_v=9, d_ff=72, encoder_layers=1, decoder_layers=2, activation="gelu",
             attention_bias=True, positions="learned", max_positions=64, norm_order="pre", tie="none",
+            norm_epsilon=0.05,
         ),
         (90, 151),
     ),
-    "silu, no positions, target tied": (
+    "silu, no positions, target tied, output bias": (
         ModelRecipe(
             d_model=64, n_heads=1, d_ff=100, encoder_layers=2, decoder_layers=1, activation="silu", positions="none",
-            tie="target",
+            tie="target", output_bias=True,
         ),
         (70, 203),
     ),

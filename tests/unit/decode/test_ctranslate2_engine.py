@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,14 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("recipe, vocabulary", [(PAPER, 137), (BIASED, (90, 151))], ids=["paper", "biased"])
+IMPORTED = replace(PAPER, output_bias=True, norm_epsilon=0.05)
+
+
+@pytest.mark.parametrize(
+    "recipe, vocabulary",
+    [(PAPER, 137), (BIASED, (90, 151)), (IMPORTED, 137)],
+    ids=["paper", "biased", "output bias, other epsilon"],
+)
 def test_greedy_agrees_with_the_reference(recipe: ModelRecipe, vocabulary: int, tmp_path: Path) -> None:
     directory = write_random(tmp_path / "m", recipe, vocabulary)
     engine = CTranslate2Engine.load(directory, 1, quantise=False)

@@ -52,8 +52,8 @@ RECIPES: list[dict[str, object]] = [
     {},
     {"norm_order": "pre"},
     {"positions": "learned", "max_positions": 40, "attention_bias": True},
-    {"positions": "none", "tie": "target", "activation": "gelu"},
-    {"d_k": 5, "d_v": 7, "tie": "none", "norm_order": "pre", "activation": "tanh"},
+    {"positions": "none", "tie": "target", "activation": "gelu", "output_bias": True},
+    {"d_k": 5, "d_v": 7, "tie": "none", "norm_order": "pre", "activation": "tanh", "norm_epsilon": 0.05},
 ]
 
 

@@ -30,6 +30,16 @@ def test_two_vocabularies_cannot_share_a_matrix() -> None:
     assert Embeddings(19, 23, 8, "target").logits(torch.zeros(2, 8)).shape == (2, 23)
 
 
+def test_an_output_bias_is_added_to_each_pieces_logit() -> None:
+    embeddings = Embeddings(19, 23, 8, "target", bias=True)
+    assert embeddings.state_dict()["output_bias"].shape == (23,)
+    hidden, plain = torch.randn(5, 8), Embeddings(19, 23, 8, "target")
+    plain.load_state_dict({n: w for n, w in embeddings.state_dict().items() if n != "output_bias"})
+    torch.testing.assert_close(embeddings.logits(hidden), plain.logits(hidden))
+    embeddings.output_bias.data.copy_(torch.arange(23.0))
+    torch.testing.assert_close(embeddings.logits(hidden), plain.logits(hidden) + torch.arange(23.0))
+
+
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_feed_forward_is_its_equation(name: str) -> None:
     net = FeedForward(6, 11, ACTIVATIONS[name])

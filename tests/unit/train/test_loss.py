@@ -115,13 +115,23 @@ def test_a_batch_padded_and_packed_has_the_same_loss_and_gradients() -> None:
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
-def test_the_loss_of_a_model_sums_over_real_target_tokens() -> None:
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_loss_of_a_model_sums_over_real_target_tokens(bias: bool) -> None:
     import numpy as np
 
-    model = Transformer(ModelRecipe(d_model=12, n_heads=3, d_ff=17, encoder_layers=1, decoder_layers=1, dropout=0.0), V)
+    sizes = {"d_model": 12, "n_heads": 3, "d_ff": 17, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    model = Transformer(ModelRecipe(**sizes, output_bias=bias), V)
+    if bias:
+        torch.nn.init.normal_(model.embeddings.output_bias)
     source, target = Flat(np.array([5, 6, 7]), np.array([2, 1])), Flat(np.array([8, 9, 10, 4]), np.array([1, 3]))
     batch = make_batch(np.arange(2), source, target, None, state=0)
     got = TranslationLoss(model, 0.1, pad=0)(batch).smoothed
+    if bias:
+        logits = model(batch.source, batch.target_in).flatten(0, 1)
+        labels = batch.target_out.flatten()
+        whole = smoothed_cross_entropy(logits, labels, 0.1, labels != 0).smoothed
+        for a, b in zip(*(torch.autograd.grad(x, [*model.parameters()]) for x in (got, whole)), strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
     total = 0.0
     with torch.no_grad():
         for s, t in (([5, 6], [8]), ([7], [9, 10, 4])):

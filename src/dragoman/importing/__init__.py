@@ -1,0 +1,1 @@
+"""Models of other toolkits as models of ours: the same weights, pieces and translations."""

@@ -1,0 +1,54 @@
+"""Files of tensors, read without running anything that they hold.
+
+PyTorch's files are pickles, and a pickle can name any function to call. They are read with `weights_only`, which knows
+tensors and plain containers, and besides these a short list of harmless classes that toolkits keep their settings in.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dragoman.errors import ForeignError
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise ForeignError(f"{path} cannot be read ({type(error).__name__}: {error}); copy it again") from None
+    return tensors
+
+
+def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
+    """What `torch.save` has written, of tensors, plain containers and these classes; anything else is refused."""
+    try:
+        with torch.serialization.safe_globals([*classes]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ForeignError(f"{path} is missing; copy the whole model") from None
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
+            r"([\w.]+) (?:was|is) not an allowed", str(error)
+        )
+        if found is None:
+            raise ForeignError(f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again") from None
+        raise ForeignError(
+            f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run "
+            "code of the file's author. If you trust it, load it with its own toolkit, and save plain values alone"
+        ) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # what torch makes of a torn file differs from place to place
+        first = (str(error).splitlines() or ["damaged"])[0]
+        raise ForeignError(f"{path} cannot be read ({type(error).__name__}: {first}); copy it again") from None

@@ -1,0 +1,93 @@
+"""Byte pairs as subword-nmt learns and writes them (Sennrich et al., 2016), for models that were trained with it.
+
+A file of codes lists pairs of symbols, the first merged first. A word is its characters, the last of which carries
+`</w>`; in files without a version, `</w>` is a symbol of its own. All pieces of a word but the last carry `@@`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from itertools import pairwise
+from typing import Final
+
+from dragoman.errors import TextError
+from dragoman.text.words import CACHED_WORDS
+
+SEPARATOR: Final = "@@"
+END: Final = "</w>"
+
+
+class SubwordCodes:
+    """The merges of a file of codes, applied to words; a piece that is not in `vocabulary`, if given, is cut again."""
+
+    def __init__(self, codes: str, vocabulary: Container[str] | None = None) -> None:
+        self.whole_end = False  # whether the end of a word is a symbol of its own
+        self.ranks: dict[tuple[str, str], int] = {}
+        lines = codes.rstrip("\n").split("\n")
+        if lines[0].startswith("#version:"):
+            version = lines.pop(0).partition(":")[2].strip()
+            if version not in ("0.1", "0.2"):
+                raise TextError(f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2")
+            self.whole_end = version == "0.1"
+        else:
+            self.whole_end = True
+        for number, line in enumerate(lines, start=1):
+            pair = line.strip("\r\n ").split(" ")
+            if len(pair) != 2:
+                raise TextError(
+                    f"these are no codes of subword-nmt: line {number} of the pairs is {line!r:.60}; expected two "
+                    "symbols and a space between them"
+                )
+            self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
+        self.vocabulary = vocabulary
+        self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # of several ways to make a piece, the first
+        self.known: dict[str, list[str]] = {}
+
+    def cut(self, word: str) -> list[str]:
+        """The pieces of a word, `@@` on all but the last."""
+        found = self.known.get(word)
+        if found is None:
+            symbols = [*word, END] if self.whole_end else [*word[:-1], word[-1] + END]
+            found = self._marked(self._merged(symbols))
+            if len(self.known) < CACHED_WORDS:
+                self.known[word] = found
+        return found
+
+    def _merged(self, symbols: list[str]) -> list[str]:
+        """The pair that was learnt first is merged wherever it stands, from the left, until none is left."""
+        while len(symbols) > 1:
+            pairs = {pair for pair in pairwise(symbols) if pair in self.ranks}
+            if not pairs:
+                break
+            symbols = list(merged(symbols, min(pairs, key=self.ranks.__getitem__)))
+        return symbols
+
+    def _marked(self, symbols: list[str]) -> list[str]:
+        if symbols[-1] == END:
+            del symbols[-1]
+        else:
+            symbols[-1] = symbols[-1].removesuffix(END)
+        if self.vocabulary is not None:
+            symbols = [
+                piece for i, symbol in enumerate(symbols) for piece in self._known(symbol, i == len(symbols) - 1)
+            ]
+        return [*(symbol + SEPARATOR for symbol in symbols[:-1]), symbols[-1]]
+
+    def _known(self, symbol: str, last: bool) -> Iterator[str]:
+        """A piece as it is where it is known, else the two that it was merged from, and so on; `last` ends the word."""
+        assert self.vocabulary is not None
+        parts = self.parts.get(symbol + END if last else symbol)
+        if parts is None or (symbol if last else symbol + SEPARATOR) in self.vocabulary:
+            yield symbol
+            return
+        yield from self._known(parts[0], last=False)
+        yield from self._known(parts[1].removesuffix(END) if last else parts[1], last)
+
+
+def merged(symbols: list[str], pair: tuple[str, str]) -> Iterator[str]:
+    """The symbols with each occurrence of a pair as one."""
+    place = 0
+    while place < len(symbols):
+        both = tuple(symbols[place : place + 2]) == pair
+        yield pair[0] + pair[1] if both else symbols[place]
+        place += 2 if both else 1

@@ -1,0 +1,75 @@
+"""`dragoman import` from the command line: places that are no models, and what is said of them."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from command_line import leave
+from opus_model import write_opus
+from small_model import model_at
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    """What a command that must be refused says on stderr."""
+    code, out, err = leave(capsys, "import", *map(str, args))
+    assert (code, out) == (2, "") and "Traceback" not in err
+    return err
+
+
+def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    opus = write_opus(tmp_path / "opus-mt-en-de")
+    assert f"there is no {tmp_path / 'opus-mt-en-da'}; did you mean {opus}?" in refused(
+        capsys, tmp_path / "opus-mt-en-da", "--out", out
+    )
+    empty, others = tmp_path / "empty", tmp_path / "others"
+    empty.mkdir()
+    assert "is no model that can be imported (it is empty); expected a directory of Opus-MT" in refused(
+        capsys, empty, "--out", out
+    )
+    others.mkdir()
+    (others / "notes.txt").write_text("nothing")
+    assert "can be imported (it has notes.txt)" in refused(capsys, others, "--out", out)
+    assert "notes.txt cannot be read" in refused(capsys, others / "notes.txt", "--out", out)
+    for name in ("a.pt", "b.pt"):
+        torch.save({"weights": torch.zeros(2)}, others / name)
+    assert "has a.pt, b.pt; say which one to import" in refused(capsys, others, "--out", out)
+    assert "a.pt is no model that can be imported; it holds weights; expected" in refused(
+        capsys, others / "a.pt", "--out", out
+    )
+    torch.save({"opt": Namespace(heads=8), "vocab": {"src": ["a"]}, "generator": {}, "model": {}}, others / "a.pt")
+    assert "is a checkpoint of OpenNMT-py, whose encoder reads sources without" in refused(
+        capsys, others / "a.pt", "--out", out
+    )
+    assert "is a model of Dragoman already" in refused(capsys, model_at(tmp_path / "ours"), "--out", out)
+    assert not out.exists() and not [*tmp_path.glob(".*")]
+
+
+def test_an_out_that_is_taken_and_options_that_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opus, taken = write_opus(tmp_path / "opus"), tmp_path / "taken"
+    taken.mkdir()
+    (taken / "thesis.txt").write_text("years of work")
+    assert "taken is there already, with thesis.txt; choose another --out" in refused(capsys, opus, "--out", taken)
+    assert "thesis.txt is a file, but --out is the directory" in refused(capsys, opus, "--out", taken / "thesis.txt")
+    assert (taken / "thesis.txt").read_text() == "years of work"
+    out = tmp_path / "out"
+    assert "--tokeniser does nothing for a model of Opus-MT" in refused(
+        capsys, opus, "--out", out, "--tokeniser", opus / "source.spm"
+    )
+    assert "give --tokeniser too" in refused(capsys, opus, "--out", out, "--target-tokeniser", opus / "source.spm")
+    assert "Missing option '--out'" in refused(capsys, opus)
+    assert not out.exists()
+    out.mkdir()  # an empty one is taken
+    code, said, err = leave(capsys, "import", str(opus), "--out", str(out))
+    assert code == 0 and said.startswith(f"{out} is the model of {opus}, which was trained with Marian"), err
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = leave(capsys, "--help")
+    assert code == 0 and "import" in out and "Opus-MT" in out
+    code, out, _ = leave(capsys, "import", "--help")
+    assert code == 0 and "subword-nmt" in out and "--vocabulary" in out
