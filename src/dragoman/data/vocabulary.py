@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from dragoman.data.prepared import SIDES, TOKENISERS
 from dragoman.data.targets import source_tokeniser
 from dragoman.errors import DataError
 from dragoman.files import sha256
+
+if TYPE_CHECKING:
+    from dragoman.text import Tokeniser
 
 LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` looks at; reading all of a large corpus would be waste
 
@@ -40,18 +43,14 @@ def vocabulary_settings(recipe: Recipe, taken: Path | None) -> dict[str, Any]:
 
 def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: Path | None) -> Names:
     """Learn or take the tokenisers and save them in the staging directory; says which side uses which."""
-    from dragoman.text import learn, load_tokeniser
+    from dragoman.text import learn
 
     recipe, into = job.recipe.text, job.staging / TOKENISERS
     into.mkdir()
     shared = recipe.shared if taken is None else (taken / "shared.json").exists()
-    made = {}
+    made = with_languages(taken, shared, recipe.targets) if taken is not None else {}
     for name in ("shared",) if shared else SIDES:
-        if taken is not None:
-            made[name] = load_tokeniser(taken, name)
-            if name != "target" and recipe.targets != made[name].targets:
-                made[name] = made[name].with_targets(recipe.targets)
-        else:
+        if taken is None:
             sides = SIDES if shared else (name,)
             size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
             step = size // LEARN_FROM + 1
@@ -63,6 +62,21 @@ def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: P
         made[name].save(into, name)
     names = {side: "shared" if shared else side for side in SIDES}
     return {side: (name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()}
+
+
+def with_languages(taken: Path, shared: bool, targets: Sequence[str]) -> dict[str, Tokeniser]:
+    """The tokenisers of a directory, with the target languages that are to be added."""
+    from dragoman.text import load_tokeniser, vocabulary_sizes
+
+    made = {name: load_tokeniser(taken, name) for name in (("shared",) if shared else SIDES)}
+    first, *_, last = [*made.values(), *made.values()]
+    one = isinstance(vocabulary_sizes(first, last), int)  # as in imported models that cut the two sides in two ways
+    return {
+        name: tokeniser.with_targets(targets)
+        if (name != "target" or one) and targets != tokeniser.targets
+        else tokeniser
+        for name, tokeniser in made.items()
+    }
 
 
 def sentences(job: Job, name: str, chosen: npt.NDArray[np.bool_], step: int) -> Iterator[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.decode.demands import HANGUL, joins
+from dragoman.errors import SearchError
 from dragoman.text import Tokeniser
 from dragoman.text.special import EOS, N_SPECIAL, UNK
 from dragoman.text.words import MARK, SPACELESS
@@ -46,6 +47,11 @@ class Spelling:
     """
 
     def __init__(self, tokeniser: Tokeniser) -> None:
+        if not tokeniser.marks_words:
+            raise SearchError(
+                "words cannot be required or avoided with this model: its tokeniser was imported, and a piece of it "
+                "does not say whether a word begins with it; leave them out, or put them in after the translation"
+            )
         self.tokeniser = tokeniser
         size = tokeniser.vocabulary_size
         widths, names = tokeniser.widths, tokeniser.pieces(range(size))

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.cutting import Cutting, cutting
+from dragoman.text.cutting import BySentencePiece, Cutting, cutting
 from dragoman.text.normalise import normalise
 from dragoman.text.pieces import SPECIAL_PIECES, Names
 from dragoman.text.special import N_SPECIAL, UNK
 from dragoman.text.targets import checked_codes, piece_of
 from dragoman.text.tokeniser import MOST_THREADS
+from dragoman.text.words import MARK
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +86,19 @@ class ImportedTokeniser:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
         return self.encode_many([text])[0]
+
+    @property
+    def marks_words(self) -> bool:
+        """Whether a piece says by itself that a word begins with it, and not the one before that its word goes on."""
+        return isinstance(self.cutting, BySentencePiece)
+
+    def encode_marked(self, marked: str) -> list[int]:
+        """The ids of a text just as it is: without a space before it, where that has a piece."""
+        row = self.cutting.cut_many([checked(marked)], 1)[0]
+        if self.marks_words and row and row[0].startswith(MARK) and not marked.startswith(" "):
+            bare = row[0].removeprefix(MARK)
+            row = row[1:] if not bare else [bare if bare in self.known else row[0], *row[1:]]
+        return [self.known.get(piece, UNK) for piece in row]
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""

@@ -67,6 +67,10 @@ class Tokeniser(Protocol):
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
 
+    @property
+    def marks_words(self) -> bool:
+        """Whether a piece says by itself that a word begins with it."""
+
     def encode_marked(self, marked: str) -> list[int]:
         """The ids of normalised text just as it is, with or without a space before its first word."""
 
@@ -113,6 +117,8 @@ class PieceTokeniser(ABC):
     def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes, tuple[str, ...]]]:
         """Processes are handed the model's bytes, and start with an empty cache."""
         return type(self), (self.kind, self.model, self.targets)
+
+    marks_words = True
 
     @property
     def vocabulary_size(self) -> int:
