@@ -13,6 +13,8 @@ from dragoman.decode.spelling import Spelling
 class Letters:
     """As much of a tokeniser as `Spelling` needs: the longest piece that fits, and bytes where none does."""
 
+    marks_words = True
+
     def __init__(self, *learnt: str) -> None:
         self.names = ["<pad>", "<s>", "</s>", "<unk>", *learnt]
         self.written = [b"", b"", b"", b"#"]  # not U+FFFD, to be told from half a character
