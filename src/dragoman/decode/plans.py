@@ -50,7 +50,7 @@ class Wanted:
     next in a state, with their demand, and `starts` those that begin one, with whether they may follow anything.
     """
 
-    def __init__(self, needs: Sequence[Need], spelling: Spelling) -> None:
+    def __init__(self, needs: Sequence[Need], spelling: Spelling, unwanted: Unwanted | None = None) -> None:
         groups = range(len(needs))
         phrases = [(one, g) for g in groups for one in needs[g].phrases]
         patterns = [spelling.closed(one) for one, _ in phrases]
@@ -58,6 +58,11 @@ class Wanted:
         spelt = [
             [way for (_, of), found in zip(phrases, ways, strict=True) if of == g for way in found] for g in groups
         ]
+        if unwanted is not None:  # an alternative that cannot be written is no short way
+            free = [[way for way in found if not unwanted.blocks(way.pieces)] for found in spelt]
+            spelt = [
+                some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelt, strict=True)
+            ]
         self.starts = [*dict.fromkeys((way.pieces[0], g, way.anywhere) for g in groups for way in spelt[g])]
         self.needed = np.array([need.times for need in needs], np.int64)
         self.least = np.array([min(len(way.pieces) for way in spelt[g] if way.anywhere) for g in groups], np.int64)
@@ -224,4 +229,4 @@ class Planner:
         if unwanted is not None:
             for need in needs:
                 unwanted.refuse_within(need)
-        return Plan(self.spelling, Wanted(needs, self.spelling) if needs else None, unwanted)
+        return Plan(self.spelling, Wanted(needs, self.spelling, unwanted) if needs else None, unwanted)

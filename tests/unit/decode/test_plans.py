@@ -163,3 +163,15 @@ def test_tables_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(5):
         planner.unwanted((str(number),))
     assert list(planner.avoided.made) == [("2",), ("3",), ("4",)]
+
+
+def test_an_alternative_that_what_is_avoided_blocks_is_no_short_way(planner: Planner) -> None:
+    long = "old hall seven morning, and nine more boxes"
+    both = Demands.of([["boxqj", long]])
+    wanted, alone = (planner.plan(one).wanted for one in (both, Demands.of([long])))
+    assert wanted is not None and alone is not None and wanted.least < alone.least
+    pieces, _ = planner.spelling.ways("boxqj")[0]
+    begun = planner.spelling.tokeniser.decode(pieces[:-1])  # on the way to the word, one would have to write this one
+    assert begun
+    blocked = planner.plan(Demands.of(both.require, [begun])).wanted
+    assert blocked is not None and blocked.least == alone.least
