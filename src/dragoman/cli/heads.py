@@ -54,6 +54,8 @@ def command(
     """
     if out is not None and out.suffix.lower() not in FORMS:
         raise DragomanError(f"{out} is no name for a picture, a page or figures; let it end in {', '.join(FORMS)}")
+    if out is not None and out.is_dir():  # said before the work and not after it
+        raise DragomanError(f"{out} is a directory; choose another --out")
     if bleu and not curve:
         raise DragomanError("--bleu scores the points of the curve; give --curve too")
     if out is not None and out.suffix.lower() in FORMS[:3]:

@@ -127,7 +127,8 @@ def command(
     # loaded now: the first line is answered the sooner
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
     if wished:
-        list(translator.stream([], search=search, prefix=prefix, **wished.of([])[1]))  # refused before a line is read
+        demanded = wished.of([])[1]  # refused before a line is read:
+        list(translator.stream([], search=search, prefix=prefix, trees=grown, to=to, **demanded))
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:

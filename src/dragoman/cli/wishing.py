@@ -153,7 +153,7 @@ def constraint(line: str) -> dict[str, Sequence[Any]]:
         return {}
     try:
         found = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # no JSON, a number of thousands of digits, or nested too deep
         raise DataError(f'no JSON: {error}; expected an object such as {{"require": ["Haus"]}}') from None
     if not isinstance(found, dict) or not set(found) <= set(KEYS):
         raise DataError(f'expected an object such as {{"require": ["Haus"], "avoid": ["Hof"]}}; got {line!r:.60}')

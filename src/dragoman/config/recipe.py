@@ -47,11 +47,11 @@ class Recipe:
                 f"text.targets={list(self.text.targets)} cannot be together with model.positions='syntax': the piece "
                 "of a language has no place in a sentence's tree; use other positions, or a model for each language"
             )
-
-        if self.train.r_drop and not self.model.dropout:
+        model = self.model
+        if self.train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
             raise RecipeError(
                 f"train.r_drop={self.train.r_drop} asks two passes that drop different units to agree, and with "
-                "model.dropout=0 they are one and the same; use dropout, or no r_drop"
+                "model.dropout=0 and no other dropout they are one and the same; use dropout, or no r_drop"
             )
 
     @classmethod

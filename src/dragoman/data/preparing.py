@@ -29,7 +29,7 @@ from dragoman.data.reading import read, trees_of
 from dragoman.data.scripts import detect, named
 from dragoman.data.shards import Part, Writer
 from dragoman.data.staging import staged
-from dragoman.data.targets import addressed, check_languages, numbered, with_targets
+from dragoman.data.targets import addressed, check_languages, numbered, source_tokeniser, with_targets
 from dragoman.data.vocabulary import settle_tokenisers, vocabulary_settings
 from dragoman.data.working import Workers, cores
 from dragoman.errors import DataError
@@ -108,8 +108,8 @@ def prepare(
         job.watch.stage("clean", size, "B")
         checked = clean_valid(job, validating) if validating else None
         train = clean_train(job, corpora, checked)
-        if tokenisers is None:
-            check_languages(train.languages, recipe.text.targets)
+        learnt = () if tokenisers is None else source_tokeniser(tokenisers).targets
+        check_languages(train.languages, recipe.text.targets, learnt)
         held = held_out_of(train, recipe.text.targets, 0 if validating else recipe.data.valid_pairs)
         names = settle_tokenisers(job, train.name, held, tokenisers)
         tokeniser_at.cache_clear()  # those of an earlier preparation stood in the same place

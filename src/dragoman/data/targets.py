@@ -127,10 +127,10 @@ def counted(languages: Languages, targets: Sequence[str]) -> dict[str, int]:
     return dict(zip(targets, np.bincount(languages, minlength=len(targets)).tolist(), strict=True))
 
 
-def check_languages(languages: Languages | None, targets: Sequence[str]) -> None:
-    """Refuse a target language that there would be nothing to learn of."""
-    none = [] if languages is None else [code for code, pairs in counted(languages, targets).items() if not pairs]
-    if none:
+def check_languages(languages: Languages | None, targets: Sequence[str], learnt: Sequence[str] = ()) -> None:
+    """Refuse a target language that there would be nothing to learn of, but for those that are `learnt` already."""
+    pairs = {} if languages is None else counted(languages, targets)
+    if none := [code for code, number in pairs.items() if not number and code not in learnt]:
         raise DataError(
             f"text.targets={list(targets)} names {', '.join(none)}, but no pair that cleaning leaves is translated "
             "into it; give a corpus with it, or leave it out"

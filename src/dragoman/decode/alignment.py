@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from dragoman.text.pieces import BYTE_PIECES, written_by
 from dragoman.text.words import MARK, SPACELESS
 
 Links = list[tuple[int, int]]
-UNSEEN: Final = ("", "<0x09>", "<0x0A>", "<0x0D>", "<0x20>", "<pad>", "<s>", "</s>")  # what writes no letter
+SILENT: Final = tuple(piece for byte, piece in enumerate(BYTE_PIECES) if not written_by(byte))
+UNSEEN: Final = frozenset(["", "<0x20>", "<pad>", "<s>", "</s>", *SILENT])  # what writes no letter
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:

@@ -92,6 +92,8 @@ class Demands:
             tuple(dict.fromkeys(phrase_of("require", one) for one in listed("require", need)))
             for need in listed("require", require)
         ]
+        if () in needs:
+            raise SearchError("a choice among what is required is empty; leave it out, or name a phrase that will do")
         unwanted = dict.fromkeys(phrase_of("avoid", one) for one in listed("avoid", avoid))
         return cls(tuple(needs), tuple(unwanted)).checked()
 

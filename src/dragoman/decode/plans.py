@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, chain, islice
-from typing import Any
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,10 @@ from dragoman.errors import SearchError
 from dragoman.text.special import EOS
 
 Ints = NDArray[Any]
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+MOST_PLANS: Final = 256
+MOST_STATES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Wanted:
     next in a state, with their demand, and `starts` those that begin one, with whether they may follow anything.
     """
 
-    def __init__(self, needs: Sequence[Need], spelling: Spelling) -> None:
+    def __init__(self, needs: Sequence[Need], spelling: Spelling, unwanted: Unwanted | None = None) -> None:
         groups = range(len(needs))
         phrases = [(one, g) for g in groups for one in needs[g].phrases]
         patterns = [spelling.closed(one) for one, _ in phrases]
@@ -53,6 +58,11 @@ class Wanted:
         spelt = [
             [way for (_, of), found in zip(phrases, ways, strict=True) if of == g for way in found] for g in groups
         ]
+        if unwanted is not None:  # an alternative that cannot be written is no short way
+            free = [[way for way in found if not unwanted.blocks(way.pieces)] for found in spelt]
+            spelt = [
+                some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelt, strict=True)
+            ]
         self.starts = [*dict.fromkeys((way.pieces[0], g, way.anywhere) for g in groups for way in spelt[g])]
         self.needed = np.array([need.times for need in needs], np.int64)
         self.least = np.array([min(len(way.pieces) for way in spelt[g] if way.anywhere) for g in groups], np.int64)
@@ -162,11 +172,39 @@ class Unwanted:
             )
 
 
+class Remembered(Generic[Key, Made]):
+    """What was made last, as many as have so many states together: each takes a kilobyte."""
+
+    def __init__(self, states: Callable[[Made], int]) -> None:
+        self.states = states
+        self.made: OrderedDict[Key, Made] = OrderedDict()
+        self.lock = Lock()
+
+    def get(self, key: Key, make: Callable[[], Made]) -> Made:
+        """What was made for a key, or is made now."""
+        with self.lock:
+            if key in self.made:
+                self.made.move_to_end(key)
+                return self.made[key]
+        found = make()
+        with self.lock:
+            self.made[key] = found
+            held = sum(map(self.states, self.made.values()))
+            while len(self.made) > 1 and (held > MOST_STATES or len(self.made) > MOST_PLANS):
+                held -= self.states(self.made.popitem(last=False)[1])
+        return found
+
+
 class Plan:
     """The tables of some demands."""
 
     def __init__(self, spelling: Spelling, wanted: Wanted | None, unwanted: Unwanted | None) -> None:
         self.spelling, self.wanted, self.unwanted = spelling, wanted, unwanted
+
+    @property
+    def states(self) -> int:
+        """Of the automaton for what is required."""
+        return 0 if self.wanted is None else len(self.wanted.automaton)
 
 
 class Planner:
@@ -174,11 +212,16 @@ class Planner:
 
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
-        self.unwanted = lru_cache(maxsize=64)(self._unwanted)
-        self.plan = lru_cache(maxsize=256)(self._plan)  # some 50 kB each
+        self.plans: Remembered[Demands, Plan] = Remembered(lambda plan: plan.states)
+        self.avoided: Remembered[tuple[str, ...], Unwanted] = Remembered(lambda found: len(found.automaton))
 
-    def _unwanted(self, phrases: tuple[str, ...]) -> Unwanted:
-        return Unwanted(phrases, self.spelling)
+    def unwanted(self, phrases: tuple[str, ...]) -> Unwanted:
+        """The tables of what is avoided."""
+        return self.avoided.get(phrases, lambda: Unwanted(phrases, self.spelling))
+
+    def plan(self, demands: Demands) -> Plan:
+        """The tables of some demands; refused where they contradict each other."""
+        return self.plans.get(demands, lambda: self._plan(demands))
 
     def _plan(self, demands: Demands) -> Plan:
         needs = demands.needs()
@@ -186,4 +229,4 @@ class Planner:
         if unwanted is not None:
             for need in needs:
                 unwanted.refuse_within(need)
-        return Plan(self.spelling, Wanted(needs, self.spelling) if needs else None, unwanted)
+        return Plan(self.spelling, Wanted(needs, self.spelling, unwanted) if needs else None, unwanted)

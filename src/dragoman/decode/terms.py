@@ -35,6 +35,8 @@ class Terms:
             if not line.strip():
                 continue
             source, *targets = line.split("\t")
+            while len(targets) > 1 and not targets[-1].strip():  # spreadsheets give every line as many tabs
+                targets.pop()
             where = f"{name}, line {number}"
             if not targets:
                 raise DataError(f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase")

@@ -113,5 +113,5 @@ def each_of(demands: Any) -> list[Demands]:
     for one in demands:
         if not (one is None or isinstance(one, Demands)):
             raise SearchError(f"each of demands must be a Demands, as Demands.of(require=['cat']); got {shown(one)}")
-        found.append(one or Demands())
+        found.append(Demands.of(one.require, one.avoid) if one else Demands())  # they may be made by hand
     return found

@@ -8,14 +8,15 @@ from importlib.resources import files
 from typing import Final
 
 from dragoman.decode.translator import Translator
-from dragoman.inspect.heads import Survey
+from dragoman.inspect.heads import Survey, pairs_of
 from dragoman.inspect.heads_picture import measure
 from dragoman.inspect.looking import Looked, look
 from dragoman.inspect.page import data as data_of
 from dragoman.text import Tree
 
 EXAMPLES: Final = 4  # pairs whose weights the page holds
-USUAL: Final = range(6, 31)  # pieces of a source that make a map to look at
+USUAL: Final = range(6, 31)  # pieces of a source that make a map to look at,
+MOST_TARGET: Final = 60  # and of its target
 
 
 def page(
@@ -42,10 +43,11 @@ def page(
 def chosen(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], trees: Sequence[Tree] | None, to: str | None
 ) -> Iterator[Looked]:
-    """The first few pairs of a usual length, or if there is none the first that has something on both sides."""
-    full = [i for i, (source, target) in enumerate(zip(sources, targets, strict=True)) if source.strip() and target]
-    usual = [i for i in full if len(translator.source.encode(sources[i])) in USUAL]
+    """The first few pairs of a usual length, or if there is none the shortest, among those that were asked about."""
+    pairs, kept = pairs_of(translator, sources, targets, trees, to)
+    sizes = {i: (len(source) - translator.lead, len(target)) for i, (source, target) in zip(kept, pairs, strict=True)}
+    usual = [i for i, (source, target) in sizes.items() if source in USUAL and target <= MOST_TARGET]
     grown = [i for i, source in enumerate(sources) if source.strip()]  # a tree for each of these
-    for i in usual[:EXAMPLES] or full[:1]:
+    for i in usual[:EXAMPLES] or [min(sizes, key=lambda i: sum(sizes[i]))]:
         tree = None if trees is None else [trees[grown.index(i)]]
         yield look(translator, sources[i], targets[i], tree, to)

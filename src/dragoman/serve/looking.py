@@ -9,6 +9,7 @@ from typing import Final
 from dragoman.decode.alignment import seen_words
 from dragoman.decode.translation import Translation
 from dragoman.serve.schema import AttentionResponse, Side, Word
+from dragoman.text.pieces import written_by
 from dragoman.text.words import MARK
 
 BYTES: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # of characters that the vocabulary does not have
@@ -49,4 +50,5 @@ def side(text: str, pieces: Sequence[str]) -> Side:
 
 def written(pieces: re.Match[str]) -> str:
     """The characters that pieces of single bytes write."""
-    return bytes(int(number, 16) for number in re.findall("<0x(..)>", pieces[0])).decode("utf-8", "replace")
+    each = (written_by(int(number, 16)) for number in re.findall("<0x(..)>", pieces[0]))
+    return b"".join(each).decode("utf-8", "replace")

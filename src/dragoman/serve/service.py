@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -159,6 +159,8 @@ class Service:
         if asked.demands.require and any(plan.sentences > 1 for plan in plans):
             words = "a text of several lines or sentences has nothing that says which is to contain what is required"
             raise ProblemError(422, "invalid", f"{words}; send it sentence by sentence, or use terms")
+        if sum(map(characters, (targets for _, targets in asked.terms))) > MOST_WISHED:
+            await asyncio.to_thread(check_terms, sentences, asked.terms)
         found = await self.sentences(sentences, asked, deadline, gone)
         if size < LARGE:
             return answers(plans, found)
@@ -227,7 +229,7 @@ class Service:
 def wished(body: TranslateRequest) -> tuple[Demands, tuple[tuple[str, tuple[str, ...]], ...]]:
     """What a request requires and avoids, and its terms, within what a server holds tables for."""
     demands, terms = Demands.of(body.require, body.avoid), Terms(body.terms)
-    size = sum(map(len, demands.avoid)) + sum(len(phrase) for need in demands.require for phrase in need)
+    size = characters(demands.avoid) + sum(map(characters, demands.require))
     if size > MOST_WISHED:
         message = f"require and avoid have {size:,} characters; this server takes {MOST_WISHED:,} at a time"
         raise ProblemError(413, "too_large", message)
@@ -235,3 +237,18 @@ def wished(body: TranslateRequest) -> tuple[Demands, tuple[tuple[str, tuple[str,
         message = "words are required, but what is drawn by chance is not searched for them; leave sampling out"
         raise ProblemError(422, "invalid", message)
     return demands, tuple(terms.targets.items())
+
+
+def check_terms(sentences: Sequence[str], entries: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    """Refuse a sentence whose terms demand more than a server holds tables for."""
+    terms = Terms(entries)
+    for sentence in sentences:
+        size = sum(map(characters, {*terms.found(sentence)}))
+        if size > MOST_WISHED:
+            message = f"the terms of {sentence!r:.60} have {size:,} characters; this server takes {MOST_WISHED:,}"
+            raise ProblemError(413, "too_large", f"{message} for a sentence")
+
+
+def characters(phrases: Iterable[str]) -> int:
+    """Of all of them together."""
+    return sum(map(len, phrases))

@@ -60,20 +60,21 @@ def train(
     names: tuple[str, str] = ("source", "target"),
 ) -> None:
     """Train until done and write the model; begin anew, or go on where an earlier call stopped."""
+    check_lengths(prepared, recipe)
+    if recipe.model.reads_trees and not prepared.has_trees:
+        raise TrainingError(
+            f"model.positions='syntax' needs the trees of the source sentences, and {prepared.directory} was "
+            "prepared without; prepare it with --source-trees"
+        )
+    if ranks.device.type == "cpu":
+        keep_freed_memory()
+    torch.manual_seed(recipe.train.seed)
+    model = build(recipe.model, vocabulary_of(prepared), PAD)
+    if start_from is not None:
+        begin_from(model, start_from, recipe.text.targets)
     with ExitStack() as held:
+        # Only now: whoever is told that a setting cannot be, and changes it, has not begun with another.
         ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
-        check_lengths(prepared, recipe)
-        if recipe.model.reads_trees and not prepared.has_trees:
-            raise TrainingError(
-                f"model.positions='syntax' needs the trees of the source sentences, and {prepared.directory} was "
-                "prepared without; prepare it with --source-trees"
-            )
-        if ranks.device.type == "cpu":
-            keep_freed_memory()
-        torch.manual_seed(recipe.train.seed)
-        model = build(recipe.model, vocabulary_of(prepared), PAD)
-        if start_from is not None:
-            begin_from(model, start_from, recipe.text.targets)
         trainer = Trainer(
             model,
             recipe.train,

@@ -114,6 +114,7 @@ def test_mistakes_are_messages(place: Path, tmp_path: Path, capsys: pytest.Captu
         (tmp_path / name).write_text(lines)
     for kind in ("recurrent", "convolutional"):
         model_at(tmp_path / kind, architecture=kind)
+    (tmp_path / "there.json").mkdir()
     two, one, none, blank = (str(tmp_path / name) for name in ("two", "one", "none", "blank"))
     model = str(place / "model")
 
@@ -130,6 +131,7 @@ def test_mistakes_are_messages(place: Path, tmp_path: Path, capsys: pytest.Captu
         ([model, *both(two, two), "--pairs", "0"], "--pairs"),
         ([model, *both(two, two), "--to", "de"], "de"),
         ([model, *both(two, two), "--out", f"{two}/a.json"], "could not be written"),
+        (["no model", *both(two, two), "--out", str(tmp_path / "there.json")], "is a directory; choose another --out"),
         ([model, "--source", two], "Missing option '--target'"),
         ([str(tmp_path / "recurrent"), *both(two, two)], "a recurrent model has attention to the source alone"),
         ([str(tmp_path / "convolutional"), *both(two, two)], "a convolutional model has attention to the source"),

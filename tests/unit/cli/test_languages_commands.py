@@ -56,6 +56,18 @@ def test_translate(
     assert (code, "this model has one target language" in err) == (2, True), err
 
 
+def test_words_are_demanded_in_each_language(model: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    translator = Translator.load(model, device="cpu", engine="torch")
+    for to in translator.targets:
+        wishes = ("--require", "Flur", "--avoid", "the", "--max-length", "14")
+        code, out, err = leave(capsys, "translate", str(model), str(source), "--to", to, *wishes, "--device", "cpu")
+        found = translator.translate(TEXTS, to=to, require=["Flur"], avoid=["the"], max_length=14)
+        assert (code, out.split("\n")) == (0, [*(one.text for one in found), ""]), err
+        assert "Flur" in found[0].text
+    code, _, err = leave(capsys, "translate", str(model), str(source), "--require", "Flur", *CPU)
+    assert (code, "translates into de, fr; say which: --to de" in err) == (2, True), err
+
+
 def test_alignments_do_not_count_the_language(model: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("translate", str(model), str(source), "--to", "fr", "--json", "--alignments", *CPU)
     code, out, err = leave(capsys, *asked)

@@ -63,6 +63,16 @@ def test_translate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert leave(capsys, "translate", "tiny", *twice, *QUICK)[:2] == (0, said * 2)
 
 
+def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wishes = ["--avoid", "the", "--require", "Kasten", "--max-length", "9"]
+    code, out, err = leave(capsys, "translate", "tiny", "test.en", "--source-trees", "test.conllu", *wishes)
+    translator = Translator.load(folder / "tiny", device="cpu")
+    asked = {"require": ["Kasten"], "avoid": ["the"], "max_length": 9}
+    found = translator.translate(LINES, trees=trees_of("test.conllu"), **asked)
+    assert (code, out) == (0, "".join(f"{one.text}\n" for one in found)), err
+    assert all("Kasten" in one.text for one in (found[0], found[2]))
+
+
 @pytest.mark.parametrize(
     ("words", "said", "lines"),
     [

@@ -96,6 +96,8 @@ def test_the_first_line_of_progress_says_what_heeds_it(capsys: pytest.CaptureFix
         (["--terms", "new"], "box\tKasten\n\tx\n", "new, line 2: a phrase to find is empty"),
         (["--terms", "nowhere.tsv"], "", "there is no file nowhere.tsv"),
         (["--constraints", "new"], "{}\n{]\n{}\n{}\n", "new, line 2: no JSON"),
+        (["--constraints", "new"], "[" * 100_000, "new, line 1: no JSON"),
+        (["--constraints", "new"], '{"require": [[]]}\n', "new, line 1: a choice among what is required is empty"),
         (["--constraints", "new"], '{"must": ["x"]}\n', "new, line 1: expected an object such as"),
         (["--constraints", "new"], '{"require": [""]}\n', "new, line 1: a phrase to require is empty"),
         (["--constraints", "new"], '{"require": ["a\\nb"]}\n', "new, line 1: a phrase to require must be of one line"),

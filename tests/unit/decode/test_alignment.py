@@ -57,6 +57,9 @@ def test_a_space_that_nothing_follows_is_no_word() -> None:
     assert seen_words(["▁", "win", "dow"]) == [0, 0, 0]
     assert seen_words(["▁GPU", "▁", "很", "快"]) == [0, 1, 1, 2]
     assert seen_words(["<0x20>", "▁the"]) == [-1, 0]
+    for silent in ("<0x00>", "<0x01>", "<0x0A>", "<0x1F>", "<0x7F>"):  # as control characters write nothing
+        assert seen_words(["▁", silent, "▁the", silent, "▁win"]) == [-1, -1, 0, 0, 1]
+    assert seen_words(["▁", "<0x21>", "▁the"]) == [0, 0, 1]
     assert seen_words([]) == []
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Sequence
+from itertools import permutations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from letters import Letters
 from table_model import TableModel, all_sequences
@@ -179,6 +180,9 @@ def test_however_narrow_the_beam_what_is_required_is_there_and_what_is_avoided_i
     seed: int, beam: int, require: list[str], avoid: list[str], sharpness: float
 ) -> None:
     demands = Demands.of(require, avoid)
+    # A search that puts phrases off until there is just room for them may find that two must not stand side by side.
+    rows = {" ".join(row) for row in permutations(require)}
+    assume(not any(count(row, (word,)) for row in rows for word in avoid))
     model = TableModel(2, 24, SPACED.vocabulary_size, seed, sharpness)
     search = Search(beam=beam, n_best=min(beam, 2))
     plan = SPACED.planner.plan(demands)

@@ -59,6 +59,8 @@ def test_each_demand_needs_a_place_of_its_own() -> None:
         ((), ["\u00ad"], "a phrase to avoid is empty"),
         (["a\nb"], (), r"a phrase to require must be of one line; got 'a\\nb'"),
         ([3], (), "require must be a phrase, or a list of phrases; got int 3"),
+        ([["a"], []], (), "a choice among what is required is empty"),
+        ([[]], ["x"], "a choice among what is required is empty"),
         ([[3]], (), "a phrase to require must be a str; got int 3"),
         ({"a"}, (), "got set"),
         (["\ud800"], (), "a phrase to require cannot be written: .*lone surrogate"),
@@ -93,7 +95,7 @@ def test_terms_are_whole_words_and_the_longest_goes_first() -> None:
 
 
 def test_a_terminology_is_read_from_lines() -> None:
-    terms = Terms.of_lines(["cat\tKatze", "", "cat\tKater\tKatze", "the dog \t der  Hund"], "t.tsv")
+    terms = Terms.of_lines(["cat\tKatze", "", "cat\tKater\tKatze", "the dog \t der  Hund\t\t "], "t.tsv")
     assert terms.targets == {"cat": ("Katze", "Kater"), "the dog": ("der Hund",)}
     assert terms.with_more(Terms({"cat": "Mieze"})).targets["cat"] == ("Katze", "Kater", "Mieze")
 
@@ -104,7 +106,8 @@ def test_a_terminology_is_read_from_lines() -> None:
         (["cat\tKatze", "dog Hund"], "t.tsv, line 2: no tab in 'dog Hund'; expected a source phrase, a tab"),
         (["\tKatze"], "t.tsv, line 1: a phrase to find is empty"),
         (["cat\t "], "t.tsv, line 1: a phrase to require is empty"),
-        (["cat\tKatze\t"], "t.tsv, line 1: a phrase to require is empty"),
+        (["cat\t\t"], "t.tsv, line 1: a phrase to require is empty"),
+        (["cat\t\tKatze"], "t.tsv, line 1: a phrase to require is empty"),
     ],
 )
 def test_lines_that_are_no_terms_are_refused(lines: list[str], message: str) -> None:
@@ -125,6 +128,10 @@ def test_wishes_of_all_of_each_and_by_terms_come_together() -> None:
     assert wishes.of_parts(1, ["a cat"]) == [Demands((("Haus",), ("Katze",)), ("Hof", "Tor"))]
     with pytest.raises(SearchError, match=r"'Haus' is required of a text that is translated in 2 parts"):
         wishes.of_parts(1, ["a cat", "a dog"])
+    by_hand = Wishes.of((), (), None, [Demands(["Haus", ["a  b"]])])  # type: ignore[list-item, arg-type]
+    assert by_hand is not None and by_hand.each == [Demands((("Haus",), ("a b",)))]
+    with pytest.raises(SearchError, match="a choice among what is required is empty"):
+        Wishes.of((), (), None, [Demands(((),))])
     assert Wishes.of((), (), None, None) is None
     avoiding = Wishes.of((), "Hof", None, None)
     assert avoiding is not None and not avoiding.required

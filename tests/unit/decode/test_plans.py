@@ -145,3 +145,33 @@ def test_edges_are_between_characters_that_make_no_word() -> None:
     assert BETWEEN[WORD, WORD] == NOTHING
     assert BETWEEN[WORD, OTHER] == BETWEEN[OTHER, WORD] == BETWEEN[OTHER, OTHER] == EDGE
     assert BETWEEN[WORD, 2] == BETWEEN[2, WORD] == BETWEEN[2, 2] == UNCLEAR
+
+
+def test_tables_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = Planner(Spelling(learn("bpe", LINES * 4, 345)))
+    first = Demands.of(["box"], ["hall"])
+    made = planner.plan(first)
+    assert planner.plan(first) is made
+    assert planner.unwanted(("hall",)) is made.unwanted
+    monkeypatch.setattr("dragoman.decode.plans.MOST_STATES", 2 * made.states)
+    long = planner.plan(Demands.of(["box " * 40]))
+    assert long.states > 2 * made.states
+    assert planner.plan(Demands.of(["box " * 40])) is long  # alone it stays, however large
+    assert planner.plan(first) is not made
+    assert len(planner.plans.made) == 1
+    monkeypatch.setattr("dragoman.decode.plans.MOST_PLANS", 3)
+    for number in range(5):
+        planner.unwanted((str(number),))
+    assert list(planner.avoided.made) == [("2",), ("3",), ("4",)]
+
+
+def test_an_alternative_that_what_is_avoided_blocks_is_no_short_way(planner: Planner) -> None:
+    long = "old hall seven morning, and nine more boxes"
+    both = Demands.of([["boxqj", long]])
+    wanted, alone = (planner.plan(one).wanted for one in (both, Demands.of([long])))
+    assert wanted is not None and alone is not None and wanted.least < alone.least
+    pieces, _ = planner.spelling.ways("boxqj")[0]
+    begun = planner.spelling.tokeniser.decode(pieces[:-1])  # on the way to the word, one would have to write this one
+    assert begun
+    blocked = planner.plan(Demands.of(both.require, [begun])).wanted
+    assert blocked is not None and blocked.least == alone.least

@@ -52,9 +52,12 @@ def test_there_is_no_reference_to_the_network(text: str) -> None:
         assert way not in text
 
 
-def test_where_no_pair_has_a_usual_length_the_first_is_shown(translator: Translator) -> None:
+def test_where_no_pair_has_a_usual_length_the_shortest_is_shown(translator: Translator) -> None:
     short = list(chosen(translator, ["", "two", "one"], ["x", "zwei", "eins"], None, None))
     assert [looked.source_text for looked in short] == ["two"]
+    long = "one two three four five six seven " * 100  # which the survey leaves out; its maps would take megabytes
+    asked = ([long, "two", "one", "six " * 40, "one two three"], ["eins", " ", long, "sechs", "eins " * 70])
+    assert [looked.source_text for looked in chosen(translator, *asked, None, None)] == ["six " * 40]
 
 
 def test_pictures_of_all_forms(found: Survey, tmp_path: Path) -> None:

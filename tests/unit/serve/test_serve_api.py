@@ -224,6 +224,8 @@ def test_words_whose_letters_the_vocabulary_lacks_have_their_place() -> None:
         "a ñandú 中", ["▁a", "▁", "<0xC3>", "<0xB1>", "and", "<0xC3>", "<0xBA>", "▁", "<0xE4>", "<0xB8>", "<0xAD>"]
     )
     assert [(word.text, word.start, word.end) for word in found.words] == [("a", 0, 1), ("ñandú", 2, 7), ("中", 8, 9)]
+    silent = side("ab ñ", ["▁a", "<0x01>", "b", "▁", "<0x7F>", "▁", "<0x0A>", "<0xC3>", "<0xB1>"])
+    assert [(word.text, word.start, word.end) for word in silent.words] == [("ab", 0, 2), ("ñ", 3, 4)]
     lost = side("ONE two", ["▁one", "▁two"])
     assert [(word.start, word.end) for word in lost.words] == [(None, None), (4, 7)]
 

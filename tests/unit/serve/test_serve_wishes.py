@@ -51,6 +51,7 @@ def test_requests_that_ask_for_nothing_hand_nothing_on(client: TestClient, fake:
         ({"terms": {"": "x"}}, 422, "a phrase to find is empty"),
         ({"terms": {"x": []}}, 422, "has no target phrase"),
         ({"avoid": ["x" * 900] * 2 + ["y" * 900, "z" * 900]}, 413, "require and avoid have 2,700 characters"),
+        ({"text": "b\na a", "terms": {"a": ["x" * 900, "y" * 900, "z" * 900]}}, 413, "the terms of 'a a' have 2,700"),
         ({"avoid": ["x"] * 201}, 413, "avoid has too many entries; send at most 200"),
         ({"avoid": [3]}, 422, "avoid"),
         ({"avod": ["x"]}, 422, "did you mean 'avoid'?"),

@@ -125,6 +125,8 @@ def test_without_dropout_there_is_nothing_to_agree_on() -> None:
     with pytest.raises(RecipeError, match=r"model\.dropout=0"):
         Recipe.from_changes(["train.r_drop=5", "model.dropout=0"])
     assert Recipe.from_changes(["train.r_drop=5"]).train.r_drop == 5
+    for other in ("attention_dropout", "feed_forward_dropout"):
+        assert Recipe.from_changes(["train.r_drop=5", "model.dropout=0", f"model.{other}=0.1"]).train.r_drop == 5
 
 
 def test_the_compiler_takes_it_whole() -> None:

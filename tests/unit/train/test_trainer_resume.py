@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.errors import DragomanError, TrainingError
+from dragoman.errors import DragomanError, RecipeError, TrainingError
 from dragoman.nn.linear import has_bfloat16_products
 from dragoman.train.checkpoint import Checkpoints
 from dragoman.train.interrupt import InterruptedTrainingError
@@ -242,6 +242,13 @@ def test_changed_settings_are_refused_with_both_values(data: Path, tmp_path: Pat
         tiny_run(data, tmp_path / "m", "model.dropout=0.25")
     with pytest.raises(Crash):  # how fast data come is free to change
         tiny_run(data, tmp_path / "m", "data.workers=2", "data.ahead=3", watch=CrashAt(6))
+
+
+def test_a_setting_that_cannot_be_is_no_beginning(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"model.max_positions=3 positions are learnt; use"):
+        tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=3")
+    with pytest.raises(Crash):  # whoever heeds the advice is not told that it began otherwise
+        tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=99", watch=CrashAt(1))
 
 
 def test_changed_data_are_refused(data: Path, tmp_path: Path) -> None:
