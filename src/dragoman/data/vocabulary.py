@@ -43,40 +43,45 @@ def vocabulary_settings(recipe: Recipe, taken: Path | None) -> dict[str, Any]:
 
 def settle_tokenisers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: Path | None) -> Names:
     """Learn or take the tokenisers and save them in the staging directory; says which side uses which."""
-    from dragoman.text import learn
-
     recipe, into = job.recipe.text, job.staging / TOKENISERS
     into.mkdir()
-    shared = recipe.shared if taken is None else (taken / "shared.json").exists()
-    made = with_languages(taken, shared, recipe.targets) if taken is not None else {}
-    for name in ("shared",) if shared else SIDES:
-        if taken is None:
-            sides = SIDES if shared else (name,)
-            size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
-            step = size // LEARN_FROM + 1
-            job.watch.stage(f"learn {name}", len(sides) * len(held), "sentences")
-            lines = (line for side in sides for line in sentences(job, f"{text}.{side}", ~held, step))
-            targets = recipe.targets if name != "target" else ()  # it is the source that says the language
-            made[name] = learn(recipe.kind, lines, recipe.vocabulary_size - len(targets))
-            made[name] = made[name].with_targets(targets) if targets else made[name]
-        made[name].save(into, name)
-    names = {side: "shared" if shared else side for side in SIDES}
+    made = learnt(job, text, held) if taken is None else with_languages(taken, recipe.targets)
+    for name, tokeniser in made.items():
+        tokeniser.save(into, name)
+    names = {side: side if side in made else "shared" for side in SIDES}
     return {side: (name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()}
 
 
-def with_languages(taken: Path, shared: bool, targets: Sequence[str]) -> dict[str, Tokeniser]:
+def learnt(job: Job, text: str, held: npt.NDArray[np.bool_]) -> dict[str, Tokeniser]:
+    """Tokenisers of the training text, without what is held out."""
+    from dragoman.text import learn
+
+    recipe, made = job.recipe.text, {}
+    for name in ("shared",) if recipe.shared else SIDES:
+        sides = SIDES if recipe.shared else (name,)
+        size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
+        step = size // LEARN_FROM + 1
+        job.watch.stage(f"learn {name}", len(sides) * len(held), "sentences")
+        lines = (line for side in sides for line in sentences(job, f"{text}.{side}", ~held, step))
+        targets = recipe.targets if name != "target" else ()  # it is the source that says the language
+        tokeniser = learn(recipe.kind, lines, recipe.vocabulary_size - len(targets))
+        made[name] = tokeniser.with_targets(targets) if targets else tokeniser
+    return made
+
+
+def with_languages(taken: Path, targets: Sequence[str]) -> dict[str, Tokeniser]:
     """The tokenisers of a directory, with the target languages that are to be added."""
     from dragoman.text import load_tokeniser, vocabulary_sizes
 
+    shared = (taken / "shared.json").exists()
     made = {name: load_tokeniser(taken, name) for name in (("shared",) if shared else SIDES)}
-    first, *_, last = [*made.values(), *made.values()]
-    one = isinstance(vocabulary_sizes(first, last), int)  # as in imported models that cut the two sides in two ways
-    return {
-        name: tokeniser.with_targets(targets)
-        if (name != "target" or one) and targets != tokeniser.targets
-        else tokeniser
-        for name, tokeniser in made.items()
-    }
+    speaking = ["shared"] if shared else ["source"]
+    if not shared and isinstance(vocabulary_sizes(made["source"], made["target"]), int):
+        speaking += ["target"]  # imported models may cut the two sides in two ways, and have one vocabulary
+    for name in speaking:
+        if made[name].targets != targets:
+            made[name] = made[name].with_targets(targets)
+    return made
 
 
 def sentences(job: Job, name: str, chosen: npt.NDArray[np.bool_], step: int) -> Iterator[str]:

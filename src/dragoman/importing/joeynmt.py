@@ -13,7 +13,7 @@ from dragoman.importing.asking import Asked
 from dragoman.importing.checkpoints import read_pickle
 from dragoman.importing.cuts import Cut, notes_of, read_cut
 from dragoman.importing.foreign import Foreign, model_recipe
-from dragoman.importing.layers import LayerNames, Layers, Stream, Tables
+from dragoman.importing.layers import ACTIVATIONS, LayerNames, Layers, Stream, Tables
 from dragoman.importing.sentence_pieces import restricted
 from dragoman.importing.theirs import Settings, Theirs, read_bytes
 from dragoman.importing.vocabulary import Arranged, Marks, arranged
@@ -23,7 +23,6 @@ from dragoman.text.imported import ImportedTokeniser
 TOOLKIT: Final = "JoeyNMT"
 CONFIG: Final = "config.yaml"
 CHECKPOINTS: Final = ("best.ckpt", "avg.ckpt", "latest.ckpt")
-ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu", "tanh": "tanh"}
 ORDERS: Final = {"pre": "pre", "post": "post"}
 EPSILON: Final = 1e-6  # of its layer norms
 POSITIONS: Final = 5000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from torch import Tensor
 from dragoman.config import ModelRecipe
 from dragoman.importing.theirs import Theirs
 from dragoman.importing.vocabulary import Arranged
+
+ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ from dragoman.config.sections import CODE, MOST_CODE
 from dragoman.errors import ForeignError
 from dragoman.importing.checkpoints import read_pickle, read_safetensors
 from dragoman.importing.foreign import Foreign, model_recipe
-from dragoman.importing.layers import LayerNames, Layers, Stream, Tables, sines_first
+from dragoman.importing.layers import ACTIVATIONS, LayerNames, Layers, Stream, Tables, sines_first
 from dragoman.importing.theirs import Settings, Theirs, read_bytes, read_json
 from dragoman.importing.vocabulary import Arranged, Marks, arranged
 from dragoman.nn import sinusoid
 from dragoman.text.cutting import as_text, cutting
 
 TOOLKIT: Final = "Marian (Hugging Face)"
-ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
 MOST_MORE: Final = 10_000  # rows of a table beyond the vocabulary
 WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
 ENCODER: Final = LayerNames(
