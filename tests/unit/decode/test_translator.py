@@ -24,16 +24,6 @@ from tiny_model import LINES, write_tiny_model
 SHORT = {"max_length": 12}  # a model with weights by chance goes on and on
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def translator(directory: Path) -> Translator:
-    return Translator.load(directory, device="cpu", engine="torch")
-
-
 def made_up(n: int, seed: int = 1) -> list[str]:
     draw = random.Random(seed)
     words = " ".join(LINES).split()

@@ -17,16 +17,6 @@ SHORT = {"max_length": 14, "split": "never"}  # a model with weights by chance g
 TEXTS = ["the old box", "", "seven halls", "Good morning!", "the hall is new", "我们去学校。"]
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def translator(directory: Path) -> Translator:
-    return Translator.load(directory, device="cpu", engine="torch")
-
-
 def demanding(n: int) -> tuple[list[str], list[Demands]]:
     """Texts by chance, and for each some words to write and some not to."""
     draw = random.Random(n)
