@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.decode.alignment import link
-from dragoman.decode.translator import Translator
-from dragoman.evaluate.alignment import Agreement, Gold, agreement, read_gold
-from dragoman.evaluate.held_out import read_lines
-from dragoman.inspect.looking import Weights, look
+from dragoman.evaluation.alignment_error import Agreement, Gold, agreement, read_gold
+from dragoman.evaluation.test_sets import read_lines
+from dragoman.inspect.attention_maps import Weights, look
+from dragoman.translation.alignment import link
+from dragoman.translation.translator import Translator
 
 CLOSING = re.compile(r"[.,;:!?)\]»%…]|'\w{1,2}")
 OPENING = re.compile(r"[(\[«]")

@@ -16,11 +16,11 @@ from pathlib import Path
 from random import Random
 from statistics import mean
 
-from dragoman.decode.translator import Translator
-from dragoman.evaluate.held_out import read_lines
-from dragoman.inspect.asking import Unwatched, removed_in_turn
+from dragoman.evaluation.test_sets import read_lines
 from dragoman.inspect.gates import Gates, Place, batches
+from dragoman.inspect.head_passes import Unwatched, removed_in_turn
 from dragoman.inspect.heads import pairs_of, spearman, survey, transformer_of
+from dragoman.translation.translator import Translator
 
 SHARES = (0.125, 0.25, 0.5, 0.75)
 RANDOM = 10  # orders by chance

@@ -21,10 +21,10 @@ import sentencepiece
 import torch
 import transformers
 
-from dragoman.decode import Translator
-from dragoman.evaluate.held_out import read_lines
-from dragoman.importing.asking import Asked
-from dragoman.importing.finding import read_foreign
+from dragoman.conversion.detect import read_foreign
+from dragoman.conversion.options import Asked
+from dragoman.evaluation.test_sets import read_lines
+from dragoman.translation.translator import Translator
 
 LONGEST = 80
 

@@ -36,7 +36,7 @@ def attention(size: str, tokens: int, order: str, backward: bool, causal: bool, 
     from dragoman.data.batching import fill_steps
     from dragoman.nn import Packed, everything, look
     from dragoman.nn import causal as no_later
-    from dragoman.nn.attention.packed import packed_attention, packed_attention_backward
+    from dragoman.nn.kernels.packed_attention import packed_attention, packed_attention_backward
     from dragoman.nn.layout import joint_tiles
 
     d, heads, *_ = SIZES[size]
@@ -61,7 +61,7 @@ def attention(size: str, tokens: int, order: str, backward: bool, causal: bool, 
 
 
 def norm(size: str, tokens: int, backward: bool) -> Call:
-    from dragoman.nn.residual_norm import residual_norm, residual_norm_backward
+    from dragoman.nn.kernels.residual_norm import residual_norm, residual_norm_backward
 
     d = SIZES[size][0]
     x, y, grad, other = (of(tokens, d) for _ in range(4))
@@ -74,7 +74,7 @@ def norm(size: str, tokens: int, backward: bool) -> Call:
 
 
 def relu(size: str, tokens: int) -> Call:
-    from dragoman.nn.linear_relu import relu_backward
+    from dragoman.nn.kernels.linear_relu import relu_backward
 
     width = SIZES[size][2]
     grad, out = of(tokens, width), of(tokens, width).relu()
@@ -83,7 +83,7 @@ def relu(size: str, tokens: int) -> Call:
 
 def loss(size: str, tokens: int) -> Call:
     """With its three products; bytes are of the logits alone, written twice and read three times."""
-    from dragoman.train.fused_loss import projected_loss
+    from dragoman.training.loss.fused_cross_entropy import projected_loss
 
     d, *_, vocabulary, _ = SIZES[size]
     hidden, weight = of(tokens, d), of(vocabulary, d, kind=torch.float32) * d**-0.5
@@ -93,7 +93,7 @@ def loss(size: str, tokens: int) -> Call:
 
 def cross_entropy(size: str, tokens: int) -> Call:
     """The loss's kernel alone, on a block of rows; the logits are read twice and written once."""
-    from dragoman.train.fused_loss import ROWS, STEP, losses
+    from dragoman.training.loss.fused_cross_entropy import ROWS, STEP, losses
 
     vocabulary, rows = SIZES[size][4], min(ROWS, tokens)
     logits = of(rows, -(-vocabulary // STEP) * STEP)
@@ -105,7 +105,7 @@ def cross_entropy(size: str, tokens: int) -> Call:
 
 def product(size: str, tokens: int, which: str, by_pytorch: bool) -> Call:
     """A projection d_model to d_model, the gradient that comes back through the feed-forward, or a block of logits."""
-    from dragoman.nn.products import multiply
+    from dragoman.nn.kernels.gpu_matmul import multiply
 
     d, _, ff, _, vocabulary, _ = SIZES[size]
     padded = -(-vocabulary // 64) * 64
@@ -117,9 +117,9 @@ def product(size: str, tokens: int, which: str, by_pytorch: bool) -> Call:
 def adam(size: str, _: int) -> Call:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
-    from dragoman.train.half_adam import HalfAdam
-    from dragoman.train.halves import Halves
-    from dragoman.train.optimiser import Optimiser
+    from dragoman.training.optim.bf16_adam import HalfAdam
+    from dragoman.training.optim.bf16_weights import Halves
+    from dragoman.training.optim.optimizer import Optimiser
 
     d, heads, ff, layers, *_ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=heads, d_ff=ff, encoder_layers=layers, decoder_layers=layers)
@@ -161,7 +161,7 @@ def seconds(call: Callable[[], Any]) -> float:
     if CUDA:
         from triton.testing import do_bench_cudagraph
 
-        from dragoman.nn.products import trying
+        from dragoman.nn.kernels.gpu_matmul import trying
 
         with trying():  # as the first step does
             call()

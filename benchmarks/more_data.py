@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dragoman.data.embedded import pairs
+from dragoman.demo.corpus import pairs
 
 SETTINGS = [
     *("text.vocabulary_size=1000", "data.max_tokens=100", "data.batch_tokens=500", "data.drop_duplicates=false"),

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
-from dragoman.data.reading import Corpus, read
-from dragoman.decode import Translator
+from dragoman.data.corpora.reader import Corpus, read
+from dragoman.translation.translator import Translator
 
 
 def find(directory: Path, name: str) -> Path:

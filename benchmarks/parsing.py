@@ -22,11 +22,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dragoman.data.reading import lines
-from dragoman.decode import Translator
-from dragoman.evaluate.brackets import score_brackets
-from dragoman.text.brackets import Bracketing, Phrase
-from dragoman.text.linearised import bracket_line, lay_brackets
+from dragoman.data.corpora.reader import lines
+from dragoman.evaluation.bracketing import score_brackets
+from dragoman.text.trees.constituency import Bracketing, Phrase
+from dragoman.text.trees.linearization import bracket_line, lay_brackets
+from dragoman.translation.translator import Translator
 
 SETTINGS = [
     *(

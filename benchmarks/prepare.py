@@ -19,8 +19,8 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import DataRecipe, Recipe, TextRecipe
-from dragoman.data.preparing import prepare
-from dragoman.data.reading import Corpus, lines
+from dragoman.data.corpora.reader import Corpus, lines
+from dragoman.data.prepare.pipeline import prepare
 
 
 class Stages:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from dragoman.data.embedded import pairs
-from dragoman.decode import Translator
+from dragoman.demo.corpus import pairs
+from dragoman.translation.translator import Translator
 
 COMMON = [
     *("text.vocabulary_size=1000", "data.max_tokens=100", "data.batch_tokens=600", "train.precision=float32"),

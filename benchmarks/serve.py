@@ -39,7 +39,7 @@ def random_model(place: Path, preset: str) -> Path:
     from dragoman.files import write_manifest
     from dragoman.models.directory import build, write_model
     from dragoman.text import learn
-    from dragoman.text.special import PAD
+    from dragoman.text.special_tokens import PAD
 
     torch.manual_seed(1)
     tokeniser = learn("bpe", lines("train", 20_000), 1000)
@@ -53,7 +53,7 @@ def random_model(place: Path, preset: str) -> Path:
 
 
 def lines(split: str, count: int) -> list[str]:
-    from dragoman.data.embedded import pairs
+    from dragoman.demo.corpus import pairs
 
     return [source for source, _ in pairs(count, split=split)]  # type: ignore[arg-type]
 

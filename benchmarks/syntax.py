@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rivals import COMMON
 
-from dragoman.data import trees_of
-from dragoman.decode import Translator
+from dragoman.data.corpora.reader import trees_of
+from dragoman.translation.translator import Translator
 
 NOUNS = {
     **{"man": "Mann m", "woman": "Frau f", "child": "Kind n", "dog": "Hund m", "cat": "Katze f", "horse": "Pferd n"},

@@ -22,12 +22,12 @@ from pathlib import Path
 import sacrebleu
 import torch
 
-from dragoman.decode import constraints
-from dragoman.decode.demands import Demands, count, joins
-from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Translator
-from dragoman.evaluate.held_out import read_lines
+from dragoman.evaluation.test_sets import read_lines
+from dragoman.search.constraints import beam as constraints
+from dragoman.search.constraints.phrases import Demands, count, joins
 from dragoman.text import normalise
+from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translator
 
 BLEU = sacrebleu.metrics.BLEU()
 

@@ -92,10 +92,10 @@ def ours(size: str, precision: str) -> Step:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.data.batch import Batch as OurBatch
-    from dragoman.train.loss import TranslationLoss
-    from dragoman.train.memory import keep_freed_memory
-    from dragoman.train.optimiser import Optimiser
-    from dragoman.train.step import precision as context
+    from dragoman.training.loss.cross_entropy import TranslationLoss
+    from dragoman.training.optim.optimizer import Optimiser
+    from dragoman.training.steps.allocator import keep_freed_memory
+    from dragoman.training.steps.base import precision as context
 
     keep_freed_memory()
     d, h, ff, layers, vocabulary = SIZES[size]

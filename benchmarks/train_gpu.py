@@ -113,35 +113,35 @@ def packed_batches(size: str, count: int) -> list[Any]:
 
 def do_without(part: str) -> None:
     """Leave a part of our step to PyTorch: what does it bring?"""
-    import dragoman.nn.products
+    import dragoman.nn.kernels.gpu_matmul
     import dragoman.nn.residual
-    import dragoman.train.half_adam
-    import dragoman.train.loss
-    import dragoman.train.queued
+    import dragoman.training.loss.cross_entropy
+    import dragoman.training.optim.bf16_adam
+    import dragoman.training.steps.cuda_graph
 
     match part:
         case "loss":  # all logits are held, as where there is no kernel for it
-            dragoman.train.loss.available = lambda kind: False  # type: ignore[assignment]
+            dragoman.training.loss.cross_entropy.available = lambda kind: False  # type: ignore[assignment]
         case "norm":
             dragoman.nn.residual.suits = lambda x, y: False
         case "products":
-            dragoman.nn.products.library = lambda: None  # type: ignore[assignment]
+            dragoman.nn.kernels.gpu_matmul.library = lambda: None  # type: ignore[assignment]
         case "adam":
-            dragoman.train.half_adam.suits = lambda *_: False  # type: ignore[assignment]
+            dragoman.training.optim.bf16_adam.suits = lambda *_: False  # type: ignore[assignment]
         case "halves":
-            halves = dragoman.train.queued.Halves
-            dragoman.train.queued.Halves = lambda task, kind: halves(task, None)  # type: ignore[misc, assignment]
+            halves = dragoman.training.steps.cuda_graph.Halves
+            dragoman.training.steps.cuda_graph.Halves = lambda task, kind: halves(task, None)  # type: ignore[misc, assignment]
 
 
 def ours(name: str, size: str, steps: int, profile: bool = False, without: str = "") -> dict[str, Any]:
     """Our step as the trainer runs it, or without one of its parts."""
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
-    from dragoman.train.loss import TranslationLoss
-    from dragoman.train.optimiser import Optimiser
-    from dragoman.train.parallel import Ranks
-    from dragoman.train.queued import QueuedSteps
-    from dragoman.train.step import precision
+    from dragoman.training.distributed.ranks import Ranks
+    from dragoman.training.loss.cross_entropy import TranslationLoss
+    from dragoman.training.optim.optimizer import Optimiser
+    from dragoman.training.steps.base import precision
+    from dragoman.training.steps.cuda_graph import QueuedSteps
 
     d, h, ff, layers, vocabulary, _ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)

@@ -23,13 +23,13 @@ from dragoman import Transformer
 from dragoman.config import PRESETS, DataRecipe, TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.data.prepared import Prepared
-from dragoman.text.special import PAD
-from dragoman.train.loss import TranslationLoss
-from dragoman.train.optimiser import Optimiser
-from dragoman.train.parallel import Ranks
-from dragoman.train.queued import QueuedSteps
-from dragoman.train.schedule import learning_rate
-from dragoman.train.step import precision, present, seed_of
+from dragoman.text.special_tokens import PAD
+from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.loss.cross_entropy import TranslationLoss
+from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.schedule import learning_rate
+from dragoman.training.steps.base import precision, present, seed_of
+from dragoman.training.steps.cuda_graph import QueuedSteps
 
 DEVICE = torch.device("cuda")
 

@@ -50,10 +50,10 @@ def check(directory: Path, rows: list[list[int]], forced: int | None) -> None:
     """PyTorch, ours and CTranslate2 in float32, the same greedy tokens; ours with beams as well."""
     import torch
 
-    from dragoman.decode.ctranslate2_engine import CTranslate2Engine
-    from dragoman.decode.native_engine import NativeEngine
-    from dragoman.decode.settings import Search
-    from dragoman.decode.torch_engine import TorchEngine
+    from dragoman.engines.ctranslate2 import CTranslate2Engine
+    from dragoman.engines.native import NativeEngine
+    from dragoman.engines.torch import TorchEngine
+    from dragoman.search.types import Search
 
     torch.set_num_threads(1)
     limits = {} if forced is None else {"min_length": forced, "max_length": forced}
@@ -171,7 +171,7 @@ def draw(found: list[dict], picture: Path) -> None:
 
 def as_with_avx2() -> None:
     """Have nobody use what came after AVX2: said to the others' libraries before they are loaded, ours built for it."""
-    from dragoman.decode import native_engine
+    from dragoman.engines import native as native_engine
     from dragoman.native import library
 
     for name in ("CT2_FORCE_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"):
@@ -202,7 +202,7 @@ def main() -> None:
     packages = ", ".join(f"{name} {version(name)}" for name in ("dragoman", "ctranslate2", "transformers", "torch"))
     print(f"{datetime.date.today()}, {packages}, {platform.machine()}\n")
     if options.model and options.text:
-        from dragoman.decode.opening import open_tokenisers
+        from dragoman.modeldir.locate import open_tokenisers
 
         lines = [line for line in options.text.read_text(encoding="utf-8").split("\n") if line.strip()]
         check(options.model, open_tokenisers(options.model)[0].encode_many(lines[:500]), None)

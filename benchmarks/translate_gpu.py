@@ -22,8 +22,8 @@ import transformers
 
 import dragoman
 from dragoman import Transformer
-from dragoman.decode.cuda_engine import CudaEngine
-from dragoman.decode.settings import Search
+from dragoman.engines.cuda.engine import CudaEngine
+from dragoman.search.types import Search
 
 VOCABULARY, SOURCE, OUTPUT = 37_000, 30, 30
 CELLS = [(1, 1), (64, 1), (512, 1), (1, 4), (64, 4), (512, 4)]

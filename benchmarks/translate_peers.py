@@ -34,9 +34,9 @@ def model(work: Path, preset: str, positions: str = "sinusoidal") -> Path:
 
 
 def ours(directory: Path, quantise: bool) -> list[Translate]:
-    from dragoman.decode.native_engine import NativeEngine
-    from dragoman.decode.settings import Search
+    from dragoman.engines.native import NativeEngine
     from dragoman.native import why_not
+    from dragoman.search.types import Search
 
     engine = NativeEngine.load(directory, None, quantise)
     if engine is None:
@@ -53,7 +53,7 @@ def ctranslate2(directory: Path, work: Path, quantise: bool) -> list[Translate]:
     """Settings to choose from: one worker, or one for each core with several sizes of batch."""
     import ctranslate2
 
-    from dragoman.export.ctranslate2 import to_ctranslate2
+    from dragoman.engines.ctranslate2_model import to_ctranslate2
 
     kind = "int8" if quantise else "float32"
     place = work / f"{directory.name}-ctranslate2-{kind}"

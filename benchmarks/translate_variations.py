@@ -32,8 +32,8 @@ def by_torch(directory: Path) -> list[Translate]:
     """The reference engine, on one thread or on all."""
     import torch
 
-    from dragoman.decode.settings import Search
-    from dragoman.decode.torch_engine import TorchEngine
+    from dragoman.engines.torch import TorchEngine
+    from dragoman.search.types import Search
 
     engine = TorchEngine.load(directory)
 
@@ -76,7 +76,7 @@ def compare(directory: Path, beam: int) -> dict[str, list[float]]:
 def agree(directory: Path) -> None:
     """On a trained model: how many of 1,000 lines each engine translates as PyTorch does, and without a mistake."""
     from dragoman import Translator
-    from dragoman.data.embedded import pairs
+    from dragoman.demo.corpus import pairs
 
     lines, references = map(list, zip(*pairs(1000, split="test"), strict=True))
     for beam in (1, 4):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dragoman.text.special import BOS, EOS
+from dragoman.text.special_tokens import BOS, EOS
 
 
 def by_hand(models: Sequence[Any], source: Sequence[int], target: Sequence[int], mean: str = "probabilities") -> Any:

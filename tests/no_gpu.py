@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dragoman.train import queued
+from dragoman.training.steps import cuda_graph as queued
 
 
 class Nothing:

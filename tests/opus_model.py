@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from torch import Tensor
 
-from dragoman.data.embedded import pairs
+from dragoman.demo.corpus import pairs
 
 D, HEADS, INNER, LAYERS = 32, 4, (43, 37), (2, 3)
 LANGUAGES = ("fra", "zho_Hans", "deu")

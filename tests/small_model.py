@@ -11,7 +11,7 @@ from dragoman.config import Recipe
 from dragoman.files import write_manifest
 from dragoman.models.directory import build, write_model
 from dragoman.text import learn
-from dragoman.text.special import PAD
+from dragoman.text.special_tokens import PAD
 
 WORDS = "one two three four five six seven eight nine ten eins zwei drei vier fünf sechs sieben acht neun zehn"
 

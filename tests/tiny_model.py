@@ -10,7 +10,7 @@ from dragoman.config import Recipe
 from dragoman.files import write_manifest
 from dragoman.models.directory import build, write_model
 from dragoman.text import learn
-from dragoman.text.special import EOS, PAD
+from dragoman.text.special_tokens import EOS, PAD
 
 LINES = [
     "the old box stands in the hall",

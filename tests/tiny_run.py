@@ -20,16 +20,16 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-import dragoman.train.run
+import dragoman.training.run
 from dragoman.config import Recipe
+from dragoman.data.corpora.reader import Corpus
+from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepared import Prepared
-from dragoman.data.preparing import prepare
-from dragoman.data.reading import Corpus
 from dragoman.errors import DragomanError
-from dragoman.train.metrics import CLOCK
-from dragoman.train.parallel import AgreedError, Ranks, join
-from dragoman.train.progress import Progress, Silence
-from dragoman.train.run import train
+from dragoman.training.distributed.ranks import AgreedError, Ranks, join
+from dragoman.training.reporting.metrics import CLOCK
+from dragoman.training.reporting.progress import Progress, Silence
+from dragoman.training.run import train
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
@@ -101,7 +101,7 @@ def tiny_run(
     data: Path, out: Path, *changes: str, watch: Any = None, ranks: Ranks | None = None, look: Any = None
 ) -> None:
     """Train, or go on."""
-    dragoman.train.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
+    dragoman.training.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
     train(
         Prepared.open(data / "prepared"),
         recipe(*changes),
@@ -186,7 +186,7 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["dragoman.train.run", "dragoman.data.preparing", "safetensors.torch", "sacrebleu", "torch._dynamo"]
+    ["dragoman.training.run", "dragoman.data.prepare.pipeline", "safetensors.torch", "sacrebleu", "torch._dynamo"]
 )
 
 

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dragoman.config import Recipe as Recipe
-    from dragoman.decode import Demands as Demands
-    from dragoman.decode import Sampling as Sampling
-    from dragoman.decode import Search as Search
-    from dragoman.decode import Terms as Terms
-    from dragoman.decode import Translation as Translation
-    from dragoman.decode import Translator as Translator
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
     from dragoman.models import Convolutional as Convolutional
@@ -28,22 +22,28 @@ if TYPE_CHECKING:
     from dragoman.models import Transformer as Transformer
     from dragoman.nn import Packed as Packed
     from dragoman.nn import Padded as Padded
+    from dragoman.search.constraints.phrases import Demands as Demands
+    from dragoman.search.constraints.terms import Terms as Terms
+    from dragoman.search.types import Sampling as Sampling
+    from dragoman.search.types import Search as Search
+    from dragoman.translation.result import Translation as Translation
+    from dragoman.translation.translator import Translator as Translator
 
 _HOME = {
     "AttentionMaps": "dragoman.models",
     "Convolutional": "dragoman.models",
-    "Demands": "dragoman.decode",
+    "Demands": "dragoman.search.constraints.phrases",
     "DragomanError": "dragoman.errors",
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
     "Recipe": "dragoman.config",
     "Recurrent": "dragoman.models",
-    "Sampling": "dragoman.decode",
-    "Search": "dragoman.decode",
-    "Terms": "dragoman.decode",
+    "Sampling": "dragoman.search.types",
+    "Search": "dragoman.search.types",
+    "Terms": "dragoman.search.constraints.terms",
     "Transformer": "dragoman.models",
-    "Translation": "dragoman.decode",
-    "Translator": "dragoman.decode",
+    "Translation": "dragoman.translation.result",
+    "Translator": "dragoman.translation.translator",
 }
 
 __all__ = [

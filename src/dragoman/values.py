@@ -16,6 +16,13 @@ MOST = (1 << 31) - 1  # a whole number that every part of the machinery can stil
 LEAST_WEIGHT, MOST_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch may go through it
 
 
+def shown(value: object) -> str:
+    """What came, for a message: its type, and as much of it as fits."""
+    kind, words = type(value).__name__, repr(value)
+    words = words if len(words) <= 60 else words[:57] + "..."
+    return words if value is None or words.startswith(f"{kind}(") else f"{kind} {words}"
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
     names = [str(name) for name in known]

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from dragoman.data.prepared import Prepared
-from dragoman.train.parallel import LOST, Ranks
-from dragoman.train.trainer import Trainer
-from dragoman.train.waited import WaitedSteps
+from dragoman.training.distributed.ranks import LOST, Ranks
+from dragoman.training.steps.eager import WaitedSteps
+from dragoman.training.trainer import Trainer
 from tiny_run import (
     Found,
     Team,

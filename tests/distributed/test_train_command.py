@@ -13,8 +13,8 @@ import pytest
 import torch.distributed as dist
 
 from dragoman.cli import main
-from dragoman.train.launch import ended_badly, wait
-from dragoman.train.pulse import Pulse
+from dragoman.training.distributed.heartbeat import Pulse
+from dragoman.training.distributed.launch import ended_badly, wait
 from tiny_run import TINY, write_corpus
 
 
@@ -94,7 +94,9 @@ def test_a_pulse_that_was_stopped_is_over(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
-    monkeypatch.setattr("dragoman.train.launch.launch", lambda count, arguments: seen.append([str(count), *arguments]))
+    monkeypatch.setattr(
+        "dragoman.training.distributed.launch.launch", lambda count, arguments: seen.append([str(count), *arguments])
+    )
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     given = ["--source", "a b", "--target", "c", "--tsv", "d", "--tsv", "e", "--out", "m", "--set", "x.y=1"]
     given += ["--tensorboard", "--processes", "3", "--to", "de", "--to", "fr", "--to", "it"]

@@ -10,9 +10,9 @@ import pytest
 
 from browser import CHROMIUM, chromium
 from browser import found as found_in
-from dragoman.decode.translator import Translator
-from dragoman.inspect.looking import Looked, by_words, look
-from dragoman.inspect.page import page
+from dragoman.inspect.attention_maps import Looked, by_words, look
+from dragoman.inspect.attention_page import page
+from dragoman.translation.translator import Translator
 from small_model import model_at
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
-from dragoman.cli.demo import settings_for
+from dragoman.cli.commands.demo import settings_for
 from dragoman.config import Recipe
 
 

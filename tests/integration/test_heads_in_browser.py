@@ -9,10 +9,10 @@ import pytest
 
 from browser import CHROMIUM, chromium
 from browser import found as found_in
-from dragoman.decode.translator import Translator
+from dragoman.inspect.attention_maps import look
 from dragoman.inspect.heads import Survey, survey
 from dragoman.inspect.heads_page import page
-from dragoman.inspect.looking import look
+from dragoman.translation.translator import Translator
 from small_model import model_at
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")

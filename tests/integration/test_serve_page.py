@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from browser import CHROMIUM, chromium, found
-from dragoman.decode.alignment import word_numbers
-from dragoman.decode.settings import Search
-from dragoman.decode.translation import Translation
+from dragoman.search.types import Search
 from dragoman.serve.limits import Limits
 from dragoman.serve.service import Served, Service
+from dragoman.translation.alignment import word_numbers
+from dragoman.translation.result import Translation
 from serving import served
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.decode.translator import Translator
+from dragoman.translation.translator import Translator
 from tiny_model import write_tiny_model
 
 LINES = [f"the old box {number} stands in hall {number % 7}" for number in range(3000)]

@@ -9,14 +9,14 @@ import pytest
 
 from dragoman import Translator
 from dragoman.data.prepared import Prepared
-from dragoman.decode.cuda_state import fits
+from dragoman.engines.ctranslate2_model import to_ctranslate2
+from dragoman.engines.cuda.state import fits
 from dragoman.errors import DamagedError, DragomanError, RecipeError, SearchError
-from dragoman.export.ctranslate2 import to_ctranslate2
 from dragoman.files import write_manifest
-from dragoman.inspect.looking import look
+from dragoman.inspect.attention_maps import look
 from dragoman.inspect.positions import position_codes
 from dragoman.native import library
-from dragoman.train.run import check_lengths
+from dragoman.training.run import check_lengths
 from tiny_model import LINES, write_tiny_model
 from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 

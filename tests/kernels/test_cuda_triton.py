@@ -10,14 +10,14 @@ pytest.importorskip("triton")
 
 from dragoman import Transformer
 from dragoman.config import ModelRecipe
-from dragoman.decode import kernels_triton
-from dragoman.decode.cuda_engine import CudaEngine
-from dragoman.decode.cuda_state import Affine, Normal, Shape, State, Weights
-from dragoman.decode.kernels_torch import TorchKernels
-from dragoman.decode.kernels_triton import Tile, TritonKernels
-from dragoman.decode.settings import Search
-from dragoman.decode.torch_engine import TorchEngine
-from dragoman.text.special import EOS
+from dragoman.engines.cuda import kernels_triton
+from dragoman.engines.cuda.engine import CudaEngine
+from dragoman.engines.cuda.kernels_torch import TorchKernels
+from dragoman.engines.cuda.kernels_triton import Tile, TritonKernels
+from dragoman.engines.cuda.state import Affine, Normal, Shape, State, Weights
+from dragoman.engines.torch import TorchEngine
+from dragoman.search.types import Search
+from dragoman.text.special_tokens import EOS
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 VOCABULARY = 83

@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from dragoman.train import fused_loss
-from dragoman.train.loss import smoothed_cross_entropy
+from dragoman.training.loss import fused_cross_entropy as fused_loss
+from dragoman.training.loss.cross_entropy import smoothed_cross_entropy
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 N, D, V, PAD = 23, 16, 131, 0

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 pytest.importorskip("triton")
 
-from dragoman.nn import linear_relu as module
-from dragoman.nn.linear_relu import by_kernel, linear_relu, relu_backward
+from dragoman.nn.kernels import linear_relu as module
+from dragoman.nn.kernels.linear_relu import by_kernel, linear_relu, relu_backward
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 pytest.importorskip("triton")
 
 from dragoman.nn import MultiHeadCrossAttention, MultiHeadSelfAttention, Packed, causal, everything, look
-from dragoman.nn.attention import packed
+from dragoman.nn.kernels import packed_attention as packed
 from dragoman.nn.layout import joint_tiles
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

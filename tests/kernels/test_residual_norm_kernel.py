@@ -9,9 +9,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from dragoman.nn import residual_norm as module
 from dragoman.nn.dropout import hashed_mask
-from dragoman.nn.residual_norm import by_kernel, residual_norm, residual_norm_backward
+from dragoman.nn.kernels import residual_norm as module
+from dragoman.nn.kernels.residual_norm import by_kernel, residual_norm, residual_norm_backward
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SIZES = [(1, 1), (7, 5), (9, 64), (67, 71), (13, 96)]  # the last two need chunks, the middle one fills its tile

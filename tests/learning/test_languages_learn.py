@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.train import command as train
-from dragoman.data.embedded import pairs
-from dragoman.decode import Translator
-from dragoman.text.targets import piece_of
+from dragoman.cli.commands.train import command as train
+from dragoman.demo.corpus import pairs
+from dragoman.text.target_languages import piece_of
+from dragoman.translation.translator import Translator
 
 SETTINGS = [
     *("model.d_model=64", "model.n_heads=4", "model.d_ff=128", "model.encoder_layers=1", "model.decoder_layers=1"),

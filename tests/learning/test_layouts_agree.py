@@ -9,10 +9,10 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe, TrainRecipe
 from dragoman.data.batch import Flat, make_batch
 from dragoman.data.batching import Shape
-from dragoman.data.embedded import pairs
+from dragoman.demo.corpus import pairs
 from dragoman.text import learn
-from dragoman.train.loss import TranslationLoss
-from dragoman.train.optimiser import Optimiser
+from dragoman.training.loss.cross_entropy import TranslationLoss
+from dragoman.training.optim.optimizer import Optimiser
 
 RECIPE = ModelRecipe(d_model=32, n_heads=4, d_ff=64, encoder_layers=2, decoder_layers=2, dropout=0.0, norm_order="pre")
 

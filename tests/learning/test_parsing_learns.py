@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from reverse_digits import BOS, EOS, PAD, RECIPE, ZERO, tensor
 
 from dragoman import Transformer
-from dragoman.evaluate.brackets import BracketScore, score_brackets
+from dragoman.evaluation.bracketing import BracketScore, score_brackets
 from dragoman.text import Bracketing, bracket_line, lay_brackets, read_brackets
 
 NOUNS, VERBS = ["dog", "cat", "man", "boat"], ["sees", "finds", "has"]

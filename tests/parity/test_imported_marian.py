@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.decode import Translator
-from dragoman.importing.asking import Asked
-from dragoman.importing.finding import read_foreign
+from dragoman.conversion.detect import read_foreign
+from dragoman.conversion.options import Asked
 from dragoman.models.directory import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokeniser
-from dragoman.text.imported import ImportedTokeniser
+from dragoman.text.imported.tokenizer import ImportedTokeniser
+from dragoman.translation.translator import Translator
 from opus_model import LANGUAGES, UNUSUAL, lines, write_opus
 
 transformers = pytest.importorskip("transformers", reason="a dev extra")

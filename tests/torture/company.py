@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from dragoman import Translator
-from dragoman.decode import Translation
+from dragoman.translation.result import Translation
 
 
 def translate(translator: Translator, texts: list[str], batch: int, **settings: object) -> list[Translation]:
@@ -36,7 +36,7 @@ def main() -> None:
     if options.texts:
         texts = options.texts.read_text(encoding="utf-8").split("\n")[: options.sentences]
     else:
-        from dragoman.data.embedded import pairs
+        from dragoman.demo.corpus import pairs
 
         texts = [source for source, _ in pairs(options.sentences, split="test")]
     print(f"{len(texts)} sentences, beam {options.beam}, {options.device}, {options.threads} threads")

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from dragoman.train.checkpoint import Checkpoints, same
-from dragoman.train.progress import Progress
+from dragoman.training.checkpoints.checkpoint import Checkpoints, same
+from dragoman.training.reporting.progress import Progress
 from tiny_run import Telling, difference, outcome, prepare_tiny, start, tiny_run
 
 

@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dragoman.decode.translator import Translator
+from dragoman.translation.translator import Translator
 
 CLIENTS = 48
 

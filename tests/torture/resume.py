@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from dragoman.train.parallel import Ranks
+from dragoman.training.distributed.ranks import Ranks
 from tiny_run import Team, difference, member, outcome, prepare_tiny, tiny_run
 
 CHANGES = ("train.steps=60", "train.save_every=5", "train.evaluate_every=7", "train.log_every=3")

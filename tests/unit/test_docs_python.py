@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.data.embedded import pairs
+from dragoman.demo.corpus import pairs
 from small_model import model_at
 from tiny_model import write_tiny_model
 

@@ -10,6 +10,7 @@ import dragoman
 ROOT = Path(dragoman.__file__).parent
 
 BASE = {"errors", "values", "config", "files"}
+LOADS = BASE | {"native", "text", "modeldir"}
 MAY_IMPORT = {
     "errors": set(),
     "values": {"errors"},
@@ -18,15 +19,18 @@ MAY_IMPORT = {
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
     "data": BASE | {"text"},
+    "modeldir": BASE | {"native", "text"},  # the directory that is a model; no torch
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
-    "models": BASE | {"native", "nn"},
-    "train": BASE | {"native", "text", "data", "nn", "models"},  # is handed what evaluates, so no decode
-    "decode": BASE | {"native", "text", "nn", "models", "export"},
-    "evaluate": BASE | {"text", "data", "nn", "models", "decode"},
-    "inspect": BASE | {"text", "nn", "models", "decode"},
-    "export": BASE | {"text", "nn", "models"},
-    "serve": BASE | {"text", "models", "decode"},
-    "importing": BASE | {"text", "nn", "models"},
+    "models": LOADS | {"nn"},
+    "training": LOADS | {"data", "nn", "models"},  # is handed what evaluates, so it needs no engine
+    "search": BASE | {"text", "nn", "models"},
+    "engines": LOADS | {"nn", "models", "search"},
+    "translation": LOADS | {"models", "search", "engines"},
+    "evaluation": LOADS | {"data", "nn", "models", "search", "engines", "translation"},
+    "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
+    "serve": LOADS | {"models", "search", "engines", "translation"},
+    "conversion": LOADS | {"nn", "models"},
+    "demo": BASE | {"text", "data"},
     "cli": None,  # everything
     "__init__": None,  # the public names
     "__main__": {"cli"},

@@ -16,7 +16,7 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, shortage
 from dragoman.values import suggest
 
-# verb -> what `dragoman --help` says of it; its command is `command` in dragoman.cli.<verb>, or as ELSEWHERE says
+# command -> its line in `dragoman --help`; it is `command` in dragoman.cli.commands.<name>, or as ELSEWHERE says
 VERBS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
@@ -33,7 +33,7 @@ VERBS = {
     "tokenize": "Lines of text to lines of pieces or ids.",
     "detokenize": "Lines of pieces or ids back to text.",
 }
-ELSEWHERE = {"import": "importing"}  # a word that no module can be called by
+ELSEWHERE = {"import": "import_model"}  # a word that no module can be called by
 
 
 class Verbs(click.Group):
@@ -47,7 +47,7 @@ class Verbs(click.Group):
         """The click command of one verb."""
         if cmd_name not in VERBS:
             raise click.UsageError(f"there is no command {cmd_name!r}{suggest(cmd_name, VERBS)}")
-        command: click.Command = import_module(f"dragoman.cli.{ELSEWHERE.get(cmd_name, cmd_name)}").command
+        command: click.Command = import_module(f"dragoman.cli.commands.{ELSEWHERE.get(cmd_name, cmd_name)}").command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

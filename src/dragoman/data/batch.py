@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dragoman.data.batching import Shape
 from dragoman.data.shards import Ints, spread
-from dragoman.text.special import BOS, EOS, PAD
+from dragoman.text.special_tokens import BOS, EOS, PAD
 
 if TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from dragoman.errors import DataError
 from dragoman.files import sha256
 
 if TYPE_CHECKING:
-    from dragoman.data.loading import Loader
+    from dragoman.data.loader import Loader
     from dragoman.text import Tokeniser
 
 FORMAT = 1
@@ -118,8 +118,8 @@ class Prepared:
         """Batches of a split; pieces are sampled in training alone."""
         from dataclasses import replace
 
-        from dragoman.data.loading import Loader
-        from dragoman.data.sampling import Sampler
+        from dragoman.data.loader import Loader
+        from dragoman.data.subword_sampling import Sampler
 
         pairs, sampler = self.split(split), None
         if split != "train":

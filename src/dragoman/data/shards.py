@@ -130,7 +130,7 @@ class Depths:
     def of_pieces(self, indices: Ints, ids: npt.NDArray[Any], lengths: Ints) -> Ints:
         """The depths of pieces, in which the chosen sentences lie end to end: that of the byte where each begins.
 
-        As `depths_of_pieces` of dragoman.text.trees, which has one sentence and no NumPy.
+        As `depths_of_pieces` of dragoman.text.trees.dependency, which has one sentence and no NumPy.
         """
         deep, sizes = self.of_bytes.gather(indices)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])

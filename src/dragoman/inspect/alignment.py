@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.decode.alignment import align, marks_last
-from dragoman.decode.translator import Translator
 from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import pyplot, save
 from dragoman.text import Tree
+from dragoman.translation.alignment import align, marks_last
+from dragoman.translation.translator import Translator
 
 Links = list[tuple[int, int]]
 
@@ -26,7 +26,7 @@ def align_pairs(
 
     For a model of several target languages `to` is that of all targets, or of each.
     """
-    from dragoman.decode.pointing import pointed
+    from dragoman.translation.alignment_head import pointed
 
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
         raise SearchError("pairs come as two lists of as many sentences each, such as ['one'] and ['eins']")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.inspect.looking import Kind, Looked, Side, Weights, by_words
+from dragoman.inspect.attention_maps import Kind, Looked, Side, Weights, by_words
 from dragoman.inspect.pictures import pyplot, save
 
 TITLES = {"cross": "target looks at source", "encoder": "source looks at source", "decoder": "target looks at target"}

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.decode.forced import ROWS, Pairs, like_lengths
-from dragoman.decode.torch_engine import TorchEngine
-from dragoman.inspect.looking import Kind
+from dragoman.engines.forced_decoding import ROWS, Pairs, like_lengths
+from dragoman.engines.torch import TorchEngine
+from dragoman.inspect.attention_maps import Kind
 from dragoman.models import AttentionMaps, Memory, Transformer
 from dragoman.nn import Gated, Padded
-from dragoman.text.special import BOS, EOS
+from dragoman.text.special_tokens import BOS, EOS
 
 ORDER: tuple[Kind, ...] = ("encoder", "decoder", "cross")  # as a sentence passes them
 Tick = Callable[[], None]

@@ -16,11 +16,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from dragoman.decode.forced import Pairs
-from dragoman.decode.pointing import Pointer
-from dragoman.decode.translator import Translator
+from dragoman.engines.forced_decoding import Pairs
 from dragoman.errors import SearchError
-from dragoman.inspect.asking import (
+from dragoman.inspect.attention_maps import Kind
+from dragoman.inspect.gates import Gates, Place, batches
+from dragoman.inspect.head_labels import Behaviour, label
+from dragoman.inspect.head_passes import (
     Point,
     Unwatched,
     Watch,
@@ -30,11 +31,10 @@ from dragoman.inspect.asking import (
     slopes_of,
     translations,
 )
-from dragoman.inspect.behaviour import Behaviour, label
-from dragoman.inspect.gates import Gates, Place, batches
-from dragoman.inspect.looking import Kind
 from dragoman.models import Transformer
 from dragoman.text import Tree
+from dragoman.translation.alignment_head import Pointer
+from dragoman.translation.translator import Translator
 
 LONGEST: Final = 512  # pieces of a side: the weights of all heads take its square
 # Weights times pieces times heads, up to which heads are removed one by one unasked: some three minutes on one core.

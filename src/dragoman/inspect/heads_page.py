@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Final
 
-from dragoman.decode.translator import Translator
+from dragoman.inspect.attention_maps import Looked, look
+from dragoman.inspect.attention_page import data as data_of
 from dragoman.inspect.heads import Survey, pairs_of
 from dragoman.inspect.heads_picture import measure
-from dragoman.inspect.looking import Looked, look
-from dragoman.inspect.page import data as data_of
 from dragoman.text import Tree
+from dragoman.translation.translator import Translator
 
 EXAMPLES: Final = 4  # pairs whose weights the page holds
 USUAL: Final = range(6, 31)  # pieces of a source that make a map to look at,

@@ -6,7 +6,7 @@
 enum { NO_POSITIONS, SINUSOIDAL, LEARNED, ROTARY, LINEAR_BIAS, RELATIVE };
 enum { STORE, ADD, RELU, GELU, SILU, TANH };
 
-/* As decode/native_engine.py fills it in. */
+/* As engines/native.py fills it in. */
 typedef struct {
     int32_t d_model, heads, d_k, d_v, d_ff, encoder_layers, decoder_layers, source_vocabulary, target_vocabulary;
     int32_t activation, positions, max_positions, pre_norm, quantised, threads, max_distance;

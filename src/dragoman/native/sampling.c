@@ -1,4 +1,4 @@
-/* Other pieces for the sentences of a batch: what text/sampling.py does, number for number, at the speed of training.
+/* Other pieces for the sentences of a batch: what text/subword_sampling.py does, number for number, at the speed of training.
 
    A sentence comes as ids, is written out as UTF-8, and is cut again word by word. What is drawn is a function of the
    sentence and its seed alone. Built with -ffp-contract=off: a fused product would be another number than Python's. */

@@ -1,11 +1,11 @@
-/* Beam search with the meaning that dragoman.decode.settings.Search gives it; decode/beam.py is its reference. */
+/* Beam search with the meaning that dragoman.search.types.Search gives it; search/beam.py is its reference. */
 #pragma once
 #include "layers.h"
 #include "vocabulary.h"
 
 enum { PAD = 0, BOS = 1, EOS = 2 };
 
-/* What is asked, and where the answers go; as decode/native_engine.py fills it in. */
+/* What is asked, and where the answers go; as engines/native.py fills it in. */
 typedef struct {
     int32_t sentences, beam, n_best, min_length, no_repeat, longest, team;
     const int32_t *source, *source_lengths; /* ids end to end, each source with its end mark */

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from dragoman.nn.attention import start_projection
 from dragoman.nn.dropout import Dropout
+from dragoman.nn.kernels.linear_relu import linear_relu
 from dragoman.nn.linear import Linear
-from dragoman.nn.linear_relu import linear_relu
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

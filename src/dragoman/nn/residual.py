@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.nn.dropout import Dropout
+from dragoman.nn.kernels.residual_norm import add_and_norm, suits
 from dragoman.nn.norm import LayerNorm, Norm
-from dragoman.nn.residual_norm import add_and_norm, suits
 
 
 class Residual(Protocol):

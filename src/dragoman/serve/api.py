@@ -10,10 +10,10 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from dragoman.serve.gate import DEADLINE
+from dragoman.serve.attention_view import looked
+from dragoman.serve.errors import ProblemError
 from dragoman.serve.limits import MOST_LOOKED
-from dragoman.serve.looking import looked
-from dragoman.serve.problems import ProblemError
+from dragoman.serve.middleware import DEADLINE
 from dragoman.serve.schema import (
     AttentionRequest,
     AttentionResponse,

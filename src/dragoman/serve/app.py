@@ -9,10 +9,10 @@ from starlette.types import ASGIApp
 
 from dragoman import __version__
 from dragoman.serve.api import api
-from dragoman.serve.gate import Gate, Log
-from dragoman.serve.libre import libre
+from dragoman.serve.errors import add_handlers
+from dragoman.serve.libretranslate import libre
+from dragoman.serve.middleware import Gate, Log
 from dragoman.serve.pages import pages
-from dragoman.serve.problems import add_handlers
 from dragoman.serve.service import Service
 
 ABOUT: Final = "Translations by models of your own. Errors are answered as {error: {code, message}}."

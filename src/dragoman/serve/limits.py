@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.decode.settings import MOST_BEAM, whole
 from dragoman.errors import SearchError
+from dragoman.search.types import MOST_BEAM, whole
 
 ESCAPED: Final = 12  # bytes of a character in JSON at most, as in \ud83d\ude00
 FRAME: Final = 1 << 16  # bytes of a body beside its text; bodies up to this size need no share of the memory

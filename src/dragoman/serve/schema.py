@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from dragoman.decode.settings import MOST_BEAM, MOST_PENALTY, MOST_PIECES, Sampling, Search
+from dragoman.search.types import MOST_BEAM, MOST_PENALTY, MOST_PIECES, Sampling, Search
 from dragoman.serve.limits import MOST_AVOIDED, MOST_LENGTH, MOST_REQUIRED, MOST_TERMS
 from dragoman.serve.texts import Answer
 

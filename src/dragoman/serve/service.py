@@ -8,17 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dragoman.decode.demands import Demands
-from dragoman.decode.settings import Sampling, Search
-from dragoman.decode.terms import Terms
-from dragoman.decode.translation import Translation
-from dragoman.serve.jobs import Asked, ClosedError, Job, Queue
+from dragoman.search.constraints.phrases import Demands
+from dragoman.search.constraints.terms import Terms
+from dragoman.search.types import Sampling, Search
+from dragoman.serve.errors import ProblemError
 from dragoman.serve.limits import MOST_SENTENCES, MOST_WISHED, Limits
 from dragoman.serve.metrics import Metrics
-from dragoman.serve.problems import ProblemError
+from dragoman.serve.queue import Asked, ClosedError, Job, Queue
 from dragoman.serve.schema import Settings, TranslateRequest
 from dragoman.serve.texts import Answer, Cut, answers, planned
 from dragoman.serve.worker import Pace, Translates, Worker
+from dragoman.translation.result import Translation
 from dragoman.values import suggest
 
 LARGE: Final = 20_000  # characters from which work is done beside the event loop, so that others are answered meanwhile

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from dragoman.decode.alignment import seen_words
-from dragoman.decode.splitting import join
-from dragoman.decode.translation import Translation
+from dragoman.translation.alignment import seen_words
+from dragoman.translation.result import Translation
+from dragoman.translation.segmentation import join
 
 if TYPE_CHECKING:
-    from dragoman.decode.translator import Translator
+    from dragoman.translation.translator import Translator
 
 LONGEST: Final = 2_000  # characters of a sentence that stays whole; the translator cuts further where it must
 LINE_ENDS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}

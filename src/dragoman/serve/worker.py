@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from dragoman.decode.translation import Translation
-from dragoman.serve.jobs import Asked, Batch, Job, Queue
 from dragoman.serve.metrics import Metrics
+from dragoman.serve.queue import Asked, Batch, Job, Queue
+from dragoman.translation.result import Translation
 
 SLICE: Final = 0.25  # seconds that a batch should take at most, so that who comes meanwhile waits no longer for it
 STEADY: Final = 0.7  # how much of the pace is what it was

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dragoman.text.brackets import Bracketing, read_brackets
-from dragoman.text.learning import learn
-from dragoman.text.linearised import bracket_line, lay_brackets
-from dragoman.text.normalise import normalise
-from dragoman.text.special import BOS, EOS, N_SPECIAL, PAD, UNK
+from dragoman.text.learn import learn
+from dragoman.text.normalization import normalise
+from dragoman.text.special_tokens import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokeniser
-from dragoman.text.tokeniser import Tokeniser, vocabulary_sizes
-from dragoman.text.trees import Tree, read_trees
+from dragoman.text.tokenizer import Tokeniser, vocabulary_sizes
+from dragoman.text.trees.constituency import Bracketing, read_brackets
+from dragoman.text.trees.dependency import Tree, read_trees
+from dragoman.text.trees.linearization import bracket_line, lay_brackets
 
 __all__ = [
     "BOS",

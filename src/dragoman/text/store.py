@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.files import write_safely
-from dragoman.text.imported import KIND as IMPORTED
-from dragoman.text.imported import ImportedTokeniser
-from dragoman.text.normalise import VERSION
-from dragoman.text.sentence_piece import SentencePieceTokeniser
-from dragoman.text.tokeniser import PieceTokeniser, Tokeniser
-from dragoman.text.word_piece import WordPieceTokeniser
+from dragoman.text.imported.tokenizer import KIND as IMPORTED
+from dragoman.text.imported.tokenizer import ImportedTokeniser
+from dragoman.text.normalization import VERSION
+from dragoman.text.sentencepiece import SentencePieceTokeniser
+from dragoman.text.tokenizer import PieceTokeniser, Tokeniser
+from dragoman.text.wordpiece import WordPieceTokeniser
 from dragoman.values import suggest, suggest_directory
 
 FORMAT: Final = 1

@@ -14,9 +14,9 @@ import pytest
 from command_line import leave
 from dragoman import Translator
 from dragoman.cli import main
-from dragoman.cli.trees import command
+from dragoman.cli.commands.trees import command
 from dragoman.config import Recipe
-from dragoman.decode.settings import Search
+from dragoman.search.types import Search
 from dragoman.text import read_brackets
 from tiny_model import write_tiny_model
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import command_line
-from dragoman.decode.translator import Translator
 from dragoman.inspect.heads import survey
+from dragoman.translation.translator import Translator
 from small_model import model_at
 from tiny_model import LINES, write_tiny_model
 

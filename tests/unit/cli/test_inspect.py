@@ -9,9 +9,9 @@ import pytest
 
 import command_line
 import dragoman.inspect.alignment
-from dragoman.decode.translator import Translator
 from dragoman.inspect.alignment import pharaoh
-from dragoman.inspect.page import read_page
+from dragoman.inspect.attention_page import read_page
+from dragoman.translation.translator import Translator
 from small_model import model_at
 
 
@@ -116,7 +116,7 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.evaluate.costs.seconds", lambda _, n: n / 1000)
+    monkeypatch.setattr("dragoman.evaluation.layer_costs.seconds", lambda _, n: n / 1000)
     options = ["--n-heads", "3", "--kernel", "2", "--neighbours", "5", "--length", "24", "--length", "9"]
     code, printed, err = leave(capsys, "costs", *options, "--d-model", "6", "--d-model", "12")
     assert (code, err) == (0, "")

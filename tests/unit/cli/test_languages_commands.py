@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
-from dragoman.decode import Translator
 from dragoman.inspect.alignment import align_pairs, pharaoh
+from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model
 
 TO = 'text.targets=["de", "fr"]'
@@ -142,7 +142,7 @@ def test_inspect_attention(
 
 
 def test_what_was_looked_at_names_the_language_as_a_mark(model: Path) -> None:
-    from dragoman.inspect.looking import by_words, look
+    from dragoman.inspect.attention_maps import by_words, look
 
     translator = Translator.load(model, device="cpu", engine="torch")
     looked = look(translator, TEXTS[0], to="fr")

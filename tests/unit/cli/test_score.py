@@ -13,7 +13,7 @@ import pytest
 
 from command_line import leave
 from dragoman import Translator
-from dragoman.cli.incoming import side_by_side
+from dragoman.cli.input import side_by_side
 from dragoman.errors import DataError
 from tiny_model import write_tiny_model
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
-from dragoman.cli.serve import log
+from dragoman.cli.commands.serve import log
 from dragoman.errors import SearchError
-from dragoman.serve.opening import languages_of, named
+from dragoman.serve.loading import languages_of, named
 from dragoman.serve.server import PortError, address, bind
 from small_model import model_at
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.incoming import as_they_come, named, text_of
-from dragoman.cli.outgoing import opened, place_of
+from dragoman.cli.input import as_they_come, named, text_of
+from dragoman.cli.output import opened, place_of
 from dragoman.errors import DataError
 from tiny_model import write_tiny_model
 

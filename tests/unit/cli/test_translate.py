@@ -13,8 +13,8 @@ import pytest
 
 from dragoman import Translator
 from dragoman.cli import main
-from dragoman.cli.translate import Report
-from dragoman.decode.translation import Translation
+from dragoman.cli.commands.translate import Report
+from dragoman.translation.result import Translation
 from tiny_model import write_tiny_model
 
 QUICK = ["--beam", "1", "--max-length", "5"]

@@ -11,7 +11,7 @@ import pytest
 from command_line import leave
 from dragoman import Translator
 from dragoman.config import ModelRecipe
-from dragoman.data.reading import trees_of
+from dragoman.data.corpora.reader import trees_of
 from dragoman.models.directory import least_numbers
 from tiny_model import write_tiny_model
 from tiny_run import TINY, with_trees, write_corpus

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.decode.translator import Translator
-from dragoman.inspect.looking import Looked, look
+from dragoman.inspect.attention_maps import Looked, look
+from dragoman.translation.translator import Translator
 from small_model import model_at
 
 SOURCE, TARGET = "one twenty-two </script> six", "eins zwanzig sechs & $x$"

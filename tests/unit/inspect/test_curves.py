@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.evaluate.costs import Curve
+from dragoman.evaluation.layer_costs import Curve
 from dragoman.inspect import curves
 from dragoman.inspect.curves import draw_curves
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.decode.forced import forced_log_probabilities
-from dragoman.decode.torch_engine import TorchEngine
-from dragoman.decode.translator import Translator
+from dragoman.engines.forced_decoding import forced_log_probabilities
+from dragoman.engines.torch import TorchEngine
 from dragoman.inspect.gates import Gates, Place, batches
 from dragoman.models import Transformer
+from dragoman.translation.translator import Translator
 from forced_by_hand import by_hand
 from small_model import model_at
 

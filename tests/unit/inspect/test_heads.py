@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.decode.forced import cross_maps
-from dragoman.decode.pointing import pointed
-from dragoman.decode.translator import Translator
+from dragoman.engines.forced_decoding import cross_maps
 from dragoman.errors import SearchError
-from dragoman.inspect import asking
-from dragoman.inspect.asking import is_punctuation
+from dragoman.inspect import head_passes
 from dragoman.inspect.gates import Place
+from dragoman.inspect.head_passes import is_punctuation
 from dragoman.inspect.heads import Survey, spearman, survey
 from dragoman.inspect.heads_picture import draw_survey
 from dragoman.nn import sinusoid
 from dragoman.text import learn
+from dragoman.translation.alignment_head import pointed
+from dragoman.translation.translator import Translator
 from small_model import model_at
 from tiny_model import write_tiny_model
 
@@ -131,7 +131,7 @@ def test_removal_in_turn_is_the_first_step_of_a_curve(found: Survey) -> None:
 
 
 def test_a_long_curve_has_some_points(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "POINTS", 4)
+    monkeypatch.setattr(head_passes, "POINTS", 4)
     found = survey(translator, SOURCES[:1], TARGETS[:1], curve=True, ablate=False)
     assert [point.removed for point in found.curve] == [0, 4, 8, 11, 15]
 

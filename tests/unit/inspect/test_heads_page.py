@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.decode.translator import Translator
-from dragoman.inspect.asking import Point
+from dragoman.inspect.attention_maps import look
+from dragoman.inspect.attention_page import unpacked
+from dragoman.inspect.head_passes import Point
 from dragoman.inspect.heads import Survey, survey
 from dragoman.inspect.heads_page import chosen, page
 from dragoman.inspect.heads_picture import draw_survey, figure_of, measure
-from dragoman.inspect.looking import look
-from dragoman.inspect.page import unpacked
+from dragoman.translation.translator import Translator
 
 SOURCES = ["", "one two", "three </script> four five six seven", "six $1 & five four three two"]
 TARGETS = ["x", "eins zwei", "drei </script>", "sechs $1"]

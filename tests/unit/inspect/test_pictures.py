@@ -14,7 +14,7 @@ from dragoman.config import ModelRecipe
 from dragoman.errors import DragomanError, MissingExtraError, SearchError
 from dragoman.inspect.alignment import draw_alignment, pharaoh
 from dragoman.inspect.attention import draw_attention, draw_heads
-from dragoman.inspect.looking import Looked
+from dragoman.inspect.attention_maps import Looked
 from dragoman.inspect.positions import by_distance, draw_positions, position_codes, similarity
 from dragoman.models import Transformer
 

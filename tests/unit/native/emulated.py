@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dragoman.config import ModelRecipe
-from dragoman.decode.native_layout import Job, Shape
-from dragoman.export.stored_weights import tensors_of
+from dragoman.engines.native_layout import Job, Shape
+from dragoman.modeldir.weights import tensors_of
 from dragoman.native import build
 
 NUMBERS = ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import pytest
 from emulated import Emulated, program
 
 from dragoman.config import ModelRecipe
-from dragoman.decode.native_engine import NativeEngine
-from dragoman.decode.settings import Hypothesis, Search
-from dragoman.decode.torch_engine import TorchEngine
-from dragoman.export.stored_weights import map_weights
-
-sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from dragoman.engines.native import NativeEngine
+from dragoman.engines.torch import TorchEngine
+from dragoman.modeldir.weights import map_weights
+from dragoman.search.types import Hypothesis, Search
 from random_models import RECIPES, sentences, write_random
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from no_memory import refusing
 from test_translate_library import TOLD_SIMPLY, engine_of
 
 from dragoman.config import ModelRecipe
-from dragoman.decode.settings import Search
-
-sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from dragoman.search.types import Search
 from random_models import PAPER, sentences, write_random
 
 ALL = 10**9

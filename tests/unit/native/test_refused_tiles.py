@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.decode.native_engine import NativeEngine
+from dragoman.engines.native import NativeEngine
 from dragoman.native import why_not
-
-sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from dragoman.search.types import Search
 from random_models import PAPER, sentences, write_random
-
-from dragoman.decode.settings import Search
 
 SMALL_STACK = """
 import ctypes, json, sys, pathlib
@@ -27,8 +24,8 @@ stack = Stack(ctypes.addressof(memory), 0, 8192)
 if ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None):
     sys.exit(77)
 
-from dragoman.decode.native_engine import NativeEngine
-from dragoman.decode.settings import Search
+from dragoman.engines.native import NativeEngine
+from dragoman.search.types import Search
 
 directory, sources = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 found = NativeEngine.load(directory, 2).search(sources, Search(beam=3, max_length=9))

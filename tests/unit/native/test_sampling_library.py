@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from no_memory import refusing
 
-from dragoman.text.native_sampling import KINDS, NativeSampler, declared
-from dragoman.text.pieces import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable
+from dragoman.text.native_subword_sampling import KINDS, NativeSampler, declared
+from dragoman.text.token_table import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable
 
 LEARNT = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm" for c in "_nopqrstuvwxyz"]
 

@@ -6,18 +6,15 @@ import ctypes
 import platform
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.decode.native_engine import NativeEngine
-from dragoman.decode.settings import Search
-from dragoman.export.stored_weights import map_weights
+from dragoman.engines.native import NativeEngine
+from dragoman.modeldir.weights import map_weights
 from dragoman.native import build, library, why_not
-
-sys.path.append(str(Path(__file__).parents[1] / "decode"))
+from dragoman.search.types import Search
 from random_models import PAPER, TOLD, sentences, write_random
 
 OLDER = {

@@ -10,7 +10,7 @@ from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
-from dragoman.serve.opening import batch_of, open_model
+from dragoman.serve.loading import batch_of, open_model
 from dragoman.serve.service import Service
 from tiny_model import write_tiny_model
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from dragoman.decode.translation import Translation
 from dragoman.serve.app import application
 from dragoman.serve.limits import Limits
 from dragoman.serve.service import Served, Service
+from dragoman.translation.result import Translation
 
 
 class FakeTranslator:

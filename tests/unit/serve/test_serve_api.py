@@ -11,12 +11,12 @@ import pytest
 from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
-from dragoman.decode.settings import Search
-from dragoman.decode.translator import Translator
 from dragoman.errors import SearchError
+from dragoman.search.types import Search
 from dragoman.serve.app import application
-from dragoman.serve.looking import side
-from dragoman.serve.opening import looks
+from dragoman.serve.attention_view import side
+from dragoman.serve.loading import looks
+from dragoman.translation.translator import Translator
 
 
 def translate(client: TestClient, **body: Any) -> Any:

@@ -11,12 +11,12 @@ import pytest
 from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
-from dragoman.decode.cards import of_card, sources_of_card
-from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Translator
+from dragoman.modeldir.card_languages import of_card, sources_of_card
 from dragoman.serve.limits import Limits
-from dragoman.serve.opening import open_model
+from dragoman.serve.loading import open_model
 from dragoman.serve.service import Served, Service
+from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model
 
 

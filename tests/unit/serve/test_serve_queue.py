@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.decode.settings import Search
-from dragoman.serve.jobs import Asked, Batch, ClosedError, Job, Queue
+from dragoman.search.types import Search
+from dragoman.serve.queue import Asked, Batch, ClosedError, Job, Queue
 
 PLAIN, GREEDY = Asked("m"), Asked("m", Search(beam=1))
 

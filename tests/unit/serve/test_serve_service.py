@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fake_translator import FakeTranslator, fake_service
 
-from dragoman.serve.jobs import Asked
-from dragoman.serve.problems import ProblemError
+from dragoman.serve.errors import ProblemError
+from dragoman.serve.queue import Asked
 from dragoman.serve.service import Service
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.decode.translation import Translation
-from dragoman.decode.translator import Translator
-from dragoman.serve.looking import looked
+from dragoman.serve.attention_view import looked
 from dragoman.serve.texts import LONGEST, answers, cutter, planned, shorter
+from dragoman.translation.result import Translation
+from dragoman.translation.translator import Translator
 from tiny_model import write_tiny_model
 
 

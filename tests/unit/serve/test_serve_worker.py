@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fake_translator import FakeTranslator
 
-from dragoman.decode.settings import Search
-from dragoman.serve.jobs import Asked, Job, Queue
+from dragoman.search.types import Search
 from dragoman.serve.metrics import Metrics
+from dragoman.serve.queue import Asked, Job, Queue
 from dragoman.serve.worker import SLICE, Pace, Worker
 
 PLAIN = Asked("m")

@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dragoman.text import learn, normalise
-from dragoman.text.pieces import FIRST_LEARNT
-from dragoman.text.tokeniser import PieceTokeniser
+from dragoman.text.token_table import FIRST_LEARNT
+from dragoman.text.tokenizer import PieceTokeniser
 
 # Three equal letters in a row hold a pair that overlaps itself, and counting it twice or once is a choice of its own.
 WORDS = st.text(st.sampled_from("abcdef"), min_size=1, max_size=8).filter(lambda w: not re.search(r"(.)\1\1", w))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TextError
 from dragoman.text import N_SPECIAL, Tokeniser
-from dragoman.text.native_sampling import NativeSampler
-from dragoman.text.pieces import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable, byte_ids
-from dragoman.text.sampling import Draws, bpe_dropout
-from dragoman.text.tokeniser import PieceTokeniser
+from dragoman.text.native_subword_sampling import NativeSampler
+from dragoman.text.subword_sampling import Draws, bpe_dropout
+from dragoman.text.token_table import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable, byte_ids
+from dragoman.text.tokenizer import PieceTokeniser
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)

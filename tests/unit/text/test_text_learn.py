@@ -8,8 +8,8 @@ import pytest
 
 from dragoman.errors import TextError
 from dragoman.text import learn, normalise
-from dragoman.text.learning import bounded, choose_alphabet, count_words, thin_out
-from dragoman.text.pieces import FIRST_LEARNT
+from dragoman.text.learn import bounded, choose_alphabet, count_words, thin_out
+from dragoman.text.token_table import FIRST_LEARNT
 from dragoman.text.words import segments
 
 KINDS = ["bpe", "unigram", "wordpiece"]

@@ -11,9 +11,9 @@ import pytest
 from bpe_from_definition import encode
 
 from dragoman.text import Tokeniser
-from dragoman.text.pieces import FIRST_LEARNT
-from dragoman.text.sampling import Draws, bpe_dropout, draw, unigram_lattice
-from dragoman.text.sentence_piece import SentencePieceTokeniser
+from dragoman.text.sentencepiece import SentencePieceTokeniser
+from dragoman.text.subword_sampling import Draws, bpe_dropout, draw, unigram_lattice
+from dragoman.text.token_table import FIRST_LEARNT
 
 
 def splits(word: str) -> list[list[str]]:

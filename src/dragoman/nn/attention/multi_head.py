@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from dragoman.errors import ShapeError
-from dragoman.nn.attention import packed
 from dragoman.nn.attention.function import AttentionFunction, attend_made, made_keys
 from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
 from dragoman.nn.attention.sees import Sees
 from dragoman.nn.cache import GrowingCache, KeyValues
+from dragoman.nn.kernels import packed_attention as packed
 from dragoman.nn.layout import Layout, Packed
 from dragoman.nn.linear import Linear
 

@@ -1,0 +1,1 @@
+"""One thin file per command; each has a click command called `command`."""

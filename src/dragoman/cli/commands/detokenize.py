@@ -1,0 +1,37 @@
+"""`dragoman detokenize`: lines of pieces or ids back to text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dragoman.cli.commands.tokenize import convert_lines
+from dragoman.errors import TextError
+from dragoman.text import load_tokeniser
+
+MOST_DIGITS = 40  # far more than any id has; of thousands Python makes no number
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", default="shared", show_default=True, help="Which tokeniser: shared, source or target.")
+@click.option("--ids", is_flag=True, help="Read numbers instead of pieces.")
+def command(directory: Path, name: str, ids: bool) -> None:
+    """Turn each line of pieces, as `dragoman tokenize` prints them, back into text, from standard input."""
+    tokeniser = load_tokeniser(directory, name)
+
+    def decode(lines: list[str], _: int) -> list[str]:
+        rows = [[piece for piece in line.split(" ") if piece] for line in lines]
+        return [tokeniser.decode(map_ids(row) if ids else tokeniser.to_ids(row)) for row in rows]
+
+    convert_lines(decode)
+
+
+def map_ids(words: list[str]) -> list[int]:
+    """Numbers, or an error that shows what is none."""
+    for word in words:
+        if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MOST_DIGITS:
+            shown = repr(word[:MOST_DIGITS])
+            raise TextError(f"{shown} is no id; with --ids each line holds whole numbers separated by spaces")
+    return [int(word) for word in words]

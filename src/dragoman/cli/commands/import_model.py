@@ -1,0 +1,46 @@
+"""`dragoman import`: a model of another toolkit as a model of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command(name="import")
+@click.argument("path", type=FILE)
+@click.option("--out", type=FILE, required=True, help="The model directory to write.")
+@click.option("--tokeniser", type=FILE,
+              help="What the text was cut with, where PATH does not have it: a sentencepiece model, or codes of "
+                   "subword-nmt. Without it, text comes as pieces with spaces between them.")  # fmt: skip
+@click.option("--target-tokeniser", type=FILE, help="The same for the target, where it has its own.")
+@click.option("--vocabulary", type=FILE, help="fairseq: the directory with dict.xx.txt, if they are not beside PATH.")
+@click.option("--one-target", is_flag=True,
+              help="Opus-MT: the model has one target language, whatever pieces such as >>fra<< it has.")  # fmt: skip
+def command(
+    path: Path,
+    out: Path,
+    tokeniser: Path | None,
+    target_tokeniser: Path | None,
+    vocabulary: Path | None,
+    one_target: bool,
+) -> None:
+    """Make a model of PATH, which another toolkit has trained.
+
+    PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq. What it has and
+    models here have not is refused, and nothing is written.
+    """
+    from dragoman.conversion.detect import read_foreign
+    from dragoman.conversion.imported_model import refuse_taken
+    from dragoman.conversion.options import Asked
+
+    refuse_taken(out)
+    if target_tokeniser is not None and tokeniser is None:
+        raise click.UsageError("--target-tokeniser is for a target with a tokeniser of its own; give --tokeniser too")
+    found = read_foreign(path, Asked(tokeniser, target_tokeniser, vocabulary, one_target))
+    found.write(out)
+    click.echo(f"{out} is the model of {path}, which was trained with {found.toolkit}")
+    for note in found.notes:
+        click.echo(note)

@@ -1,0 +1,190 @@
+"""`dragoman score`: how likely a model finds translations that are given, a line for each pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dragoman.cli import tell
+from dragoman.cli.input import STDIN, arriving, check_incoming, named, side_by_side
+from dragoman.cli.line_progress import Report, wanted
+from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options.ensemble_options import ensemble_options, together
+from dragoman.cli.options.unused_options import refuse_idle
+from dragoman.cli.output import opened, place_of
+from dragoman.data.corpora.compression import check_file
+from dragoman.data.corpora.corpus import Corpus
+from dragoman.data.corpora.reader import tsv_cells
+from dragoman.errors import DataError
+from dragoman.search.types import Search
+
+Pairs = Iterator[list[tuple[str, str]]]
+
+
+@click.command()
+@click.argument("model", shell_complete=complete_model)
+@click.argument("files", nargs=-1, type=click.Path())
+@click.option("--source", type=click.Path(), help="Plain text, a source sentence per line.")
+@click.option("--target", type=click.Path(), help="Its translation, line by line: what is scored.")
+@click.option("--source-key", default="", help="The source's column in TSV, from 1.")
+@click.option("--target-key", default="", help="The target's column in TSV.")
+@click.option(
+    "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
+)
+@click.option("--per-piece", is_flag=True, help="log P over the number of pieces, the end mark counted.")
+@click.option("--length-penalty", type=float,
+              help="log P / lp with this alpha, as `translate --scores` has it (there 0.6).")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="A JSON object for each pair, with the pieces and what each had.")
+@click.option("--to", metavar="CODE", help="The language of the targets, for a model of several.")
+@click.option("--source-trees", "trees", type=click.Path(), multiple=True,
+              help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
+@ensemble_options
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option("--precision", type=click.Choice(["auto", "bfloat16", "float32"]), default="auto", show_default=True,
+              help="Of the weights; auto is float32 on a CPU.")  # fmt: skip
+@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
+@click.option("--batch", type=int, help="Pairs at a time; the engine's own choice, without it.")
+@click.option("--progress/--no-progress", default=None,
+              help="What scores, how quickly, and the mean, on stderr; by default if that is a terminal.")  # fmt: skip
+def command(
+    model: str,
+    files: tuple[str, ...],
+    source: str | None,
+    target: str | None,
+    source_key: str,
+    target_key: str,
+    output: str,
+    per_piece: bool,
+    length_penalty: float | None,
+    as_json: bool,
+    to: str | None,
+    trees: tuple[str, ...],
+    ensemble: tuple[str, ...],
+    mean: str,
+    batch: int | None,
+    progress: bool | None,
+    **engine: Any,
+) -> None:
+    """Write log P(target | source), the natural logarithm, that MODEL gives each pair of sentences.
+
+    Pairs are lines of FILES or of standard input, source, tab, target; or lines i of --source and --target. Each pair
+    gives one line, in order. The whole pair is scored, however long: nothing is dropped, split or cut.
+    """
+    from dragoman.modeldir.locate import find_model
+
+    directory = find_model(model)
+    plain = source is not None or target is not None
+    sides = sides_of(files, source, target)
+    check_incoming(sides)
+    parses = [Path(file) for file in trees]
+    for parse in parses:
+        check_file(parse)
+    place = place_of(named(output), [*sides, *parses])
+    if plain:
+        refuse_idle(("source_key", "target_key"), "they are columns of TSV, and --source and --target are plain text")
+    if per_piece and length_penalty is not None:
+        raise click.UsageError("--per-piece and --length-penalty divide by different things; give one of them")
+    if as_json:
+        refuse_idle(("per_piece",), "--json has it anyway, as per_piece")
+    models = together(ensemble, mean)
+    search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
+    corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
+    given = side_by_side(*sides) if plain else columns(sides, corpora)
+    from dragoman.data.corpora.reader import trees_of
+    from dragoman.text.trees.dependency import Trees
+    from dragoman.translation.source_trees import check_trees
+    from dragoman.translation.translator import Translator
+
+    translator = Translator.load(directory, engine="torch", **engine, **models)
+    grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
+    check_trees(translator.reader, grown)
+    translator.asked_for(to)  # refused before a line is read
+    running = translator.running_for(search=search)
+    report = Tally(wanted(progress, place))
+    if report.live:
+        tell(f"dragoman: {running}\n")
+    show = "per_piece" if per_piece else "log_probability" if length_penalty is None else "score"
+    asked: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": grown, "batch": batch, "to": to}
+    with opened(place) as (into, done), report:
+        for pairs in given:
+            for scored in translator.stream_scores(pairs, before=report.done, **asked):
+                report.count(scored)
+                into.write(entry(scored, report.done) if as_json else f"{getattr(scored, show):.4f}\n".encode())
+                if report.done % 64 == 0:
+                    into.flush()
+            into.flush()
+        if grown is not None:
+            grown.refuse_more()
+        done()
+
+
+def sides_of(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
+    """What is read: the files of pairs, or the two sides of them."""
+    if source is None and target is None:
+        return [named(file) for file in files or ("-",)]
+    if files:
+        raise DataError(f"{files[0]} came beside --source and --target; give pairs as lines of FILES, or as two files")
+    if source is None or target is None:
+        lacking = "--source" if source is None else "--target"
+        raise DataError(f"a pair has two sides, but there is no {lacking}; give both --source and --target")
+    if source == target == "-":
+        raise DataError("--source and --target cannot both be standard input; give pairs there, with a tab between")
+    return [named(source), named(target)]
+
+
+def columns(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
+    """The pairs of TSV files, as soon as they are there; those before a wrong line are given before it is refused."""
+    for path, corpus in zip(files, corpora, strict=True):
+        number = 0
+        for lines in arriving([path]):
+            pairs: list[tuple[str, str]] = []
+            try:
+                for line in lines:
+                    source, target = tsv_cells(corpus, line, number + len(pairs) + 1)
+                    pairs.append((source, target))
+            except DataError:
+                yield pairs
+                raise
+            yield pairs
+            number += len(lines)
+
+
+def entry(scored: Any, number: int) -> bytes:
+    """All there is to know of a pair, as a line of JSON."""
+    import json
+
+    told = {
+        "line": number,
+        "log_probability": scored.log_probability,
+        "per_piece": scored.per_piece,
+        "score": scored.score,
+        "tokens": scored.tokens,
+        "token_log_probabilities": scored.token_log_probabilities,
+    }
+    return (json.dumps(told, ensure_ascii=False) + "\n").encode()
+
+
+class Tally(Report):
+    """Progress, and at the end the mean of all pieces."""
+
+    def __init__(self, live: bool) -> None:
+        super().__init__(live)
+        self.pieces, self.total = 0, 0.0
+
+    def count(self, scored: Any) -> None:
+        """One pair more."""
+        self.done += 1
+        self.pieces += len(scored.tokens)
+        self.total += scored.log_probability
+        self.tick()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if self.live and self.pieces:
+            mean = self.total / self.pieces
+            perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "beyond any number"
+            tell(f"dragoman: {self.pieces:,} pieces, log P {mean:.4f} a piece, perplexity {perplexity}\n")

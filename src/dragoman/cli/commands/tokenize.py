@@ -1,0 +1,67 @@
+"""`dragoman tokenize`: lines of text to lines of pieces or ids."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from dragoman.cli.input import arriving, check_incoming
+from dragoman.cli.options.unused_options import refuse_idle
+from dragoman.cli.output import place_of
+from dragoman.errors import TextError
+from dragoman.text import load_tokeniser
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--name", default="shared", show_default=True, help="Which tokeniser: shared, source or target.")
+@click.option("--ids", is_flag=True, help="Print numbers instead of pieces.")
+@click.option("--sample", "alpha", type=float, default=0.0, metavar="ALPHA", help="Draw another segmentation.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Which draws; line N uses SEED + N - 1.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads to encode with.")
+def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
+    """Turn each line of standard input into pieces of the tokeniser in DIRECTORY, separated by spaces."""
+    if alpha:
+        refuse_idle(("threads",), "draws are made one after the other; leave it out, or --sample")
+    else:
+        refuse_idle(("seed",), "nothing is drawn; add --sample ALPHA")
+    tokeniser = load_tokeniser(directory, name)
+
+    def encode(lines: list[str], number: int) -> list[str]:
+        if alpha:
+            rows = [tokeniser.sample(line, alpha, one) for one, line in enumerate(lines, seed + number - 1)]
+        else:
+            rows = tokeniser.encode_many(lines, threads=threads)
+        return [" ".join(map(str, row) if ids else tokeniser.pieces(row)) for row in rows]
+
+    encode([""], 1)  # what is wrong with an option is so without a line to blame
+    convert_lines(encode)
+
+
+def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
+    """Standard input to standard output, a line for a line, each as soon as it is there.
+
+    `convert` is given lines and the number of the first. Every line before one that is refused is answered.
+    """
+    check_incoming([None])
+    place_of(None, [None])
+    number = 1
+    for texts in arriving([None]):
+        try:
+            write(convert(texts, number))
+        except TextError:
+            for i, text in enumerate(texts, number):  # once more, one at a time, to say which line it was
+                try:
+                    write(convert([text], i))
+                except TextError as error:
+                    raise TextError(f"standard input, line {i}: {error}") from None
+        number += len(texts)
+
+
+def write(lines: list[str]) -> None:
+    """Lines out, at once, so that a reader that waits gets its answer."""
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    sys.stdout.buffer.flush()

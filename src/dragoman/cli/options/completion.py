@@ -1,0 +1,27 @@
+"""What a shell completes where a word may be more than a file: models, and recipes."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+
+def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Directories, and the models that are known by name."""
+    from dragoman.files import MANIFEST
+    from dragoman.modeldir.locate import places
+
+    names = sorted({found.parent.name for place in places() for found in place.glob(f"*/{MANIFEST}")})
+    return [CompletionItem(incomplete, type="dir"), *beginning(incomplete, names)]
+
+
+def complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files, and the presets."""
+    from dragoman.config import PRESETS
+
+    return [CompletionItem(incomplete, type="file"), *beginning(incomplete, list(PRESETS))]
+
+
+def beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
+    """Those that begin so."""
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

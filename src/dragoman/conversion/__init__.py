@@ -1,0 +1,1 @@
+"""Models of other toolkits, converted with the same weights, tokens and translations."""

@@ -1,0 +1,1 @@
+"""Sentence pairs in files: read, decompressed and cleaned."""

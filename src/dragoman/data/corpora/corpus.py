@@ -1,0 +1,120 @@
+"""A set of sentence pairs as a person names it: its files, how they are read, and how much it weighs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from dragoman.errors import DataError
+from dragoman.text.target_languages import is_code
+from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT
+
+Form = Literal["plain", "tsv", "jsonl"]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One set of sentence pairs on disk, and how often an epoch goes through it.
+
+    Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. The keys are
+    the languages' names in JSON lines, and column numbers from 1 in TSV (without them, a line has exactly two columns).
+    `source_trees` is a CoNLL-U file with the tree of each source sentence that is not empty. For a model of several
+    target languages, `to` is that of all pairs, or `to_key` the key or column that says each pair's own.
+    """
+
+    source: Path
+    target: Path | None = None
+    form: Form = "plain"
+    source_key: str = ""
+    target_key: str = ""
+    weight: float = 1.0
+    source_trees: Path | None = None
+    to: str = ""
+    to_key: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot name a set of pairs; names of files may be texts."""
+        for side in ("source", "target", "source_trees"):
+            if isinstance(getattr(self, side), str):
+                object.__setattr__(self, side, Path(getattr(self, side)))
+        if not isinstance(self.source, Path) or not isinstance(self.target, Path | None):
+            raise DataError(
+                f"a corpus is named by its files, as Corpus('train.en', 'train.de'); got {self.source!r} and "
+                f"{self.target!r}"
+            )
+        if self.form not in get_args(Form):
+            raise DataError(f"{self.source}: form={self.form!r} is none; there are: {', '.join(get_args(Form))}")
+        if not isinstance(self.weight, int | float):
+            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight!r}")
+        if (self.target is None) == (self.form == "plain"):
+            raise DataError(
+                f"{self.source}: plain files come in twos, source and target, while TSV and JSON lines hold both sides "
+                f"in one; got form={self.form!r} with target={self.target}"
+            )
+        if self.form == "jsonl" and not (self.source_key and self.target_key):
+            raise DataError(f"{self.source}: JSON lines need --source-key and --target-key, such as en and de")
+        if self.form != "plain" and self.source_key == self.target_key != "":
+            raise DataError(
+                f"{self.source}: {self.source_key!r} is given as source and as target; a pair has two sides"
+            )
+        if self.form == "tsv":
+            for key in (self.source_key, self.target_key):
+                if bool(self.source_key) != bool(self.target_key) or (key and not column_number(key)):
+                    raise DataError(
+                        f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
+                        f"got {self.source_key!r} and {self.target_key!r}"
+                    )
+        if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:
+            raise DataError(
+                f"{self.source}: a weight is a number over 0, from {LEAST_WEIGHT} to {MOST_WEIGHT:,}; got {self.weight}"
+            )
+
+        self._check_language()
+
+    def _check_language(self) -> None:
+        """Refuse what cannot say a target language."""
+        if self.to and not is_code(self.to):
+            raise DataError(
+                f"{self.source}: to={self.to!r} names no target language; use a code of letters, digits and hyphens, "
+                "such as 'de' or 'zh-Hans'"
+            )
+        if self.to_key and self.form == "plain":
+            raise DataError(f"{self.source}: plain files have no key {self.to_key!r}; give --to, the language of all")
+        if self.to and self.to_key:
+            raise DataError(f"{self.source}: its language comes from {self.to_key!r} or is {self.to!r}, but not both")
+        if self.form == "tsv" and self.to_key and not column_number(self.to_key):
+            raise DataError(
+                f"{self.source}: the key of the language in a TSV file is a column number from 1; got {self.to_key!r}"
+            )
+        if self.to_key and self.to_key in self._both_keys():
+            raise DataError(f"{self.source}: {self.to_key!r} is given as a side and as the language; give another")
+
+    def _both_keys(self) -> tuple[str, str]:
+        """The keys of both sides; of a TSV file with languages the first two columns, where none are given."""
+        return (self.source_key, self.target_key) if self.source_key or not self.to_key else ("1", "2")
+
+    @property
+    def addressed(self) -> bool:
+        """Whether it says which language it is translated into."""
+        return bool(self.to or self.to_key)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys or columns of a pair: both sides, and its language where each line has its own; perhaps empty."""
+        return (*self._both_keys(), self.to_key) if self.to_key else self._both_keys()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold this corpus."""
+        return tuple(path for path in (self.source, self.target, self.source_trees) if path is not None)
+
+    @property
+    def name(self) -> str:
+        """How reports call this corpus."""
+        return " + ".join(path.name for path in (self.source, self.target) if path is not None)
+
+
+def column_number(key: str) -> bool:
+    """Whether a key is the number of a column, from 1."""
+    return key.isdecimal() and len(key) < 7 and int(key) > 0

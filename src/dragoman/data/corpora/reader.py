@@ -1,0 +1,220 @@
+"""Sentence pairs out of files: plain parallel files, TSV and JSON lines, each also packed as .gz, .xz or .zst.
+
+A line ends at `\\n` and nowhere else, so U+2028 and its friends stay inside their sentence; a `\\r` before it is
+dropped. Whatever cannot be read is a DataError that names the file and the line, because a corpus that is off by one
+line trains a model that is wrong everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from dragoman.data.corpora.compression import Tick, blocks
+from dragoman.data.corpora.corpus import Corpus
+from dragoman.errors import DataError
+
+if TYPE_CHECKING:
+    from dragoman.text.trees.constituency import Bracketing
+    from dragoman.text.trees.dependency import Tree
+
+T = TypeVar("T")
+
+LONGEST_LINE = 1 << 26
+
+
+def read(corpus: Corpus, size: int, tick: Tick = lambda _: None) -> Iterator[tuple[list[str], list[str]]]:
+    """The pairs in order, as two lists of at most `size` sentences each."""
+    for sources, targets, _ in read_addressed(corpus, size, tick):
+        yield sources, targets
+
+
+def read_addressed(
+    corpus: Corpus, size: int, tick: Tick = lambda _: None
+) -> Iterator[tuple[list[str], list[str], list[str]]]:
+    """`read` with the target language of each pair; that of a blank line, and of a corpus that says none, is empty."""
+    if corpus.target is not None:
+        for sources, targets in read_parallel(corpus.source, corpus.target, size, tick):
+            yield sources, targets, [corpus.to] * len(sources)
+        return
+    split = tsv_cells if corpus.form == "tsv" else json_values
+    number = 0
+    for chunk in chunks(lines(corpus.source, tick), size):
+        rows = [split(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
+        number += len(chunk)
+        own = [row[2].strip() for row in rows] if corpus.to_key else [corpus.to] * len(rows)
+        yield [row[0] for row in rows], [row[1] for row in rows], own
+
+
+def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator[tuple[list[str], list[str]]]:
+    """Line i of one file with line i of the other; both must end together."""
+    counts = [0, 0]
+    both: Iterator[tuple[list[str], list[str]]] = zip_longest(
+        chunks(lines(source, tick), size), chunks(lines(target, tick), size), fillvalue=[]
+    )
+    for sources, targets in both:
+        counts = [counts[0] + len(sources), counts[1] + len(targets)]
+        if len(sources) == len(targets):
+            yield sources, targets
+            continue
+        for more_sources, more_targets in both:  # to the end, so that the message holds both counts
+            counts = [counts[0] + len(more_sources), counts[1] + len(more_targets)]
+        raise DataError(
+            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line i of one must be the translation "
+            f"of line i of the other, so the counts must be equal"
+        )
+
+
+def trees_of(path: str | Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
+    """The trees of a CoNLL-U file, packed or not, in order."""
+    from dragoman.text.trees.dependency import read_trees
+
+    return read_trees((line for block in lines(Path(path), tick, "trees in CoNLL-U") for line in block), str(path))
+
+
+def bracketings_of(path: str | Path) -> Iterator[Bracketing]:
+    """The constituency trees of a file in Penn Treebank brackets, packed or not, cleaned and in order."""
+    from dragoman.text.trees.constituency import read_brackets
+
+    return read_brackets((line for block in lines(Path(path), holds="trees in brackets") for line in block), str(path))
+
+
+def tsv_cells(corpus: Corpus, line: str, number: int) -> list[str]:
+    """The two sentences of one TSV line, and its language; of a blank line they are empty, which cleaning counts."""
+    if not line.strip():
+        return [""] * len(corpus.keys)
+    cells = line.split("\t")
+    if not corpus.keys[0]:
+        if len(cells) != 2:
+            raise DataError(
+                f"{corpus.source}, line {number}: {len(cells)} columns, but a pair is source, tab, target; where there "
+                f"are more columns, say which two with --source-key and --target-key"
+            )
+        return cells
+    columns = [int(key) for key in corpus.keys]
+    if len(cells) < max(columns):
+        asked = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
+        raise DataError(f"{corpus.source}, line {number}: {len(cells)} columns, but columns {asked} were asked for")
+    return [cells[column - 1] for column in columns]
+
+
+def json_values(corpus: Corpus, line: str, number: int) -> list[str]:
+    """The two sentences of one JSON line, inside "translation" or beside each other, and its language."""
+    if not line.strip():
+        return [""] * len(corpus.keys)
+    where = f"{corpus.source}, line {number}"
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:  # no JSON, one number of thousands of digits, or nested too deep
+        raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
+    if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
+        beside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}  # a language may stand outside
+        entry = {**entry["translation"], **beside}
+    if not isinstance(entry, dict):
+        raise DataError(f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}')
+    found = []
+    for key in corpus.keys:
+        if key not in entry:
+            keys = ", ".join(map(repr, list(entry)[:8])) or "none"
+            raise DataError(f"{where}: there is no key {key!r}; the keys there are {keys}")
+        text = entry[key]
+        if not isinstance(text, str):
+            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text")
+        if "\0" in text:
+            raise DataError(f"{where}: {key!r} has a NUL character, which is no part of a sentence")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(text[error.start]):04X}"
+            raise DataError(f"{where}: {key!r} has half of a surrogate pair ({half}), which is no character") from None
+        found.append(text)
+    return found
+
+
+def lines(path: Path, tick: Tick = lambda _: None, holds: str = "a sentence per line") -> Iterator[list[str]]:
+    """The lines of a file, unpacked and decoded, a block of them at a time."""
+    number = 0
+    for found in lines_in(path, blocks(path, tick)):
+        number += len(found)
+        yield found
+    if not number:
+        raise DataError(f"{path} is empty; expected {holds}")
+
+
+def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
+    """The lines of blocks of bytes, those of each block as soon as it is there; `path` is for messages.
+
+    Every line before one that cannot be read is given before that one is refused.
+    """
+    number, rest = 0, b""
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1
+        if not cut:
+            rest += block
+            if len(rest) > LONGEST_LINE:
+                raise DataError(
+                    f"{path}, line {number + 1}: more than {LONGEST_LINE >> 20} MiB without an end of line; expected "
+                    "text with a sentence per line"
+                )
+            continue
+        found, wrong = decode(path, rest + block[: cut - 1], number)
+        number += len(found)
+        rest = block[cut:]
+        if found:
+            yield found
+        if wrong is not None:
+            raise wrong
+    if rest:
+        found, wrong = decode(path, rest, number)
+        if wrong is not None:
+            raise wrong
+        yield found
+
+
+def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError | None]:
+    """Whole lines of UTF-8 as text up to the first that is none, and what is wrong with that one.
+
+    `before` is how many lines of the file came before them.
+    """
+    wrong = None
+    try:
+        text = block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        start = block.rfind(b"\n", 0, error.start) + 1
+        line = before + block.count(b"\n", 0, start) + 1
+        bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
+        wrong = DataError(
+            f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason}); convert the "
+            "file, for example with: iconv -f LATIN1 -t UTF-8"
+        )
+        text = block[:start].decode("utf-8")
+    if "\0" in text:
+        start = text.rfind("\n", 0, text.index("\0")) + 1
+        line = before + text.count("\n", 0, start) + 1
+        wrong = DataError(
+            f"{path}, line {line}: a NUL byte; expected UTF-8 text, and this may be UTF-16 or no text at all"
+        )
+        text = text[:start]
+    if not before and text.startswith("\ufeff"):
+        text = text[1:]
+    found = text.split("\n")
+    if wrong is not None:
+        found.pop()  # what follows the last end of line: nothing, where the wrong line was
+    return [line.removesuffix("\r") for line in found] if "\r" in text else found, wrong
+
+
+def chunks(parts: Iterable[list[T]], size: int) -> Iterator[list[T]]:
+    """The same items in lists of exactly `size`, the last one excepted."""
+    held: list[T] = []
+    for part in parts:
+        held += part
+        start = 0
+        while len(held) - start >= size:
+            yield held[start : start + size]
+            start += size
+        held = held[start:]
+    if held:
+        yield held

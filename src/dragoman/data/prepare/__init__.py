@@ -1,0 +1,1 @@
+"""From corpora to prepared data: tokenizers learned, sentences encoded, everything recorded."""

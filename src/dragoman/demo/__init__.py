@@ -1,0 +1,1 @@
+"""The embedded corpus, and what `dragoman demo` does with it."""

@@ -1,0 +1,141 @@
+"""A model directory as a CTranslate2 model: the same weights under CTranslate2's names."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.config import ModelRecipe, Recipe
+from dragoman.errors import DamagedError, DragomanError
+from dragoman.files import RECIPE, check_tensors, listed, staged, stored_vocabulary
+from dragoman.modeldir.weights import map_weights, tensors_of
+from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
+
+ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
+PLACES: Final = 4096  # positions for which sines and cosines are written down: CTranslate2 wants a table
+Tensors = Mapping[str, NDArray[np.float32]]
+MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
+
+
+def why_not(recipe: ModelRecipe) -> str | None:
+    """What CTranslate2 does not have of such a model, if anything."""
+    usual = ModelRecipe(
+        **{name: getattr(recipe, name) for name in ("d_model", "n_heads", "d_k", "d_v", "d_ff", "max_positions")}
+    )
+    for name in ("architecture", "attention", "pattern", "norm"):
+        if getattr(recipe, name) != getattr(usual, name):
+            return f"model.{name}={getattr(recipe, name)!r}"
+    if recipe.positions not in ("sinusoidal", "learned"):
+        return f"model.positions={recipe.positions!r}"
+    if recipe.n_heads * recipe.key_size != recipe.d_model or recipe.n_heads * recipe.value_size != recipe.d_model:
+        return "heads that are not d_model / n_heads wide"
+    return None
+
+
+def to_ctranslate2(
+    directory: str | Path, out: str | Path, quantisation: str | None = None, tokens: Sequence[str] | None = None
+) -> None:
+    """Write the model of a verified `directory` to the new directory `out`; `quantisation` is "int8", "float16"...
+
+    Without `tokens`, a piece is named by its number, and the four marks by their usual names.
+    """
+    try:
+        from ctranslate2.specs import TransformerSpec, common_spec, model_spec
+    except ImportError:
+        raise DragomanError("CTranslate2 is not installed; run: pip install 'dragoman[ctranslate2]'") from None
+    directory, out = Path(directory), Path(out)
+    if quantisation is not None and quantisation not in model_spec.ACCEPTED_MODEL_TYPES:
+        raise DragomanError(
+            f"CTranslate2 has no quantisation {quantisation!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        held = f", with {listed(out.iterdir())}" if out.is_dir() else ""
+        raise DragomanError(f"{out} is there already{held}; choose a new directory to write to")
+    if not (directory / RECIPE).is_file():
+        raise DamagedError(f"{directory} is not a model: it has no {RECIPE}; give the --out of a finished training")
+    recipe = Recipe.load(directory / RECIPE).model
+    if reason := why_not(recipe):
+        raise DragomanError(f"CTranslate2 has no {reason}; it takes models with the paper's kind of layers")
+    weights = map_weights(directory)
+    if weights is None:
+        raise DragomanError(f"the weights of {directory} are not float32; give a model as `dragoman train` writes it")
+    found = stored_vocabulary(directory)
+    source, target = found if isinstance(found, tuple) else (found, found)
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    check_tensors(weights.path, shapes, (tensor for tensor in tensors_of(recipe, (source, target)) if tensor))
+    for side, size in (("source", source), ("target", target)):
+        if tokens is not None and len(tokens) != size:
+            raise DragomanError(f"{len(tokens):,} tokens came, but the {side} vocabulary of {directory} has {size:,}")
+    spec = TransformerSpec.from_config(
+        (recipe.encoder_layers, recipe.decoder_layers),
+        recipe.n_heads,
+        pre_norm=recipe.norm_order == "pre",
+        activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
+    )
+    fill(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantising writes into them
+    if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
+        spec.config.layer_norm_epsilon = recipe.norm_epsilon
+    spec.register_source_vocabulary(list(tokens or names(source)))
+    spec.register_target_vocabulary(list(tokens or names(target)))
+    spec.validate()
+    spec.optimize(quantization=quantisation)
+    with staged(out) as place:
+        spec.save(str(place))
+        shutil.copy(directory / RECIPE, place / RECIPE)
+
+
+def names(vocabulary: int) -> list[str]:
+    """A name for each id."""
+    return [MARKS.get(i, str(i)) for i in range(vocabulary)]
+
+
+def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
+    """Put the weights where CTranslate2 looks for them."""
+    tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
+    embeddings = [weights[f"embeddings.tables.{name}"] for name in tables[recipe.tie]]
+    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = embeddings[:2]
+    spec.decoder.projection.weight = embeddings[2]
+    if recipe.output_bias:
+        spec.decoder.projection.bias = weights["embeddings.output_bias"]
+    for side, part in (("source", spec.encoder), ("target", spec.decoder)):
+        learnt = weights.get(f"{side}_positions.table")
+        part.position_encodings.encodings = sinusoid(PLACES, recipe.d_model) if learnt is None else learnt
+    if recipe.norm_order == "pre":
+        norm(spec.encoder.layer_norm, weights, "encoder_norm")
+        norm(spec.decoder.layer_norm, weights, "decoder_norm")
+    for side, layers in (("encoder", spec.encoder.layer), ("decoder", spec.decoder.layer)):
+        for i, layer in enumerate(layers):
+            at = f"{side}.{i}"
+            linear(layer.self_attention.linear[0], weights, f"{at}.attention.qkv")
+            linear(layer.self_attention.linear[1], weights, f"{at}.attention.output")
+            norm(layer.self_attention.layer_norm, weights, f"{at}.around_attention.norm")
+            if side == "decoder":
+                for j, name in enumerate(("query", "key_value", "output")):
+                    linear(layer.attention.linear[j], weights, f"{at}.cross.{name}")
+                norm(layer.attention.layer_norm, weights, f"{at}.around_cross.norm")
+            linear(layer.ffn.linear_0, weights, f"{at}.feed_forward.inner")
+            linear(layer.ffn.linear_1, weights, f"{at}.feed_forward.outer")
+            norm(layer.ffn.layer_norm, weights, f"{at}.around_feed_forward.norm")
+
+
+def linear(spec: Any, weights: Tensors, name: str) -> None:
+    """A matrix, and a bias where the model has one."""
+    spec.weight = weights[f"{name}.weight"]
+    if f"{name}.bias" in weights:
+        spec.bias = weights[f"{name}.bias"]
+
+
+def norm(spec: Any, weights: Tensors, name: str) -> None:
+    """The gain and bias of a layer norm."""
+    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def sinusoid(positions: int, d_model: int) -> NDArray[np.float32]:
+    """The position code of section 3.5, `[positions, d_model]`."""
+    angle = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(positions, d_model).astype(np.float32)

@@ -1,0 +1,1 @@
+"""The engine for NVIDIA GPUs: decoding steps recorded as CUDA graphs."""

@@ -1,0 +1,181 @@
+"""A step's parts by Triton: few launches, and no cache is copied, gathered or read beyond its end."""
+
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+import triton
+from torch import Tensor
+
+from dragoman.engines.cuda.kernels_torch import TorchKernels
+from dragoman.engines.cuda.state import Affine, Normal, State, Weights
+from dragoman.engines.cuda.triton_jit import (
+    add_norm_kernel,
+    attend_own_kernel,
+    attend_source_kernel,
+    embed_kernel,
+    few_rows_kernel,
+    likeliest_kernel,
+    select_kernel,
+)
+
+
+class Tile(NamedTuple):
+    """How much a program works on at once, and by how many warps."""
+
+    block: int
+    warps: int
+
+
+FEW_ROWS = 2  # up to here one kernel adds, normalises and multiplies; beyond, the library's matrix products are faster
+FEW_ROWS_TILE = 8192
+MANY_ROWS = 64
+OWN, OWN_OF_MANY = Tile(32, 2), Tile(16, 1)
+SOURCE = Tile(32, 2)
+LIKELIEST, LIKELIEST_OF_MANY = Tile(1024, 1), Tile(4096, 4)
+
+
+class TritonKernels(TorchKernels):
+    """Matrix products of many rows stay the library's; all that stands between them is one kernel each."""
+
+    def __init__(self, few_rows: int = FEW_ROWS) -> None:
+        self.few_rows = few_rows
+
+    def embed(self, w: Weights, s: State) -> Tensor:
+        """Embedding and position, summed in float32."""
+        out = torch.empty(s.shape.rows, w.d_model, dtype=w.dtype, device=w.device)
+        block = triton.next_power_of_2(w.d_model)
+        embed_kernel[(s.shape.rows,)](
+            out, w.table, s.positions, s.history, s.position, w.scale, s.shape.rows, s.shape.beam, w.d_model, block
+        )
+        return out
+
+    def enter(
+        self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """All in one kernel for few rows; otherwise a kernel for the sum and the norm, and a matrix product."""
+        relu = active and w.activation is F.relu
+        if len(x) <= self.few_rows:
+            x, out = few_rows(w.pre_norm, x, y, norm, into, relu, w.dtype)
+        else:
+            x, h = self._normalised(w, x, y, norm)
+            if relu and into.bias is not None and h.is_cuda:
+                return x, torch._addmm_activation(into.bias, h, into.weight.t())  # the bias and ReLU at its end
+            out = F.linear(h, into.weight, into.bias)
+            out = F.relu(out) if relu else out
+        return x, w.activation(out) if active and not relu else out
+
+    def linear(self, x: Tensor, by: Affine) -> Tensor:
+        """x W^T + b."""
+        if len(x) <= self.few_rows:
+            return few_rows(False, x, None, None, by, False, x.dtype)[1]
+        return F.linear(x, by.weight, by.bias)
+
+    def logits(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> Tensor:
+        """In float32 from the start: rounded logits would tie."""
+        if len(x) <= self.few_rows:
+            return few_rows(False, x, y, norm, w.projection, False, torch.float32, last=True)[1]
+        return super().logits(w, x, y, norm)
+
+    def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
+        """Each row reads its ancestors' keys and values where they were written."""
+        tile = OWN if s.shape.rows < MANY_ROWS else OWN_OF_MANY
+        out = torch.empty(s.shape.rows, w.heads * w.d_v, dtype=w.dtype, device=w.device)
+        attend_own_kernel[(w.heads, s.shape.rows)](
+            out, qkv, s.keys[layer], s.values[layer], s.lineage, s.position, s.done, s.shape.rows, s.shape.steps,
+            w.d_k**-0.5, s.shape.beam, s.shape.beam > 1, w.heads, w.d_k, w.d_v,
+            triton.next_power_of_2(w.d_k), triton.next_power_of_2(w.d_v), tile.block, num_warps=tile.warps,
+        )  # fmt: skip
+        return out
+
+    def attend_source(self, w: Weights, s: State, layer: int, q: Tensor) -> Tensor:
+        """All beams of a sentence in one program."""
+        each = w.heads * (w.d_k + w.d_v)
+        place = s.shape.source, each * len(w.layers), each * layer
+        return self._attend(w, q, s.source, s.source_length, s.done, place, s.shape.beam)
+
+    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+        """The same kernel, with the tokens of a sentence for beams."""
+        tokens = len(qkv) // len(lengths)
+        place = tokens, qkv.shape[1], w.heads * w.d_k
+        return self._attend(w, qkv, qkv, lengths, torch.zeros_like(lengths), place, tokens)
+
+    def _attend(
+        self,
+        w: Weights,
+        query: Tensor,
+        source: Tensor,
+        lengths: Tensor,
+        done: Tensor,
+        place: tuple[int, int, int],
+        queries: int,
+    ) -> Tensor:
+        out = torch.empty(len(query), w.heads * w.d_v, dtype=w.dtype, device=w.device)
+        block = min(64, max(16, triton.next_power_of_2(queries)))
+        attend_source_kernel[(w.heads, len(lengths), triton.cdiv(queries, block))](
+            out, query, source, lengths, done, query.stride(0), *place, w.d_k**-0.5, queries, w.heads, w.d_k, w.d_v,
+            block, max(16, triton.next_power_of_2(w.d_k)), max(16, triton.next_power_of_2(w.d_v)), SOURCE.block,
+            num_warps=SOURCE.warps if block <= 16 else 4,
+        )  # fmt: skip
+        return out
+
+    def select(self, w: Weights, s: State, logits: Tensor) -> None:
+        """The likeliest of each block of the vocabulary, then the likeliest of each sentence."""
+        rows, beam, steps = s.shape.rows, s.shape.beam, s.shape.steps
+        tile = LIKELIEST if beam <= 8 else LIKELIEST_OF_MANY
+        blocks = triton.cdiv(w.vocabulary, tile.block)
+        values = torch.empty(rows, blocks, beam, device=w.device)
+        pieces = torch.empty(rows, blocks, beam, dtype=torch.int32, device=w.device)
+        tops, masses = torch.empty(2, rows, blocks, device=w.device)
+        likeliest_kernel[(rows, blocks)](
+            values, pieces, tops, masses, logits, s.position, s.done, s.least, logits.stride(0), w.vocabulary,
+            beam, blocks, tile.block, num_warps=tile.warps,
+        )  # fmt: skip
+        select_kernel[(s.shape.sentences,)](
+            values, pieces, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
+            s.history, s.position, s.limit, s.done, s.wanted, s.normaliser, rows, steps,
+            beam, triton.next_power_of_2(beam), blocks, triton.next_power_of_2(blocks),
+            triton.next_power_of_2(blocks * beam), 32,
+        )  # fmt: skip
+
+    def _normalised(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
+        if norm is None:
+            return super()._normalised(w, x, y, norm)
+        out = torch.empty_like(x)
+        total = torch.empty_like(x) if w.pre_norm and y is not None else None
+        add_norm_kernel[(len(x),)](
+            total, out, x, y, norm.weight, norm.bias, norm.eps, w.d_model,
+            y is not None, total is not None, triton.next_power_of_2(w.d_model),
+        )  # fmt: skip
+        if w.pre_norm:
+            return (x if total is None else total), out
+        return out, out
+
+
+def few_rows(
+    pre_norm: bool,
+    x: Tensor,
+    y: Tensor | None,
+    norm: Normal | None,
+    by: Affine,
+    relu: bool,
+    dtype: torch.dtype,
+    last: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The stream, and act(norm(x + y) W^T + b) in `dtype`; nothing needs the stream after the last."""
+    rows, width, n = len(x), x.shape[1], len(by.weight)
+    out = torch.empty(rows, n, dtype=dtype, device=x.device)
+    stream = torch.empty_like(x) if norm is not None and not last and not (pre_norm and y is None) else None
+    wide = triton.next_power_of_2(width)
+    # A program for each of the device's processors, if their blocks of columns are not too narrow or too large.
+    block = max(1, min(FEW_ROWS_TILE // wide, max(4, triton.next_power_of_2(n // 128 + 1) // 2)))
+    few_rows_kernel[(triton.cdiv(n, block),)](
+        out, stream, x, y, *((None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)),
+        by.weight, by.bias, n, width, rows, y is not None, norm is not None,
+        stream is not None and pre_norm, stream is not None and not pre_norm, by.bias is not None, relu, block, wide,
+    )  # fmt: skip
+    return (x if stream is None else stream), out

@@ -1,0 +1,86 @@
+"""What a model thinks of a translation that is given: its probabilities, and where it looked (teacher forcing)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import isnan
+from typing import Any, Final
+
+import torch
+
+from dragoman.engines.torch import TorchEngine
+from dragoman.errors import SearchError
+from dragoman.models import AttentionMaps, EncoderDecoder
+from dragoman.search.types import NO_NUMBERS, USUAL_PIECES
+from dragoman.text.special_tokens import BOS, EOS
+
+Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+ROWS: Final = 512  # of logits that are held at a time: a vocabulary is wide
+
+
+@torch.inference_mode()
+def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | None = None) -> list[list[float]]:
+    """For each pair of source and target pieces, the log-probability of each target piece and of the end mark."""
+    found: list[list[float]] = [[] for _ in pairs]
+    for here in like_lengths(pairs, batch or engine.batch):
+        source, source_layout = engine.sources([pairs[i][0] for i in here])
+        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
+        hidden = engine.model.hidden(source, target, source_layout, target_layout)[target_layout.real(engine.device)]
+        follows = torch.tensor([piece for i in here for piece in (*pairs[i][1], EOS)], device=engine.device)
+        numbers: list[float] = []
+        for start in range(0, len(follows), ROWS):
+            logits = engine.model.logits(hidden[start : start + ROWS]).float()
+            chosen = logits.gather(-1, follows[start : start + ROWS, None]).squeeze(-1)
+            numbers += (chosen - logits.logsumexp(-1)).tolist()
+        if any(map(isnan, numbers)):
+            raise SearchError(NO_NUMBERS)
+        each = iter(numbers)
+        for i in here:
+            found[i] = list(islice(each, len(pairs[i][1]) + 1))
+    return found
+
+
+@torch.inference_mode()
+def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
+    """The number of each pair, and what all its heads looked at: `[L, H, T + 1, S + 1]`, the end mark the last column.
+
+    Row t is the step that reads target piece t - 1, or first the beginning, and writes target piece t, or last the end.
+    """
+    if not isinstance(engine.model, EncoderDecoder):
+        raise SearchError(f"a {type(engine.model).__name__} has no attention between pieces; ask for the text alone")
+    for here in like_lengths(pairs, max(1, engine.batch // 8)):  # few, because the weights of all heads take much room
+        source, source_layout = engine.sources([pairs[i][0] for i in here])
+        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
+        maps = AttentionMaps()
+        engine.model.hidden(source, target, source_layout, target_layout, maps)
+        weights = torch.stack(maps.cross, dim=1).float().cpu().numpy()
+        for row, i in enumerate(here):
+            yield i, weights[row, :, :, : len(pairs[i][1]) + 1, : len(pairs[i][0]) + 1]
+
+
+def cross_attention(engine: TorchEngine, pairs: Pairs, layer: int | None = None) -> list[Any]:
+    """For each pair, `[T, S]`: how much each target piece, as it was written, looked at each source piece.
+
+    The mean of the heads of one decoder layer, counted from 0; without a number the last but one, whose heads still
+    look at words where those of the last prepare the output. The column of the source's end mark is left out.
+    """
+    found: list[Any] = [None] * len(pairs)
+    for i, weights in cross_maps(engine, pairs):
+        chosen = max(0, len(weights) - 2) if layer is None else layer
+        found[i] = weights[chosen].mean(0)[:-1, :-1].copy()
+    return found
+
+
+def like_lengths(pairs: Pairs, batch: int) -> Iterator[list[int]]:
+    """The numbers of the pairs, those of like length together: at most `batch` of the usual length, or fewer longer."""
+    here: list[int] = []
+    longest = 0
+    for i in sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1]))):
+        longest = max(longest, len(pairs[i][0]), len(pairs[i][1]))
+        if here and len(here) >= min(batch, batch * USUAL_PIECES // max(1, longest)):
+            yield here
+            here, longest = [], max(len(pairs[i][0]), len(pairs[i][1]))
+        here.append(i)
+    if here:
+        yield here

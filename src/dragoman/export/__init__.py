@@ -1,1 +1,0 @@
-"""A model as other engines take it."""

@@ -1,1 +1,0 @@
-"""Models of other toolkits as models of ours: the same weights, pieces and translations."""

@@ -1,0 +1,177 @@
+"""Beam search (section 6.1) as a function of `encode`, `start` and `step`, for a whole batch at once.
+
+Nothing here asks which model it drives. What each rule means is said in `Search`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dragoman.models import Seq2Seq, State
+from dragoman.nn import Layout
+from dragoman.search.constraints.beam import Avoided, Plans, Required
+from dragoman.search.rules import Rules
+from dragoman.search.types import Hypothesis, Search
+from dragoman.text.special_tokens import BOS, EOS, PAD
+
+
+class Finished:
+    """The hypotheses that have ended, at most `slots` for each of n sentences, in the order in which they did."""
+
+    def __init__(self, n: int, slots: int, rules: Rules) -> None:
+        self.limits, device = rules.limits, rules.limits.device
+        lengths = range(rules.longest + 2)
+        self.normalisers = torch.tensor([rules.search.normaliser(length) for length in lengths], device=device)
+        self.count = torch.zeros(n, dtype=torch.long, device=device)
+        self.totals = torch.full((n, slots), -torch.inf, device=device)
+        self.scores, self.lengths = self.totals.clone(), torch.zeros_like(self.totals, dtype=torch.long)
+        self.pieces = torch.full((n, slots, rules.longest), PAD, device=device)
+
+    def add(self, ended: Tensor, sentences: Tensor, totals: Tensor, written: Tensor, length: int) -> None:
+        """Keep the hypotheses of `ended [B, W]`, which have so many pieces."""
+        rows, beams = ended.nonzero(as_tuple=True)
+        here = sentences[rows]
+        slots = self.count[here] + (ended.cumsum(1) - 1)[rows, beams]
+        self.totals[here, slots] = totals[rows, beams]
+        self.scores[here, slots] = totals[rows, beams] / self.normalisers[length + 1]
+        self.lengths[here, slots] = length
+        self.pieces[here, slots] = written[rows, beams]
+        self.count.index_add_(0, sentences, ended.sum(1))
+
+    def beyond_reach(self, sentences: Tensor, best: Tensor, length: int, n_best: int) -> Tensor:
+        """Of sentences whose best open hypothesis has this log-probability and length: can none enter the n best?
+
+        A log-probability only falls, so that the best to hope for is to end with this one, at the length that divides
+        by most.
+        """
+        most = self.normalisers[self.limits[sentences] + 1].maximum(self.normalisers[min(length + 1, len(self) - 1)])
+        return self.scores[sentences].topk(n_best).values[:, -1] >= best / most
+
+    def __len__(self) -> int:
+        return len(self.normalisers)
+
+    def best(self, n: int) -> list[list[Hypothesis]]:
+        """The n best of each sentence, best first, and of equals the one that ended first."""
+        order = self.scores.argsort(dim=1, descending=True, stable=True)[:, :n]
+        truncated = (self.lengths == self.limits[:, None]).gather(1, order).tolist()
+        pieces = self.pieces.gather(1, order[:, :, None].expand(-1, -1, self.pieces.shape[2])).tolist()
+        columns = [x.gather(1, order).tolist() for x in (self.lengths, self.scores, self.totals)]
+        return [
+            [
+                Hypothesis(row[:length], score, total, cut)
+                for row, length, score, total, cut in zip(*sentence, strict=True)
+                if total > -torch.inf
+            ]
+            for sentence in zip(pieces, *columns, truncated, strict=True)
+        ]
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Seq2Seq[State],
+    source: Tensor,
+    layout: Layout,
+    limits: Tensor,
+    search: Search,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    plans: Plans | None = None,
+    *,
+    patient: bool = False,
+) -> list[list[Hypothesis]]:
+    """The `search.n_best` best hypotheses for each source; each has at most `limits [B]` pieces.
+
+    `plans` say what each must contain and must not. A hypothesis ends only with all of it there; where none can, the
+    best of those that have most of it are given.
+
+    Sentences that are decided leave the batch, and the rows of a sentence get fewer as its slots end. `patient` waits
+    until every slot has ended, which cannot change what comes out; it is there so that this can be tested.
+    """
+    n, device = len(limits), limits.device
+    avoided, required = Avoided.by(plans, device), Required.by(plans, device)
+    rules = Rules(search, limits, prefixes, avoided)
+    finished = Finished(n, search.beam, rules)
+    sentences = torch.arange(n, device=device)  # which of the sources the rows belong to
+    slots = torch.full((n,), search.beam, device=device)  # that have not ended
+    totals = torch.zeros(n, 1, device=device)  # [B, W], the log-probability of each open hypothesis
+    written = torch.full((n, 1, rules.longest), PAD, device=device)
+    ids, state = torch.full((n,), BOS, device=device), model.start(model.encode(source, layout))
+    width, some_ended = search.beam, False  # the most slots that any sentence has left; whether one may be decided
+    for position in range(rules.longest + 1 if n else 0):
+        logits, state = model.step(ids, state)
+        rows, beams = totals.shape
+        logits, normaliser = allowed(logits, rules, written, position, sentences)
+        likely, pieces = top(logits, min(width, logits.shape[-1]))
+        if required is not None:
+            room = rules.limits[sentences] - position - 1
+            totals, pieces, parents = required.choose(
+                logits, normaliser, (likely, pieces), totals, slots, sentences, room, finished.count[sentences] > 0
+            )
+        else:
+            candidates = (totals[:, :, None] + (likely - normaliser).view(rows, beams, -1)).flatten(1)
+            totals, picked = candidates.topk(min(width, candidates.shape[1])) if beams > 1 else (candidates, None)
+            if picked is None:
+                pieces, parents = pieces.view(rows, -1), torch.zeros_like(pieces)
+            else:
+                parents = picked // (candidates.shape[1] // beams)
+                pieces = pieces.view(rows, -1).gather(1, picked)
+            totals = totals.masked_fill(torch.arange(totals.shape[1], device=device) >= slots[:, None], -torch.inf)
+        written = written.gather(1, parents[:, :, None].expand(-1, -1, rules.longest))
+        ended = (pieces == EOS) & (totals > -torch.inf)
+        if any_ended := bool(ended.any()):
+            some_ended = True
+            finished.add(ended, sentences, totals, written, position)
+            slots = slots - ended.sum(1)
+            totals, order = totals.masked_fill(ended, -torch.inf).sort(dim=1, descending=True, stable=True)
+            pieces, parents = pieces.gather(1, order), parents.gather(1, order)
+            written = written.gather(1, order[:, :, None].expand(-1, -1, rules.longest))
+        if position < rules.longest:
+            written[:, :, position] = pieces
+        keep = torch.arange(rows, device=device)
+        if any_ended or totals.shape[1] > beams or (some_ended and width > 1):
+            going = totals[:, 0] > -torch.inf
+            if not patient:
+                going &= ~finished.beyond_reach(sentences, totals[:, 0], position + 1, search.n_best)
+            keep = going.nonzero().squeeze(1)
+            if not len(keep):
+                break
+            open_beams = int((totals[keep] > -torch.inf).sum(1).max())
+            slots, sentences = slots[keep], sentences[keep]
+            totals, pieces, parents = (x[keep, :open_beams] for x in (totals, pieces, parents))
+            written, width = written[keep, :open_beams], int(slots.max())
+        ids = pieces.flatten()
+        chosen = (keep[:, None] * beams + parents).flatten()
+        if len(chosen) != rows * beams or not torch.equal(chosen, torch.arange(rows * beams, device=device)):
+            state = state.select(chosen, keep if len(keep) < rows else None)
+        if avoided is not None:
+            avoided.select(chosen)
+            avoided.advance(ids)
+        if required is not None:
+            required.advance(chosen, ids)
+    return finished.best(search.n_best)
+
+
+def allowed(logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits with minus infinity where something is forbidden, and what to take off for log-probabilities."""
+    logits = logits.float()
+    total = logits.logsumexp(-1, keepdim=True)  # before anything is forbidden: the probabilities stay the model's
+    beams = written.shape[1]
+    rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams) if beams > 1 else sentences)
+    return logits, total
+
+
+def top(logits: Tensor, n: int, block: int = 64) -> tuple[Tensor, Tensor]:
+    """`logits.topk(n)` in a third of the time: the n largest numbers stand in the n blocks with the largest maxima."""
+    rows, columns = logits.shape
+    whole = columns - columns % block
+    if whole <= n * block:
+        return logits.topk(n)
+    maxima = logits[:, :whole].view(rows, -1, block).amax(-1)
+    places = maxima.topk(n).indices if n > 1 else maxima.argmax(-1, keepdim=True)
+    ids = (places[:, :, None] * block + torch.arange(block, device=logits.device)).flatten(1)
+    if whole < columns:
+        ids = torch.cat([ids, torch.arange(whole, columns, device=logits.device).expand(rows, -1)], dim=1)
+    best, among = logits.gather(1, ids).topk(n)
+    return best, ids.gather(1, among)

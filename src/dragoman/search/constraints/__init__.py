@@ -1,0 +1,1 @@
+"""Lexical constraints: phrases that a translation must contain, and phrases that it must not."""

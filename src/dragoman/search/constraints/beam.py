@@ -1,0 +1,294 @@
+"""Words that must appear, and words that must not, in a search over a batch whose sentences each have their own.
+
+Beam search with dynamic beam allocation (Post and Vilar, 2018), vectorised over the batch (Hu et al., 2019): the open
+slots of a sentence are shared out among banks, a bank for each number of demanded pieces that are still to be written,
+so that hypotheses with more of them there are not crowded out by those that put them off. What a hypothesis has
+written is followed by an automaton over its bytes (`Wanted`, `Unwanted`), so that every spelling of a phrase counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dragoman.search.constraints.tables import Plan, Unwanted, Wanted
+from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, OPENING, OTHER, SILENT, SYMBOLS, Spelling
+from dragoman.text.special_tokens import EOS, PAD
+
+Plans = Sequence[Plan | None]
+DEAR: Final = 6.0  # what a missing piece may cost in log-probability; benchmarks/results/terms.md has other values
+
+
+class Reader:
+    """Automata of all sentences of a batch in one table, and what pieces write, on the device of the search."""
+
+    def __init__(self, deltas: Sequence[Any], spelling: Spelling, device: torch.device) -> None:
+        starts = np.cumsum([0, *map(len, deltas)])
+        moved = [delta + np.int32(start) for delta, start in zip(deltas, starts, strict=False)]
+        self.starts = torch.tensor(starts[:-1], device=device)
+        self.delta = torch.from_numpy(np.concatenate(moved)).to(device).flatten()
+        if device not in spelling.copies:
+            spelling.copies[device] = [
+                torch.from_numpy(table).to(device)
+                for table in (spelling.stream, spelling.first, spelling.last, BETWEEN.astype(np.int64))
+            ]
+        copies: list[Tensor] = spelling.copies[device]
+        self.stream, self.first, self.last, self.between = copies
+
+    def lead(self, last: Tensor, pieces: Tensor) -> Tensor:
+        """What stands between the text so far and a piece."""
+        return self.between[last, self.first[pieces]]
+
+    def step(self, states: Tensor, symbols: Tensor) -> Tensor:
+        """The states after a symbol more."""
+        return self.delta[states * SYMBOLS + symbols].long()
+
+    def ends(self, last: Tensor, pieces: Tensor) -> Tensor:
+        """What the text ends with after the pieces."""
+        after = self.last[pieces]
+        return torch.where(after == SILENT, last, after)
+
+    def longest(self, pieces: Tensor) -> int:
+        """The most symbols that one of these pieces writes."""
+        return int((self.stream[pieces] != NOTHING).sum(1).max()) if len(pieces) else 0
+
+
+class Avoided:
+    """Forbids in each row of a search what would write an avoided phrase."""
+
+    def __init__(self, plans: Plans, device: torch.device) -> None:
+        tables: dict[int, Unwanted] = {id(p.unwanted): p.unwanted for p in plans if p is not None and p.unwanted}
+        numbers = {key: number for number, key in enumerate(tables, 1)}
+        self.tables = [*tables.values()]
+        spelling = self.tables[0].spelling
+        self.reader = Reader([nowhere(), *(one.automaton.delta for one in self.tables)], spelling, device)
+        self.owners = [numbers.get(id(p.unwanted), 0) if p is not None else 0 for p in plans]
+        self.states = self.reader.starts[torch.tensor(self.owners, device=device)]
+        self.last = torch.full_like(self.states, OTHER)
+        self.begins = self.reader.starts.tolist()
+        self.lists: dict[tuple[int, int], Tensor] = {}
+
+    @classmethod
+    def by(cls, plans: Plans | None, device: torch.device) -> Avoided | None:
+        """What some plans avoid; None where that is nothing."""
+        if plans is None or not any(plan is not None and plan.unwanted for plan in plans):
+            return None
+        return cls(plans, device)
+
+    def forbid(self, logits: Tensor) -> None:
+        """Minus infinity for what must not follow, in place."""
+        keys, which = torch.unique(self.states * (SILENT + 1) + self.last, return_inverse=True)
+        for number, key in enumerate(keys.tolist()):
+            pieces = self._pieces(*divmod(key, SILENT + 1))
+            if len(pieces):
+                rows = (which == number).nonzero()
+                logits[rows, pieces[None]] = -torch.inf
+
+    def _pieces(self, state: int, last: int) -> Tensor:
+        if (state, last) not in self.lists:
+            owner = int(np.searchsorted(self.begins, state, side="right")) - 1
+            found = (
+                self.tables[owner - 1].forbidden(state - self.begins[owner], last) if owner else np.zeros(0, np.int64)
+            )
+            self.lists[state, last] = torch.from_numpy(found).to(self.states.device)
+        return self.lists[state, last]
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these rows."""
+        self.states, self.last = self.states[rows], self.last[rows]
+
+    def advance(self, pieces: Tensor) -> None:
+        """Go on with a piece more in each row."""
+        states, last = self.states, self.last
+        states = self.reader.step(states, self.reader.lead(last, pieces))
+        for column in range(self.reader.longest(pieces)):
+            states = self.reader.step(states, self.reader.stream[pieces, column])
+        self.states, self.last = states, self.reader.ends(last, pieces)
+
+
+class Progress:
+    """How far hypotheses are, a row each: the automaton's state, what their text ends with, how many symbols it has,
+    how often each demand was met, and how many symbols there were when it last was."""
+
+    def __init__(self, states: Tensor, last: Tensor, place: Tensor, met: Tensor, reached: Tensor) -> None:
+        self.states, self.last, self.place, self.met, self.reached = states, last, place, met, reached
+
+    def of(self, rows: Tensor) -> Progress:
+        """That of some rows."""
+        return Progress(self.states[rows], self.last[rows], self.place[rows], self.met[rows], self.reached[rows])
+
+
+class Required:
+    """Chooses which hypotheses go on, so that what is demanded gets written."""
+
+    def __init__(self, plans: Plans, device: torch.device) -> None:
+        wanted = [None if plan is None else plan.wanted for plan in plans]
+        spelling = next(plan.spelling for plan in plans if plan is not None)
+        there: dict[int, Wanted] = {id(one): one for one in wanted if one is not None}
+        self.reader = reader = Reader([nowhere(), *(one.automaton.delta for one in there.values())], spelling, device)
+        numbers = {key: number for number, key in enumerate(there, 1)}
+        owners = torch.tensor([numbers.get(id(one), 0) for one in wanted], device=device)
+        groups = max(len(one.needed) for one in there.values())
+
+        def table(of: str) -> Tensor:
+            """A row for each demand or state of each plan, filled up with zeros."""
+            rows = [np.zeros((1, groups), np.int64)]
+            rows += [filled(np.atleast_2d(getattr(one, of)), groups) for one in there.values()]
+            return torch.from_numpy(np.concatenate(rows)).to(device)
+
+        self.length, self.credit = table("length"), table("credit")  # [S, G]
+        self.ending = self.length.any(1)
+        self.needed, self.least, self.saved = (table(of)[owners] for of in ("needed", "least", "saved"))  # [B, G]
+        nested = torch.zeros(len(there) + 1, groups, groups)
+        for number, one in enumerate(there.values(), 1):
+            nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
+        self.nested = nested.to(device)[owners]
+        follows = [[], *(after for one in there.values() for after in one.follows)]
+        self.follows = padded([[piece for piece, _ in after] for after in follows], device)
+        self.followed = padded([[group for _, group in after] for after in follows], device)
+        starts = [[], *(one.starts for one in there.values())]
+        columns = [padded([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
+        self.starts, self.started, self.anywhere = columns[0], columns[1], columns[2].bool()
+        n = len(plans)
+        zero = torch.zeros(n, dtype=torch.long, device=device)
+        none = torch.zeros(n, groups, dtype=torch.long, device=device)
+        self.now = Progress(reader.starts[owners], torch.full_like(zero, OTHER), zero, none, none)
+
+    @classmethod
+    def by(cls, plans: Plans | None, device: torch.device) -> Required | None:
+        """What some plans require; None where that is nothing."""
+        if plans is None or not any(plan is not None and plan.wanted for plan in plans):
+            return None
+        return cls(plans, device)
+
+    def advance(self, rows: Tensor, pieces: Tensor) -> None:
+        """Go on with these rows, each with a piece more."""
+        self.now = self._after(self.now.of(rows), pieces)
+
+    def _after(self, before: Progress, pieces: Tensor) -> Progress:
+        """How far hypotheses are with a piece more."""
+        states, place = before.states, before.place.clone()
+        met, reached = before.met.clone(), before.reached.clone()
+        symbols = self.reader.lead(before.last, pieces)
+        for column in range(self.reader.longest(pieces) + 1):
+            if column:
+                symbols = self.reader.stream[pieces, column - 1]
+            states = self.reader.step(states, symbols)
+            place += symbols != NOTHING
+            rows = (self.ending[states] & (symbols != NOTHING)).nonzero().squeeze(1)
+            if len(rows):
+                size, end = self.length[states[rows]], place[rows, None] - 1  # without the edge after it
+                counts = (size > 0) & (end - size >= reached[rows])
+                met[rows] += counts
+                reached[rows] = torch.where(counts, end, reached[rows])
+        return Progress(states, self.reader.ends(before.last, pieces), place, met, reached)
+
+    def _missing(self, progress: Progress, sentences: Tensor) -> Tensor:
+        """How often each demand is still to be met `[R, G]`."""
+        return (self.needed[sentences] - progress.met).clamp_min(0)
+
+    def _far(self, progress: Progress, sentences: Tensor) -> Tensor:
+        """How many pieces of demands are still to be written `[R]`, less those of one that is under way."""
+        missing = self._missing(progress, sentences)
+        others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
+        whole = ((missing - others).clamp_min(0) * self.least[sentences]).sum(1)
+        saved = self.saved[sentences] * (progress.last == OPENING)[:, None]
+        begun = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
+        return (whole - begun).clamp_min(0)
+
+    def _forced(self, sentences: Tensor) -> Tensor:
+        """The pieces `[R, F]` that would bring a demand nearer, PAD where there is none."""
+        now, missing = self.now, self._missing(self.now, sentences) > 0
+        follows, starts = self.follows[now.states], self.starts[sentences]
+        goes_on = missing.gather(1, self.followed[now.states])
+        begins = missing.gather(1, self.started[sentences])
+        begins &= self.anywhere[sentences] | (now.last == OPENING)[:, None]
+        return torch.cat([follows.where(goes_on, PAD), starts.where(begins, PAD)], dim=1)
+
+    def choose(
+        self,
+        logits: Tensor,
+        normaliser: Tensor,
+        best: tuple[Tensor, Tensor],
+        totals: Tensor,
+        slots: Tensor,
+        sentences: Tensor,
+        room: Tensor,
+        finished: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The hypotheses that go on: their log-probabilities, pieces and parents, `[B, W]`, the likeliest first.
+
+        `logits [R, V]` have minus infinity where something is forbidden, `best` are the likeliest of each row;
+        `room [B]` is how many pieces may follow this one, and `finished [B]` whether any hypothesis has ended.
+        """
+        rows, beams = totals.shape
+        width = best[1].shape[1]
+        owner = sentences.repeat_interleave(beams)
+        forced = self._forced(owner)
+        columns = torch.arange(width + forced.shape[1], device=forced.device)
+        own = columns[:width] < slots.repeat_interleave(beams)[:, None]  # others in the batch may have more slots
+        pieces = torch.cat([best[1].where(own, PAD), forced], dim=1)
+        likely = torch.cat([best[0], logits.gather(1, forced)], dim=1) - normaliser
+        likely = likely.masked_fill(pieces == PAD, -torch.inf)
+        again = (forced[:, :, None] == pieces[:, None, :]) & (columns < columns[width:, None])
+        likely[:, width:].masked_fill_(again.any(2), -torch.inf)
+        scores = totals[:, :, None] + likely.view(rows, beams, -1)
+        hypotheses = torch.arange(rows * beams, device=pieces.device).repeat_interleave(pieces.shape[1])
+        after = self._after(self.now.of(hypotheses), pieces.flatten())
+        whose = owner.repeat_interleave(pieces.shape[1])
+        far = self._far(after, whose).view(rows, -1)
+        lacks = (self._missing(after, whose).sum(1) > 0).view(rows, -1)
+        scores, pieces = scores.view(rows, -1), pieces.view(rows, -1)
+        early = (pieces == EOS) & lacks
+        open_ = scores.masked_fill(early, -torch.inf)
+        stuck = (open_.amax(1) == -torch.inf) & ~finished  # nothing is left but to end without: with the least missing
+        nearest = far.where(early & (scores > -torch.inf), 1 << 40)
+        last_resort = early & (nearest == nearest.amin(1, keepdim=True))
+        scores = torch.where(stuck[:, None] & last_resort, scores, open_)
+        order = banked(scores, far, far > room[:, None])[:, : min(int(slots.max()), scores.shape[1])]
+        totals = scores.gather(1, order)
+        totals = totals.masked_fill(torch.arange(totals.shape[1], device=totals.device) >= slots[:, None], -torch.inf)
+        totals, ranks = totals.sort(dim=1, descending=True, stable=True)
+        order = order.gather(1, ranks)
+        return totals, pieces.gather(1, order), order // (scores.shape[1] // beams)
+
+
+def banked(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
+    """The order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
+
+    Where there are more banks than slots, those go first whose best promises most: the log-probability that it has,
+    less what each missing piece may cost. `hopeless` ones, for which there is no room left, come after all others.
+    """
+    out = scores == -torch.inf
+    banks = far + hopeless * (1 << 20) + out * (1 << 40)
+    by_score = scores.argsort(dim=1, descending=True, stable=True)
+    by_bank = by_score.gather(1, banks.gather(1, by_score).argsort(dim=1, stable=True))
+    banks = banks.gather(1, by_bank)
+    place = torch.arange(scores.shape[1], device=scores.device).expand_as(banks)
+    new = torch.ones_like(banks, dtype=torch.bool)
+    new[:, 1:] = banks[:, 1:] != banks[:, :-1]
+    rank = place - torch.where(new, place, 0).cummax(1).values  # in its bank
+    promise = (scores - DEAR * far).masked_fill(out, -torch.inf).gather(1, by_bank)
+    by_promise = promise.argsort(dim=1, descending=True, stable=True)
+    key = ((banks >> 20 << 20) + rank).gather(1, by_promise)
+    return by_bank.gather(1, by_promise.gather(1, key.argsort(dim=1, stable=True)))
+
+
+def nowhere() -> Any:
+    """An automaton that looks for nothing."""
+    return np.zeros((1, SYMBOLS), np.int32)
+
+
+def filled(table: Any, columns: int) -> Any:
+    """A table with more columns, of zeros."""
+    return np.pad(table, ((0, 0), (0, columns - table.shape[1])))
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Rows of numbers as a tensor, filled up with PAD, and with a column at least."""
+    width = max(1, *map(len, rows))
+    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)

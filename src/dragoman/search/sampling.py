@@ -1,0 +1,114 @@
+"""Translations drawn by chance, one piece after the other, for a whole batch at once.
+
+A draw needs one random number, and that number is a function of (seed, source, number of the hypothesis, position):
+what else is in the batch cannot change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dragoman.models import Seq2Seq, State
+from dragoman.nn import Layout
+from dragoman.search.beam import Finished
+from dragoman.search.constraints.beam import Avoided, Plans
+from dragoman.search.rules import Rules
+from dragoman.search.types import Hypothesis, Sampling, Search
+from dragoman.text.special_tokens import BOS, EOS, PAD
+
+
+def keys_of(sources: Sequence[Sequence[int]], seed: int) -> list[int]:
+    """A number of 64 bits for each source, as different as can be for sources or seeds that differ."""
+    texts = (f"{seed} {' '.join(map(str, source))}" for source in sources)
+    return [
+        int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) for text in texts
+    ]
+
+
+def uniform(keys: Tensor, position: int) -> Tensor:
+    """A number in [0, 1) for each key (int64), by two rounds of the mixing of SplitMix64."""
+    step = (position + 1) * 0x9E3779B97F4A7C15 + (1 << 63)
+    x = keys + (step % (1 << 64) - (1 << 63))  # in int64, where sums and products wrap around
+    for _ in range(2):
+        x = (x ^ (x >> 30 & (1 << 34) - 1)) * -4658895280553007687  # 0xBF58476D1CE4E5B9
+        x = (x ^ (x >> 27 & (1 << 37) - 1)) * -7723592293110705685  # 0x94D049BB133111EB
+        x = x ^ (x >> 31 & (1 << 33) - 1)
+    return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
+
+
+def draw(logits: Tensor, numbers: Tensor, sampling: Sampling) -> Tensor:
+    """One piece for each row of `logits [R, V]`, by the numbers in [0, 1)."""
+    logits, order = logits.double() / sampling.temperature, None
+    if sampling.top_k or sampling.top_p < 1:
+        kept = min(sampling.top_k, logits.shape[-1]) or logits.shape[-1]
+        logits, order = logits.topk(kept)
+    likely = logits.softmax(-1)
+    if sampling.top_p < 1:
+        likely = likely * (likely.cumsum(-1) - likely < sampling.top_p)  # the first always stays
+    reached = likely.cumsum(-1)
+    found = torch.searchsorted(reached, (numbers * reached[:, -1])[:, None], right=True)
+    last = (likely > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not lead to what cannot be drawn
+    found = found.minimum(last)
+    return (found if order is None else order.gather(1, found)).squeeze(1)
+
+
+@torch.inference_mode()
+def sample(
+    model: Seq2Seq[State],
+    source: Tensor,
+    layout: Layout,
+    limits: Tensor,
+    search: Search,
+    keys: Tensor,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    plans: Plans | None = None,
+) -> list[list[Hypothesis]]:
+    """`search.n_best` independent draws for each source, the likeliest first; `keys [B]` are from `keys_of`.
+
+    Their scores are by the model's own probabilities, whatever the temperature. `plans` say what none may contain.
+    """
+    n, beams, device = len(limits), search.n_best, limits.device
+    avoided = Avoided.by(plans, device)
+    rules, sampling = Rules(search, limits, prefixes, avoided), search.sampling or Sampling()
+    finished = Finished(n, beams, rules)
+    sentences = torch.arange(n, device=device)
+    # odd steps of the same generator, so that each hypothesis has numbers of its own
+    keys = keys[:, None] ^ (torch.arange(beams, device=device) * -3335678366873096957)
+    totals = torch.zeros(n, beams, device=device)
+    written = torch.full((n, beams, rules.longest), PAD, device=device)
+    ids = torch.full((n * beams,), BOS, device=device)
+    state = model.start(model.encode(source, layout))
+    if beams > 1:
+        state = state.select(sentences.repeat_interleave(beams))
+    if avoided is not None:
+        avoided.select(sentences.repeat_interleave(beams))
+    for position in range(rules.longest + 1 if n else 0):
+        logits, state = model.step(ids, state)
+        logits = logits.float()
+        whole = logits.logsumexp(-1)
+        rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams))
+        ids = draw(logits, uniform(keys.flatten(), position), sampling)
+        totals = totals + (logits.gather(1, ids[:, None]).squeeze(1) - whole).view_as(totals)
+        pieces = ids.view_as(totals)
+        ended = (pieces == EOS) & (totals > -torch.inf)
+        if position < rules.longest:
+            written[:, :, position] = pieces
+        if avoided is not None:
+            avoided.advance(ids)
+        if bool(ended.any()):
+            finished.add(ended, sentences, totals, written, position)
+            totals = totals.masked_fill(ended, -torch.inf)  # what follows on these rows counts no more
+            keep = (totals > -torch.inf).any(1).nonzero().squeeze(1)
+            if not len(keep):
+                break
+            if len(keep) < len(totals):
+                rows = (keep[:, None] * beams + torch.arange(beams, device=device)).flatten()
+                state, ids = state.select(rows, keep), ids[rows]
+                if avoided is not None:
+                    avoided.select(rows)
+                sentences, keys, totals, written = sentences[keep], keys[keep], totals[keep], written[keep]
+    return finished.best(beams)

@@ -1,0 +1,1 @@
+"""Tokenizers of models that were trained with other toolkits."""

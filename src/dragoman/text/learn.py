@@ -1,0 +1,234 @@
+"""Learning a tokeniser: count words, choose the characters that get a piece, and let the libraries do the rest."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Final
+
+from dragoman.errors import TextError
+from dragoman.text.normalization import normalise
+from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
+from dragoman.text.store import LEARNT, from_model
+from dragoman.text.token_table import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES
+from dragoman.text.tokenizer import PieceTokeniser, Tokeniser, collector_paused
+from dragoman.text.words import MARK, chunks, segments
+
+READ_CHARACTERS: Final = 50_000_000
+"""Larger corpora are sampled down to this: the vocabulary hardly changes any more, and memory stays bounded."""
+
+DISTINCT_CHARACTERS: Final = 12_000_000
+"""What the libraries are handed at most; only text without spaces, where every line is a new "word", gets near it."""
+
+RESERVED: Final = frozenset({MARK, "\u2585"})
+"""sentencepiece keeps these two for itself; they are spelt in bytes."""
+
+LEARNING_THREADS: Final = 2  # fixed: unigram's sums, and so its pieces, depend on the number
+
+
+def learn(
+    kind: str,
+    lines: Iterable[str],
+    vocabulary_size: int,
+    *,
+    character_coverage: float = 0.9995,
+    read_characters: int = READ_CHARACTERS,
+) -> Tokeniser:
+    """A tokeniser from lines of text; the same lines give the same tokeniser.
+
+    `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer pieces, because a
+    piece that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters of large
+    alphabets, beyond the `character_coverage` of the text, are spelt in bytes.
+    """
+    if kind not in LEARNT:
+        raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(LEARNT)}")
+    if isinstance(lines, str | bytes):
+        raise TextError(f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}")
+    if type(vocabulary_size) is not int:
+        raise TextError(f"vocabulary_size is a whole number; got {vocabulary_size!r}")
+    if vocabulary_size <= FIRST_LEARNT + 1:
+        raise TextError(
+            f"vocabulary_size={vocabulary_size} leaves no room for pieces: {FIRST_LEARNT} ids are the special ones and "
+            "the 256 bytes; ask for 300 at the very least, 8000 is usual"
+        )
+    if not 0 < character_coverage <= 1:
+        raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual")
+    with collector_paused():
+        words = count_words(thin_out(lines, read_characters))
+        alphabet = choose_alphabet(words, character_coverage, vocabulary_size)
+        table: Counter[str] = Counter()
+        for word, count in words.items():
+            for chunk in chunks(word, alphabet):
+                table[chunk] += count
+        table = bounded(table)
+    learner: Callable[[Counter[str], int], PieceTokeniser] = {
+        "bpe": learn_bpe,
+        "unigram": learn_unigram,
+        "wordpiece": learn_wordpiece,
+    }[kind]
+    return learner(table, vocabulary_size)
+
+
+def thin_out(lines: Iterable[str], characters: int) -> list[str]:
+    """At most so many characters of lines, an even random sample of all of them, always the same for the same lines."""
+    random = Random(0)
+    kept: list[str] = []
+    size, rate = 0, 1.0
+    for line in lines:
+        if rate < 1 and random.random() >= rate:
+            continue
+        if not isinstance(line, str):
+            raise TextError(f"a line of text is a str; got {type(line).__name__} {line!r:.60}")
+        kept.append(line)
+        size += len(line)
+        while size > characters and len(kept) > 1:
+            kept = [one for one in kept if random.random() < 0.5]
+            size = sum(map(len, kept))
+            rate /= 2
+    return kept
+
+
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """How often each word occurs, in the order of first sight."""
+    words: Counter[str] = Counter()
+    for line in lines:
+        words.update(normalise(line).split(" "))
+    del words[""]
+    if not words:
+        raise TextError("there is no text to learn a tokeniser from: no line holds more than white space")
+    return words
+
+
+def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) -> frozenset[str]:
+    """The characters that get a piece, the most frequent first, and always some room left for longer pieces.
+
+    All of them where they are few, as in a European language; where they are many, as in Chinese, those that make up
+    `coverage` of the text, and never more than half of what is to be learnt.
+    """
+    few, most = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNT) // 2
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    for reserved in RESERVED:
+        del characters[reserved]
+    wanted = coverage * characters.total()
+    chosen, covered = {" "}, 0
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if len(chosen) >= most or (covered >= wanted and len(chosen) >= few):
+            break
+        chosen.add(character)
+        covered += count
+    return frozenset(chosen)
+
+
+def bounded(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Counter[str]:
+    """The table with an even part of its once-seen chunks, where all of them would be more than fits."""
+    once = sum(len(chunk) for chunk, count in table.items() if count == 1)
+    over = sum(map(len, table)) - characters
+    if over <= 0 or not once:
+        return table
+    part, random = max(0.0, 1 - over / once), Random(0)
+    return Counter({chunk: count for chunk, count in table.items() if count > 1 or random.random() < part})
+
+
+def learn_unigram(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+    """A unigram model by sentencepiece."""
+    return by_sentencepiece("unigram", table, vocabulary_size)
+
+
+def learn_bpe(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+    """BPE by sentencepiece, stopped where no pair occurs twice.
+
+    The library goes on to pairs that occur no more. A pair's frequency only falls from merge to merge, and the last
+    merge's frequency is that of its piece in the text, so the last useful size is found by halving.
+    """
+    tokeniser = by_sentencepiece("bpe", table, vocabulary_size)
+    if occurs_twice(tokeniser, table):
+        return tokeniser
+    letters = sum(len(piece) == 1 for piece in tokeniser.table.names[FIRST_LEARNT:])
+    good, bad = FIRST_LEARNT + letters, tokeniser.vocabulary_size
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if occurs_twice(by_sentencepiece("bpe", table, middle), table):
+            good = middle
+        else:
+            bad = middle
+    return by_sentencepiece("bpe", table, good)
+
+
+def occurs_twice(tokeniser: PieceTokeniser, table: Counter[str]) -> bool:
+    """Whether the piece that was merged last is there at least twice."""
+    merged = [piece for piece in tokeniser.table.names[FIRST_LEARNT:] if len(piece) > 1]
+    if not merged:
+        return True
+    last, text = tokeniser.table.ids[merged[-1]], merged[-1].replace(MARK, " ")
+    return (
+        sum(count * tokeniser.encode_marked(chunk).count(last) for chunk, count in table.items() if text in chunk) > 1
+    )
+
+
+def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+    """Pieces from counted chunks; handing over counts is quicker than handing over the text."""
+    from sentencepiece import SentencePieceTrainer
+
+    rows = [" \t1", *(f"{chunk}\t{count}" for chunk, count in table.items())]  # a lone space is always a piece
+    longest = max(map(len, rows)) * 4
+    model = io.BytesIO()
+    options: dict[str, Any] = {
+        "model_type": kind,
+        "vocab_size": vocabulary_size,
+        "hard_vocab_limit": False,
+        "input_format": "tsv",
+        "max_sentence_length": longest,
+        "character_coverage": 1.0,
+        "byte_fallback": True,
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "add_dummy_prefix": False,
+        "split_digits": True,
+        "pad_id": PAD, "bos_id": BOS, "eos_id": EOS, "unk_id": UNK,
+        "num_threads": LEARNING_THREADS,
+        "minloglevel": 2,
+    }  # fmt: skip
+    try:
+        SentencePieceTrainer.train(sentence_iterator=iter(rows), model_writer=model, **options)
+    except Exception as error:  # the library's own class differs from release to release
+        raise TextError(
+            f"sentencepiece could not learn {kind} with vocabulary_size={vocabulary_size}: {error}"
+        ) from None
+    return from_model(kind, model.getvalue())
+
+
+def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+    """WordPiece by `tokenizers`, whose trainer merges the most frequent pair, as BPE does."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    parts: Counter[str] = Counter({" ": 1})
+    for chunk, count in table.items():
+        for part in segments(chunk):
+            parts[part] += count
+    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL_PIECES[UNK]))
+    learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size,
+        min_frequency=2,
+        special_tokens=[*SPECIAL_PIECES, *BYTE_PIECES],
+        continuing_subword_prefix="",
+        show_progress=False,
+    )
+    learner.train_from_iterator((f"{part}\n".replace(" ", MARK) * count for part, count in parts.items()), trainer)
+    # Made anew, without the special tokens that the trainer adds: those would be found in a text that says "<s>".
+    tokenizer = Tokenizer(
+        models.WordPiece(
+            learner.get_vocab(),
+            unk_token=SPECIAL_PIECES[UNK],
+            continuing_subword_prefix="",
+            max_input_chars_per_word=500,
+        )
+    )
+    tokenizer.normalizer = normalizers.Replace(" ", MARK)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(MARK, "merged_with_next")
+    return from_model("wordpiece", (tokenizer.to_str(pretty=True) + "\n").encode())

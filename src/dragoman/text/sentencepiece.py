@@ -1,0 +1,120 @@
+"""BPE and unigram by the sentencepiece library, told to leave the text as our normaliser made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
+
+from dragoman.errors import TextError
+from dragoman.text.subword_sampling import Draws, Lattice, bpe_dropout, draw, unigram_lattice
+from dragoman.text.token_table import FIRST_LEARNT, MARK_IDS, byte_ids
+from dragoman.text.tokenizer import BLOCK, PieceTokeniser, collector_paused
+from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
+
+
+class SentencePieceTokeniser(PieceTokeniser):
+    """A sentencepiece model; its space mark ▁, where the text itself has one, is spelt in bytes around the library."""
+
+    def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
+        self.processor = open_model(model)
+        names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
+        scores = self.processor.get_score(list(range(FIRST_LEARNT, len(names))))
+        super().__init__(kind, model, names, targets, scores)
+        learnt = [name.replace(MARK, " ") for name in names[FIRST_LEARNT:]]
+        self.ids = {piece: FIRST_LEARNT + i for i, piece in enumerate(learnt)}
+        self.longest = max(map(len, learnt), default=1)
+        self.score_of = dict(zip(learnt, scores, strict=True))
+        self.merges: dict[str, tuple[int, list[int]]] = {}
+        self.lattices: dict[tuple[str, float], Lattice] = {}
+
+    def encode_marked(self, marked: str) -> list[int]:
+        """By the library; each ▁ of the text itself as its three bytes."""
+        first, *rest = marked.split(MARK)
+        ids: list[int] = self.processor.encode(first)
+        for part in rest:
+            ids += MARK_IDS
+            ids += self.processor.encode(part)
+        return ids
+
+    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`encode` for each text; where the library does it, threads take a block each and so normalise meanwhile."""
+        if threads <= 1 or len(texts) <= BLOCK or (self.kind == "bpe" and has_words(texts)):
+            return super().encode_many(texts, threads)
+        blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
+        with collector_paused(), ThreadPoolExecutor(threads) as pool:
+            return [*chain.from_iterable(pool.map(super().encode_many, blocks))]
+
+    def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
+        """BPE of text with words by the cache; text without spaces, and unigram, quick as it is, by the library."""
+        if self.kind == "bpe" and has_words(texts):
+            return super().encode_block(texts, threads)
+        return self.encode_marked_many([mark(text) for text in texts], threads)
+
+    def encode_marked_many(self, marked: list[str], threads: int) -> list[list[int]]:
+        """By the library in one call, with its own threads."""
+        rows: list[list[int]] = self.processor.encode(marked, num_threads=threads)
+        for number, text in enumerate(marked):
+            if MARK in text:
+                rows[number] = self.encode_marked(text)
+        return rows
+
+    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
+        """BPE-dropout, or a draw from the lattice of all segmentations."""
+        if self.kind == "unigram":
+            return self.spell(draw(word, self.lattice(word, alpha), draws))
+        merges, plain = self.plain_merges(word)
+        if draws.kept < merges:
+            return self.spell(bpe_dropout(word, self.ids, draws))
+        draws.kept -= merges
+        return plain
+
+    def spell(self, pieces: list[str]) -> list[int]:
+        """The ids of pieces, in bytes where a character has none."""
+        ids: list[int] = []
+        for piece in pieces:
+            known = self.ids.get(piece)
+            ids += byte_ids(piece) if known is None else (known,)
+        return ids
+
+    def plain_merges(self, word: str) -> tuple[int, list[int]]:
+        """How many merges BPE needs for a word, and its ids, remembered."""
+        known = self.merges.get(word)
+        if known is None:
+            pieces = bpe_dropout(word, self.ids)
+            known = len(word) - len(pieces), self.spell(pieces)
+            if len(self.merges) < CACHED_WORDS:
+                self.merges[word] = known
+        return known
+
+    def lattice(self, word: str, alpha: float) -> Lattice:
+        """The word's segmentations, remembered, because drawing is cheap and weighing them is not."""
+        lattice = self.lattices.get((word, alpha))
+        if lattice is None:
+            lattice = unigram_lattice(word, self.score_of, self.longest, alpha)
+            if len(self.lattices) < CACHED_WORDS // 4:
+                self.lattices[word, alpha] = lattice
+        return lattice
+
+    def check_alpha(self, alpha: float) -> None:
+        """BPE drops merges with a probability; unigram raises probabilities to a power."""
+        if self.kind == "bpe":
+            super().check_alpha(alpha)
+        elif not 0 <= alpha < float("inf"):
+            raise TextError(
+                f"alpha={alpha} cannot be sampled with; for unigram it is the power of the segmentations' "
+                "probabilities, above 0, the smaller the more varied (0 itself is plain encoding); 0.2 is usual"
+            )
+
+
+def open_model(model: bytes) -> Any:
+    """The library's processor, or a TextError where the bytes are no model."""
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except Exception as error:  # the library's own class differs from release to release
+        raise TextError(f"these {len(model)} bytes are no sentencepiece model: {error}") from None
+    return processor

@@ -1,0 +1,1 @@
+"""Trees of sentences: dependency trees, constituency trees, and trees written as lines."""

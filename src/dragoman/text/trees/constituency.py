@@ -1,0 +1,202 @@
+"""Constituency trees: read from Penn Treebank brackets, written as one line of brackets, and cleaned as is usual.
+
+A tree is kept flat: its words, and which run of them each phrase covers. (Dependency trees: `dependency.py`.)
+
+    ( (S (NP-SBJ (NNP John) ) (VP (VBZ has) (NP (DT a) (NN dog) )) (. .) ))
+
+Cleaning, as parsers are trained and scored: traces (`-NONE-`) go, and with them phrases of nothing else; of a label
+what follows `-` or `=` goes (NP-SBJ, NP=2), unless it begins so; a top bracket that is empty, or TOP, ROOT or S1, goes
+where one phrase below it has all the words, and else is TOP. Words lose their escapes: -LRB- is `(`, `\\/` is `/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from dragoman.errors import TextError
+
+TOP: Final = "TOP"
+TOPS: Final = frozenset({"", TOP, "ROOT", "S1"})
+TRACE: Final = "-NONE-"
+UNKNOWN: Final = "XX"  # the tag of a word whose tag nobody has told
+SPACE: Final = " \t\r\f\v"  # what separates; a no-break space may be inside a word
+PART: Final = re.compile(rf"[()]|[^()\n{SPACE}]+")
+ESCAPES: Final = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+ESCAPED: Final = re.compile("|".join(ESCAPES) + r"|\\([/*])")
+CHARACTERS: Final = str.maketrans({character: escape for escape, character in ESCAPES.items()})
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A label over the words from number `first`, counted from 0, to before number `end`."""
+
+    label: str
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Bracketing:
+    """The words of a sentence, their tags, and its phrases: the outer before the inner, the left before the right.
+
+    The first phrase has all the words. `where` names the tree in messages.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    phrases: tuple[Phrase, ...]
+    where: str = field(default="the tree", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tree."""
+        if not self.words or len(self.words) != len(self.tags):
+            raise TextError(f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}")
+        around = [Phrase("", 0, len(self.words))]
+        for number, phrase in enumerate(self.phrases):
+            while phrase.first >= around[-1].end and len(around) > 1:
+                around.pop()
+            parent, before = around[-1], self.phrases[number - 1] if number else around[0]
+            if not (max(parent.first, before.first) <= phrase.first < phrase.end <= parent.end):
+                raise TextError(
+                    f"{self.where}: {phrase} does not stand inside {parent}, after {before}; phrases are nested, the "
+                    "outer before the inner and the left before the right"
+                )
+            around.append(phrase)
+        if not self.phrases or self.phrases[0].end - self.phrases[0].first != len(self.words):
+            raise TextError(
+                f"{self.where}: its first phrase must have all {len(self.words)} words; got {self.phrases[:1]!r}"
+            )
+
+    def walk(
+        self, opening: Callable[[str], str], word: Callable[[int], str], closing: Callable[[str], str]
+    ) -> Iterator[str]:
+        """What the three make of each label where it opens, of each word's number, of each label where it closes."""
+        around: list[Phrase] = []
+        coming = iter(self.phrases)
+        phrase = next(coming, None)
+        for number in range(len(self.words)):
+            while phrase is not None and phrase.first == number:
+                yield opening(phrase.label)
+                around.append(phrase)
+                phrase = next(coming, None)
+            yield word(number)
+            while around and around[-1].end == number + 1:
+                yield closing(around.pop().label)
+
+    def text(self) -> str:
+        """The tree in Penn Treebank brackets, on one line."""
+        parts = self.walk("({}".format, lambda number: f"({self._leaf(number)})", lambda _: ")")
+        return " ".join(parts).replace(" )", ")")
+
+    def _leaf(self, number: int) -> str:
+        return f"{self.tags[number].translate(CHARACTERS)} {self.words[number].translate(CHARACTERS)}"
+
+
+def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
+    """The trees of a file in Penn Treebank brackets, cleaned; those without a word are left out.
+
+    A tree may have several lines, and a line several trees. `name` and the number of a line are in messages.
+    """
+    tree: Unfinished | None = None
+    for number, line in enumerate(lines, 1):
+        for part in PART.findall(line):
+            if tree is None:
+                if part != "(":
+                    raise TextError(
+                        f"{name}, line {number}: {part!r} stands outside of any tree; trees are written in brackets, "
+                        "such as (S (NP (PRP it)) (VP (VBZ works)))"
+                    )
+                tree = Unfinished(f"{name}, line {number}")
+            tree.add(part, f"{name}, line {number}")
+            if not tree.open:
+                yield from tree.finished()
+                tree = None
+    if tree is not None:
+        raise TextError(
+            f"{tree.where}: the tree that begins here is not closed: {len(tree.open)} closing brackets are missing at "
+            "the end of the file"
+        )
+
+
+@dataclass
+class Open:
+    """A bracket that is not closed yet."""
+
+    label: str | None  # not read yet
+    first: int  # how many words came before it
+    place: int  # and how many phrases
+    parts: int = 0  # how many brackets it has
+    word: str | None = None
+
+
+@dataclass
+class Unfinished:
+    """A tree as far as it was read."""
+
+    where: str
+    open: list[Open] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    phrases: list[Phrase | None] = field(default_factory=list)  # None until closed, and for what goes
+
+    def add(self, part: str, where: str) -> None:
+        """A bracket, a label or a word."""
+        if part == "(":
+            if self.open:
+                above = self.open[-1]
+                if above.label is None:
+                    if len(self.open) > 1:
+                        raise TextError(f"{where}: a bracket without a label; only the outermost may have none")
+                    above.label = ""
+                if above.word is not None:
+                    raise TextError(self._beside(where, above))
+                above.parts += 1
+            self.open.append(Open(None, len(self.words), len(self.phrases)))
+            self.phrases.append(None)
+        elif part == ")":
+            self._close(self.open.pop(), where)
+        elif self.open[-1].label is None:
+            self.open[-1].label = part
+        else:
+            here = self.open[-1]
+            if here.word is not None or here.parts:
+                raise TextError(self._beside(where, here, part))
+            here.word = part
+
+    @staticmethod
+    def _beside(where: str, here: Open, part: str = "") -> str:
+        return (
+            f"{where}: {part or here.word!r} stands in {here.label} beside something else; a word and its tag have a "
+            "bracket of their own, such as (DT the)"
+        )
+
+    def _close(self, here: Open, where: str) -> None:
+        if here.word is not None:
+            if here.label != TRACE:
+                self.words.append(ESCAPED.sub(lambda found: found[1] or ESCAPES[found[0]], here.word))
+                self.tags.append(here.label or UNKNOWN)
+        elif not here.parts:
+            raise TextError(
+                f"{where}: the bracket ({here.label or ''}) holds nothing; a word has a tag, such as (NN dog), and a "
+                "phrase has words"
+            )
+        elif len(self.words) > here.first:
+            self.phrases[here.place] = Phrase(bare(here.label or ""), here.first, len(self.words))
+
+    def finished(self) -> Iterator[Bracketing]:
+        """The tree, if it has a word."""
+        if not self.words:
+            return
+        phrases = [phrase for phrase in self.phrases if phrase is not None]
+        if not phrases or phrases[0].label in TOPS:
+            whole = len(phrases) > 1 and phrases[1].end - phrases[1].first == len(self.words)
+            phrases[:1] = [] if whole else [Phrase(TOP, 0, len(self.words))]
+        yield Bracketing(tuple(self.words), tuple(self.tags), tuple(phrases), self.where)
+
+
+def bare(label: str) -> str:
+    """A label without its function: NP of NP-SBJ-1 and of NP=2; one that begins with a hyphen stays."""
+    return re.split("[-=]", label, maxsplit=1)[0] or label

@@ -1,0 +1,251 @@
+"""Dependency trees of sentences: read from CoNLL-U, and how deep in its tree each piece of a sentence stands.
+
+A piece belongs to the word in which it begins, and a space to the word after it. So a tree is laid over a text as one
+number for each byte of its UTF-8, which any tokeniser's pieces can be looked up in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from numbers import Integral
+from typing import Any, Final
+
+from dragoman.errors import TextError
+from dragoman.text.normalization import normalise
+
+DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
+COLUMNS: Final = 10
+END: Final = object()  # after the last tree
+NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
+MOST_DIGITS: Final = 9  # of a word's number; of thousands Python makes no number
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The words of a sentence as they are written, and how far each is from the root, whose depth is 0.
+
+    `where` names the tree in messages.
+    """
+
+    words: tuple[str, ...]
+    depths: tuple[int, ...]
+    where: str = "the tree"
+
+    @classmethod
+    def of(cls, words: Iterable[str], heads: Iterable[int], where: str = "the tree") -> Tree:
+        """From words and the number of each one's head, counted from 1; 0 for the root."""
+        all_words, all_heads = several(words), several(heads)
+        if all_words is None or all_heads is None or len(all_words) != len(all_heads):
+            raise TextError(f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}")
+        return cls(all_words, tuple(depths(all_heads, [where] * len(all_heads))), where)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tree; words and depths may be lists."""
+        words, deep = several(self.words), several(self.depths)
+        paired = words is not None and deep is not None and len(words) == len(deep)
+        if not (
+            paired
+            and all(isinstance(word, str) for word in words or ())
+            and all(isinstance(depth, Integral) and int(depth) >= 0 for depth in deep or ())
+        ):
+            raise TextError(
+                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}"
+            )
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "depths", deep)
+
+    def over(self, text: str, name: str = "its sentence") -> bytes:
+        """The depth of each byte of a normalised text; refused where the words of the tree are not those of the text.
+
+        White space is not compared: a tree need not say where it stands. `name` is the text's in messages.
+        """
+        forms = [normalise(word).replace(" ", "") for word in self.words]
+        if "".join(forms) != text.replace(" ", ""):
+            raise TextError(self._misfit(forms, text, name))
+        deep = zip(forms, self.depths, strict=True)
+        bare = b"".join(bytes([min(depth, DEEPEST)]) * len(form.encode()) for form, depth in deep)
+        laid, start = bytearray(), 0
+        for run in text.split(" "):
+            stop = start + len(run.encode())
+            laid += bare[start : start + 1] + bare[start:stop]  # the space before it, then itself
+            start = stop
+        return bytes(laid[1:])
+
+    def _misfit(self, forms: Sequence[str], text: str, name: str) -> str:
+        """Where tree and text part."""
+        has, rest = "its end", text
+        for number, form in enumerate(forms):
+            rest = rest.lstrip(" ")
+            seen = "".join(islice((c for c in rest if c != " "), len(form)))
+            if seen != form:
+                has = f"word {number + 1}, {self.words[number]!r},"
+                break
+            for character in form:
+                rest = rest.lstrip(" ").removeprefix(character)
+        there = repr(rest.lstrip(" ")[:30]) if rest.strip(" ") else "no more text"
+        return (
+            f"{self.where}: this tree does not fit {name}: it has {has} where the text has {there}; each line with "
+            "text needs the tree of just that line, in the same order"
+        )
+
+
+def several(values: object) -> tuple[Any, ...] | None:
+    """Values as a tuple; None where they are one text, or nothing that could be many."""
+    return None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
+
+
+def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
+    """How far each word is from the root, by the number of its head, from 1, or 0; `where` names each in messages.
+
+    More than one root is allowed, as a line may hold two sentences.
+    """
+    found: list[int | None] = [None] * len(heads)
+    for start in range(len(heads)):
+        path: dict[int, None] = {}  # from the word upwards
+        word = start
+        while found[word] is None and word not in path:
+            path[word] = None
+            head = heads[word]
+            if isinstance(head, bool) or not isinstance(head, Integral) or not 0 <= head <= len(heads):
+                raise TextError(
+                    f"{where[word]}: word {word + 1} has head {head!r}; heads are words of the sentence, 1 to "
+                    f"{len(heads)}, or 0 for the root"
+                )
+            if head == 0:
+                found[word] = 0
+                break
+            word = int(head) - 1
+        above = found[word]
+        if above is None:  # the path has come back to itself
+            climbed = [*path]
+            round_about = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
+            lead = "no word has head 0, and " if 0 not in heads else ""
+            raise TextError(
+                f"{where[word]}: {lead}heads go round in a circle, {round_about}; a tree has a root and none"
+            )
+        for distance, each in enumerate(reversed([one for one in path if found[one] is None]), 1):
+            found[each] = above + distance
+    return [deep for deep in found if deep is not None]
+
+
+def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
+    """The trees of CoNLL-U, in order; `name` and the number of a line are in messages."""
+    sentence = Sentence(name)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            yield from sentence.ended()
+            sentence = Sentence(name)
+        elif not line.startswith("#"):
+            sentence.add(line, number)
+    yield from sentence.ended()
+
+
+@dataclass
+class Sentence:
+    """The lines of one tree, as they come."""
+
+    name: str
+    heads: list[int] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)  # file and line of each word
+    tokens: list[tuple[str, int, int]] = field(default_factory=list)  # what is written, and its words first .. last
+    open: str = ""  # where a token of several words was announced that are not all there yet
+
+    def add(self, line: str, number: int) -> None:
+        """A word, a token of several words, or an empty node, which is not written and has no place."""
+        where, cells = f"{self.name}, line {number}", line.split("\t")
+        if len(cells) != COLUMNS:
+            raise TextError(
+                f"{where}: {len(cells)} columns, but CoNLL-U has {COLUMNS}, separated by tabs, a word on each line and "
+                "an empty line after each sentence"
+            )
+        form, head = cells[1], cells[6]
+        kind = NUMBER.fullmatch(cells[0])
+        if kind is None or len(cells[0]) > 2 * MOST_DIGITS:
+            raise TextError(f"{where}: {cells[0]!r:.40} is no number of a word; expected such as 3, 3-4 or 3.1")
+        if kind[1] is None:
+            return
+        first, last = int(kind[1]), int(kind[2] or kind[1])
+        if first != len(self.heads) + 1 or last < first or (kind[2] and first <= self._covered()):
+            raise TextError(f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected; words count from 1")
+        if kind[2]:
+            self.tokens.append((form, first, last))
+            self.open = where
+            return
+        if not head.isdecimal() or len(head) > MOST_DIGITS:
+            raise TextError(f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root")
+        if first > self._covered():
+            self.tokens.append((form, first, first))
+        self.heads.append(int(head))
+        self.places.append(where)
+
+    def _covered(self) -> int:
+        """The last word that what was written so far stands for."""
+        return self.tokens[-1][2] if self.tokens else 0
+
+    def ended(self) -> Iterator[Tree]:
+        """The tree, if there was a word; a token of several words stands where the highest of them stands."""
+        if self._covered() > len(self.heads):
+            token = self.tokens[-1]
+            raise TextError(f"{self.open}: the token {token[1]}-{token[2]} ends after the sentence's last word")
+        if self.heads:
+            deep = depths(self.heads, self.places)
+            words = tuple(form for form, _, _ in self.tokens)
+            yield Tree(words, tuple(min(deep[first - 1 : last]) for _, first, last in self.tokens), self.places[0])
+
+
+def depths_of_pieces(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes) -> tuple[int, ...]:
+    """The depth of each piece of a text: that of the byte in which it begins.
+
+    `widths` has the bytes that each id writes. The space that the first word carries may not be in the text.
+    """
+    place = len(of_bytes) - sum(widths[number] for number in ids)
+    if place not in (-1, 0):
+        raise TextError(
+            f"{len(ids)} pieces write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
+            "pieces and tree are not of the same text"
+        )
+    found = []
+    for number in ids:
+        found.append(of_bytes[max(place, 0)])
+        place += widths[number]
+    return tuple(found)
+
+
+class Trees:
+    """Trees for texts, one after the other; a text of nothing but white space has none."""
+
+    def __init__(self, trees: Iterable[Tree]) -> None:
+        self.trees = iter(trees)
+        self.texts = self.taken = 0
+        self.last = ""  # where the tree before stands
+
+    def over(self, text: str) -> bytes:
+        """The depths of the next text, which is normalised, by the next tree."""
+        self.texts += 1
+        if not text:
+            return b""
+        tree = next(self.trees, END)
+        if tree is END:
+            raise TextError(
+                f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; each line with "
+                f"text needs one{f' (the last tree is at {self.last})' if self.last else ''}"
+            )
+        if not isinstance(tree, Tree):
+            raise TextError(
+                f"a tree is a dragoman.text.Tree, such as read_trees gives; got {tree!r}; a text of "
+                "nothing but white space has none at all"
+            )
+        self.taken, self.last = self.taken + 1, tree.where
+        return tree.over(text, f"line {self.texts:,}")
+
+    def refuse_more(self) -> None:
+        """Refuse trees that are left over when all texts have theirs."""
+        more = next(self.trees, END)
+        if more is not END:
+            where = more.where if isinstance(more, Tree) else repr(more)
+            raise TextError(
+                f"{where}: a tree too many: there are {self.taken:,} lines with text, and each has its tree"
+            )

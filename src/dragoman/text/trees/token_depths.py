@@ -1,0 +1,52 @@
+"""The tokens of a sentence with how deep each stands in its dependency tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dragoman.text.tokenizer import Tokeniser
+from dragoman.text.trees.dependency import depths_of_pieces
+
+
+class Parsed(tuple[int, ...]):
+    """The pieces of a sentence, with how deep each stands in its tree; the same pieces in another tree are others."""
+
+    depths: tuple[int, ...]
+
+    def __new__(cls, ids: Iterable[int], depths: Iterable[int]) -> Parsed:
+        """Pieces, and a depth for each."""
+        made = super().__new__(cls, ids)
+        made.depths = tuple(depths)
+        assert len(made.depths) == len(made)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parsed) and tuple(self) == tuple(other) and self.depths == other.depths
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: tuple[int, ...]) -> bool:
+        return (tuple(self), self.depths) < (tuple(other), depths_of(other))
+
+    def __hash__(self) -> int:
+        return hash((tuple(self), self.depths))
+
+    def parts(self, sizes: Iterable[int]) -> list[Parsed]:
+        """The sentence in consecutive parts of these sizes, each piece at its place in the whole tree."""
+        found, start = [], 0
+        for size in sizes:
+            here = slice(start, start + size)
+            found.append(Parsed(self[here], self.depths[here]))
+            start += size
+        return found
+
+
+def parsed(ids: Sequence[int], tokeniser: Tokeniser, of_bytes: bytes) -> Parsed:
+    """The pieces of a text whose bytes stand so deep."""
+    return Parsed(ids, depths_of_pieces(ids, tokeniser.widths, of_bytes))
+
+
+def depths_of(ids: Sequence[int]) -> tuple[int, ...]:
+    """The depths of a sentence's pieces; none where it came without a tree."""
+    return ids.depths if isinstance(ids, Parsed) else ()

@@ -1,0 +1,77 @@
+"""WordPiece: the longest piece that fits, again and again (Schuster and Nakajima, 2012; Wu et al., 2016).
+
+As in Wu et al. the beginning of a word carries the mark ("▁wor", "k"), not its continuation ("wor", "##k"): decoding is
+joining, and Chinese characters need not be in the vocabulary twice. The file is a `tokenizers` one and that library
+learns it; matching is a walk down a tree here, because the library's time grows with the cube of a word's length and it
+knows no bytes to fall back on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.errors import TextError
+from dragoman.text.subword_sampling import Draws
+from dragoman.text.token_table import FIRST_LEARNT, byte_ids
+from dragoman.text.tokenizer import PieceTokeniser
+from dragoman.text.words import MARK
+
+Tree = dict[str, Any]
+"""Character -> the tree below it; "" -> the id of the piece that ends here."""
+
+
+class WordPieceTokeniser(PieceTokeniser):
+    """A vocabulary, matched longest piece first."""
+
+    def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
+        names = vocabulary(model)
+        super().__init__(kind, model, names, targets)
+        self.tree: Tree = {}
+        for number, name in enumerate(names[FIRST_LEARNT:], start=FIRST_LEARNT):
+            node = self.tree
+            for character in name.replace(MARK, " "):
+                node = node.setdefault(character, {})
+            node[""] = number
+
+    def encode_marked(self, marked: str) -> list[int]:
+        """Longest match first; the tree holds no ▁ but spaces, so a ▁ of the text itself is spelt in bytes."""
+        return self.match(marked)
+
+    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
+        """MaxMatch-dropout (Hiraoka, 2022): each piece longer than a character is overlooked with probability alpha."""
+        return self.match(word, draws)
+
+    def match(self, text: str, draws: Draws | None = None) -> list[int]:
+        """The ids of a text, each the longest piece that is not overlooked."""
+        ids: list[int] = []
+        start = 0
+        while start < len(text):
+            node, found, end = self.tree, None, start + 1
+            for position in range(start, len(text)):
+                node = node.get(text[position])  # type: ignore[assignment]
+                if node is None:
+                    break
+                number = node.get("")
+                if number is None or (draws is not None and position > start and draws.left_out()):
+                    continue
+                found, end = number, position + 1
+            if found is None:
+                ids += byte_ids(text[start])
+            else:
+                ids.append(found)
+            start = end
+        return ids
+
+
+def vocabulary(model: bytes) -> list[str]:
+    """The pieces of a `tokenizers` file, in the order of their ids."""
+    try:
+        table: dict[str, int] = json.loads(model)["model"]["vocab"]
+        names = sorted(table, key=table.__getitem__)
+        if [table[name] for name in names] != list(range(len(names))):
+            raise ValueError("its ids are not 0, 1, 2, ...")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TextError(f"these {len(model)} bytes are no WordPiece vocabulary of `tokenizers`: {error}") from None
+    return names

@@ -1,0 +1,1 @@
+"""Checkpoints of a run, and averages of them (section 6.1)."""

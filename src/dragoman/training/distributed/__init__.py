@@ -1,0 +1,1 @@
+"""Training in several processes: ranks, collectives, heartbeats, sharding."""

@@ -1,0 +1,157 @@
+"""The loss of sections 5.3 and 5.4: cross-entropy with smoothed labels, as a sum and a count.
+
+A batch gives the sum of its losses and the number of its target tokens. They are divided once, by the target tokens of
+all ranks and micro-batches, so that a token weighs the same wherever it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dragoman.data.batch import Batch
+from dragoman.models import Seq2Seq, State
+from dragoman.nn import Layout, Packed, Padded
+from dragoman.nn.kernels.availability import available
+from dragoman.nn.linear import multiply
+from dragoman.training.loss.fused_cross_entropy import projected_loss
+from dragoman.training.loss.r_drop import ProjectedAgreement
+
+ROWS = 512  # whose logits are held at once on a CPU: with fewer its products are slower, with more its caches overflow
+
+
+@dataclass(frozen=True)
+class LossSum:
+    """Sums over target tokens: the smoothed loss, which is minimised, and the plain one, for the perplexity."""
+
+    smoothed: Tensor
+    plain: Tensor
+
+
+def smoothed_cross_entropy(
+    logits_NV: Tensor, labels_N: Tensor, smoothing: float, real_N: Tensor | None = None
+) -> LossSum:
+    """Cross-entropy with (1 - smoothing) on the label and the rest spread evenly over the vocabulary.
+
+    -sum_v q_v log p_v with log p_v = x_v - logsumexp(x) needs no table of log-probabilities: the label's logit, the
+    mean logit and the logsumexp are all there is to it. Rows that are not `real` count nothing.
+    """
+    logits = logits_NV.float()
+    normaliser = logits.logsumexp(-1)
+    plain = normaliser - logits.gather(-1, labels_N[:, None]).squeeze(-1)
+    smoothed = torch.lerp(plain, normaliser - logits.mean(-1), smoothing) if smoothing else plain
+    if real_N is not None:
+        plain, smoothed = plain * real_N, smoothed * real_N
+    return LossSum(smoothed.sum(), plain.detach().sum())
+
+
+class ProjectedCrossEntropy(torch.autograd.Function):
+    """The projection to the vocabulary and the loss in one, a few rows at a time, with the gradients made on the way.
+
+    The gradient of a row's loss with respect to its logits is p - q. The label's part of q is taken off p before the
+    products, so that what is rounded there is the difference; the even rest is the same for all rows, and is taken off
+    the products instead. No table of all logits is ever held, and each is touched three times.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        n, vocabulary = len(hidden_ND), len(weight_VD)
+        mean_weight = weight_VD.mean(0)
+        grad_hidden = torch.empty_like(hidden_ND)
+        grad_weight = torch.zeros_like(weight_VD)
+        plain, even = hidden_ND.new_empty(n), hidden_ND.new_empty(n)
+        rows = max(1, min(n, ROWS))
+        tables = hidden_ND.new_empty(2, rows, vocabulary)  # once for all chunks: fresh memory is slow
+        for start in range(0, n, rows):
+            here = slice(start, start + rows)
+            h, labels = hidden_ND[here], labels_N[here, None]
+            logits, log_p = tables[:, : len(h)]
+            multiply(h, weight_VD.T, logits)
+            of_label = logits.gather(-1, labels).squeeze(-1)
+            torch.log_softmax(logits, -1, out=log_p)
+            plain[here] = -log_p.gather(-1, labels).squeeze(-1)
+            even[here] = plain[here] + of_label - h @ mean_weight  # logsumexp - mean logit
+            difference = log_p.exp_().scatter_(-1, labels, smoothing - 1, reduce="add")
+            multiply(difference, weight_VD, grad_hidden[here])
+            multiply(difference.T, h, grad_weight, add=True)
+        grad_hidden.sub_(mean_weight, alpha=smoothing)
+        grad_weight.sub_(hidden_ND.sum(0), alpha=smoothing / vocabulary)
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        plain_sum = plain.sum()
+        ctx.mark_non_differentiable(plain_sum)
+        return torch.lerp(plain, even, smoothing).sum(), plain_sum
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * grad, grad_weight * grad, None, None
+
+
+class TranslationLoss(nn.Module):
+    """A model with its loss, as one module, so that what wraps the model for many processes wraps the whole step."""
+
+    def __init__(self, model: Seq2Seq[State], smoothing: float, pad: int, agreement: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.pad, self.agreement = model, smoothing, pad, agreement
+
+    def forward(self, batch: Batch) -> LossSum:
+        """The loss over the real target tokens of a batch."""
+        labels = batch.target_out.flatten()
+        real = labels != self.pad
+        hidden, weight = self._projected(batch, len(labels))
+        if self.agreement and self.training:
+            again, _ = self._projected(batch, len(labels))
+            return self._agreeing([hidden, again], weight, labels, real)
+        if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
+            kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
+            together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
+            return LossSum(*together)
+        if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and available("cuda"):
+            hidden = hidden.to(torch.get_autocast_dtype("cuda"))
+            sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, torch.is_grad_enabled())
+            return LossSum(sums[0], sums[1].detach())
+        return smoothed_cross_entropy(F.linear(hidden, weight), labels, self.smoothing, real)
+
+    def _projected(self, batch: Batch, n: int) -> tuple[Tensor, Tensor]:
+        """A pass over the batch `[N, D]`, and the matrix `[V, D]` that makes its logits."""
+        source, target = layouts(batch)
+        hidden = self.model.hidden(batch.source, batch.target_in, source, target).reshape(n, -1)
+        weight, bias = self.model.projection(), self.model.projection_bias()
+        return (hidden, weight) if bias is None else widened(hidden, weight, bias)
+
+    def _agreeing(self, passes: list[Tensor], weight: Tensor, labels: Tensor, real: Tensor) -> LossSum:
+        kind = passes[0].device.type
+        if kind == "cpu":
+            kept = real.nonzero().squeeze(-1)
+            passes, labels, real = [hidden[kept] for hidden in passes], labels[kept], real[kept]
+        if torch.is_autocast_enabled(kind):
+            passes = [hidden.to(torch.get_autocast_dtype(kind)) for hidden in passes]
+        together = ProjectedAgreement.apply(*passes, weight, labels, real, self.smoothing, self.agreement)  # type: ignore[no-untyped-call]
+        return LossSum(*together)
+
+
+def widened(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
+    """A product with a bias as one without: the bias is a column of the weights, and meets a one; zeros fill up.
+
+    So a loss that makes its own logits need not know of biases, which only imported models have.
+    """
+    more = 16 - hidden_ND.shape[1] % 16  # a width of which products are quick
+    ones = F.pad(hidden_ND.new_ones(len(hidden_ND), 1), (0, more - 1))
+    return torch.cat([hidden_ND, ones], 1), torch.cat([weight_VD, F.pad(bias_V[:, None], (0, more - 1))], 1)
+
+
+def layouts(batch: Batch) -> tuple[Layout, Layout]:
+    """The layouts of a batch's source and target."""
+    if batch.layout == "packed":
+        return (
+            Packed.of(batch.source_lengths, len(batch.source), batch.longest, batch.source_tiles, batch.source_depths),
+            Packed.of(batch.target_lengths, len(batch.target_in), batch.longest, batch.target_tiles),
+        )
+    source = Padded(batch.source.shape[1], batch.source_lengths, depths=batch.source_depths)
+    return source, Padded(batch.target_in.shape[1], batch.target_lengths)

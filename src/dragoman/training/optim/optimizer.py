@@ -1,0 +1,92 @@
+"""Adam as in section 5.3, and AdamW and Muon beside it; the state is named tensors, so that no pickle saves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dragoman.config import TrainRecipe
+from dragoman.errors import DamagedError
+from dragoman.training.distributed.sharding import cut_like
+
+
+class Optimiser:
+    """One or two of PyTorch's optimisers as one, with a state by parameter names.
+
+    Muon is for matrices; embeddings, norms and biases go to AdamW, as its authors advise.
+    """
+
+    def __init__(self, model: nn.Module, recipe: TrainRecipe) -> None:
+        self.names = {id(parameter): name for name, parameter in model.named_parameters()}
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        betas = (recipe.beta1, recipe.beta2)
+        fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+        common: Any = {"lr": 0.0, "betas": betas, "eps": recipe.epsilon, "weight_decay": recipe.weight_decay}
+        match recipe.optimiser:
+            case "adam":
+                self.inner: list[torch.optim.Optimizer] = [torch.optim.Adam(parameters, fused=fused, **common)]
+            case "adamw":
+                self.inner = [torch.optim.AdamW(parameters, fused=fused, **common)]
+            case "muon":
+                inside = [
+                    p for n, p in model.named_parameters() if p.dim() == 2 and "tables" not in n and "table" not in n
+                ]
+                chosen = {id(p) for p in inside}
+                others = [p for p in parameters if id(p) not in chosen]
+                self.inner = [
+                    torch.optim.Muon(inside, lr=0.0, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"),
+                    torch.optim.AdamW(others, fused=fused, **common),
+                ]
+
+    def step(self, learning_rate: float) -> None:
+        """Move the weights by their gradients."""
+        for optimiser in self.inner:
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate
+            optimiser.step()
+
+    def step_on_device(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
+        """The same without the host: gradients are divided, and where `skip` is 1 everything stays as it was.
+
+        By what PyTorch's fused kernels offer to gradient scalers; for Adam and AdamW alone.
+        """
+        for optimiser in self.inner:
+            optimiser.grad_scale, optimiser.found_inf = divisor, skip  # type: ignore[attr-defined]
+            for group in optimiser.param_groups:
+                group["lr"], group["capturable"] = rate, True
+            optimiser.step()
+
+    def forget_gradients(self) -> None:
+        """Begin a new sum of gradients."""
+        for optimiser in self.inner:
+            optimiser.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the next step depends on: `<parameter>/<what>` to a tensor."""
+        return {
+            f"{self.names[id(parameter)]}/{what}": value
+            for optimiser in self.inner
+            for parameter, values in optimiser.state.items()
+            for what, value in values.items()
+            if value is not None
+        }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a saved state."""
+        for key, value in state.items():
+            self.place(key, value)
+
+    def place(self, key: str, value: Tensor) -> None:
+        """Take one tensor of a saved state, as a copy: what was read may lie in a file that will be removed."""
+        name, _, what = key.rpartition("/")
+        for optimiser in self.inner:
+            for group in optimiser.param_groups:
+                for parameter in group["params"]:
+                    if self.names[id(parameter)] == name:
+                        stays = what == "step" and not group.get("fused")
+                        optimiser.state[parameter][what] = value.cpu().clone() if stays else cut_like(value, parameter)
+                        return
+        raise DamagedError(f"the saved optimiser knows {name!r}, which the model does not have")

@@ -1,0 +1,1 @@
+"""One training step: eager, compiled, or recorded as a CUDA graph."""

@@ -1,0 +1,74 @@
+"""What one step of training needs beside the model: batches that are there, random numbers, a precision."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import torch
+
+from dragoman.config import TrainRecipe
+from dragoman.data.batch import Batch
+from dragoman.errors import TrainingError
+from dragoman.native import why_not
+from dragoman.nn.kernels.availability import available
+from dragoman.nn.layout import joint_tiles
+from dragoman.nn.linear import bfloat16_products, has_bfloat16_products, survives_bfloat16
+from dragoman.text.special_tokens import BOS, EOS, PAD
+
+
+def present(batch: Batch, device: torch.device) -> Batch:
+    """The batch on the device; a rank whose epoch is over takes part with a sentence that counts nothing."""
+    if batch.layout == "packed":
+        return (with_tiles(batch) if available(device.type) else batch).to(device)
+    return batch.to(device) if batch.n_sentences else nothing(device, batch.state)
+
+
+def with_tiles(batch: Batch) -> Batch:
+    """A packed batch with the tables by which attention works on its sentences as they lie."""
+    tiles = joint_tiles(batch.source_lengths, batch.target_lengths, len(batch.source), len(batch.target_in))
+    return replace(batch, source_tiles=tiles[0], target_tiles=tiles[1])
+
+
+def nothing(device: torch.device, state: int = 0) -> Batch:
+    """A batch of one empty sentence whose target is all padding, so that every weight has a gradient of 0."""
+    one = torch.ones(1, 1, dtype=torch.long)
+    return Batch(
+        layout="padded",
+        source=one * EOS,
+        source_lengths=one[0],
+        target_in=one * BOS,
+        target_out=one * PAD,
+        target_lengths=one[0],
+        pairs=one[0] * -1,
+        n_sentences=0,
+        source_tokens=0,
+        target_tokens=0,
+        longest=1,
+        state=state,
+        source_depths=one * 0,
+    ).to(device)
+
+
+def seed_of(*counters: int) -> int:
+    """A seed for the random numbers of one place in the run."""
+    text = "/".join(map(str, counters)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
+    """Products in bfloat16 where the recipe or the device asks for it: on a CPU by our kernel, if it has the unit."""
+    wanted = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
+    if not wanted:
+        return nullcontext
+    if device.type == "cpu":
+        if has_bfloat16_products():
+            return bfloat16_products
+        if not survives_bfloat16():
+            raise TrainingError(
+                "train.precision='bfloat16' ends in an illegal instruction on this CPU, and our own kernel cannot be "
+                f"used: {why_not('gemm')}; use train.precision='float32'"
+            )
+    return lambda: torch.autocast(device.type, torch.bfloat16)

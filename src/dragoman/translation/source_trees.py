@@ -1,0 +1,46 @@
+"""Source sentences that come with their trees, for models that read them (`model.positions="syntax"`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dragoman.config import ModelRecipe, idle_keys
+from dragoman.errors import DragomanError, SearchError
+from dragoman.text import Tree, normalise
+from dragoman.text.trees.dependency import Trees
+
+
+def check_trees(model: ModelRecipe, trees: object) -> None:
+    """Refuse trees for a model that reads none, and no trees for a model that does."""
+    if model.reads_trees and trees is None:
+        raise SearchError(
+            "this model has model.positions='syntax' and reads each sentence with its dependency tree; give the trees: "
+            "--source-trees with a CoNLL-U file, or trees=... in Python"
+        )
+    if trees is not None and not model.reads_trees:
+        why = "positions" if "positions" not in idle_keys(model.architecture) else "architecture"
+        raise SearchError(
+            f"this model has model.{why}={getattr(model, why)!r} and reads no trees; leave them out, or use a model "
+            "that was trained with model.positions='syntax'"
+        )
+
+
+def trees_for(model: ModelRecipe, trees: Tree | Iterable[Tree] | Trees | None) -> Trees | None:
+    """The trees of a call, as they are taken one by one."""
+    check_trees(model, trees)
+    if trees is None or isinstance(trees, Trees):
+        return trees
+    if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
+        trees = [trees]  # one tree for one text; anything else is refused when it is taken
+    return Trees(trees)
+
+
+def laid_over(texts: Sequence[str], trees: Trees) -> tuple[list[bytes], DragomanError | None]:
+    """The depths of each text up to the first whose tree is wrong, and what is wrong with that one."""
+    found: list[bytes] = []
+    for text in texts:
+        try:
+            found.append(trees.over(normalise(text)))
+        except DragomanError as error:
+            return found, error
+    return found, None

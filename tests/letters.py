@@ -1,0 +1,50 @@
+"""A vocabulary of a few letters, for searches over all the texts that it can write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from dragoman.search.constraints.phrases import Demands
+from dragoman.search.constraints.tables import Plan, Planner
+from dragoman.search.constraints.token_bytes import Spelling
+
+
+class Letters:
+    """As much of a tokeniser as `Spelling` needs: the longest piece that fits, and bytes where none does."""
+
+    marks_words = True
+
+    def __init__(self, *learnt: str) -> None:
+        self.names = ["<pad>", "<s>", "</s>", "<unk>", *learnt]
+        self.written = [b"", b"", b"", b"#"]  # not U+FFFD, to be told from half a character
+        for name in learnt:
+            byte = bytes([int(name[3:5], 16)]) if name.startswith("<0x") else name.replace("▁", " ").encode()
+            self.written.append(byte)
+        self.widths = [len(written) for written in self.written]
+        self.vocabulary_size = len(self.names)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.names[i] for i in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return b"".join(self.written[i] for i in ids).decode("utf-8", "replace")
+
+    def encode(self, text: str) -> list[int]:
+        return self.encode_marked(text if text[0] >= "一" else " " + text)
+
+    def encode_marked(self, marked: str) -> list[int]:
+        rest, found = marked.encode(), []
+        while rest:
+            fitting = [i for i in range(4, self.vocabulary_size) if rest.startswith(self.written[i])]
+            assert fitting, f"{rest!r} cannot be written"
+            found.append(max(fitting, key=self.widths.__getitem__))
+            rest = rest[self.widths[found[-1]] :]
+        return found
+
+    @cached_property
+    def planner(self) -> Planner:
+        return Planner(Spelling(self))  # type: ignore[arg-type]
+
+    def plan(self, require: object = (), avoid: object = ()) -> Plan:
+        return self.planner.plan(Demands.of(require, avoid))

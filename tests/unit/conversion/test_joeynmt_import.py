@@ -1,0 +1,248 @@
+"""JoeyNMT's directories against the same model on PyTorch's own modules; and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from plain_transformer import Plain
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from torch import Tensor
+
+from command_line import leave
+from dragoman.config import Recipe
+from dragoman.conversion.detect import read_foreign
+from dragoman.conversion.options import Asked
+from dragoman.conversion.sentencepiece_model import restricted
+from dragoman.errors import ForeignError
+from dragoman.models.directory import load_model
+from dragoman.nn import sinusoid
+from dragoman.text import BOS, EOS, PAD, load_tokeniser
+from dragoman.translation.translator import Translator
+
+yaml = pytest.importorskip("yaml", reason="an extra")
+
+D, HEADS, INNER, LAYERS = 20, 5, (33, 27), (1, 3)
+MARKS = ["<unk>", "<pad>", "<s>", "</s>"]
+CODES = "#version: 0.2\nl o\nlo w</w>\nlo w\nlow e\nlowe r</w>\ne r</w>\nn e\nne w</w>\n"
+PIECES = [["low", "lo@@", "w@@", "er", "new", "a", "low@@"], ["neu", "alt", "t@@", "ief", "er"]]
+NAMES = {  # of fairseq, which the reference knows, for JoeyNMT's
+    r"src_src_att\.(.)_layer": r"self_attn.\1_proj", r"src_src_att\.output_layer": "self_attn.out_proj",
+    r"trg_trg_att\.(.)_layer": r"self_attn.\1_proj", r"trg_trg_att\.output_layer": "self_attn.out_proj",
+    r"src_trg_att\.(.)_layer": r"encoder_attn.\1_proj", r"src_trg_att\.output_layer": "encoder_attn.out_proj",
+    r"feed_forward\.pwff_layer\.0": "fc1", r"feed_forward\.pwff_layer\.3": "fc2",
+    r"(\d)\.feed_forward\.layer_norm": r"\1.final_layer_norm", r"(\d)\.layer_norm": r"\1.self_attn_layer_norm",
+    "x_layer_norm": "self_attn_layer_norm", "dec_layer_norm": "encoder_attn_layer_norm",
+    r"src_embed\.lut": "encoder.embed_tokens", r"trg_embed\.lut": "decoder.embed_tokens",
+}  # fmt: skip
+
+
+def tensors(sizes: tuple[int, int], pre: bool, tied: bool, softmax: bool) -> dict[str, Tensor]:
+    """Under JoeyNMT's names."""
+    draw = torch.Generator().manual_seed(4)
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw) * 0.02  # small, so that what norms add to the variance can be seen
+
+    found = {"src_embed.lut.weight": some(sizes[0], D), "trg_embed.lut.weight": some(sizes[1], D)}
+    if tied:
+        found["trg_embed.lut.weight"] = found["src_embed.lut.weight"]
+    for side, layers, inner in zip(("encoder", "decoder"), LAYERS, INNER, strict=True):
+        found[f"{side}.pe.pe"] = torch.zeros(1, 9, D)
+        for layer in (f"{side}.layers.{i}" for i in range(layers)):
+            uses = ("src_src_att",) if side == "encoder" else ("trg_trg_att", "src_trg_att")
+            norms = ("layer_norm",) if side == "encoder" else ("x_layer_norm", "dec_layer_norm")
+            matrices = {f"{use}.{part}_layer": (D, D) for use in uses for part in ("k", "v", "q", "output")}
+            matrices |= {"feed_forward.pwff_layer.0": (inner, D), "feed_forward.pwff_layer.3": (D, inner)}
+            for name, shape in matrices.items():
+                found |= {f"{layer}.{name}.weight": 10 * some(*shape), f"{layer}.{name}.bias": some(shape[0])}
+            for name in (*norms, "feed_forward.layer_norm"):
+                found |= {f"{layer}.{name}.weight": 1 + some(D), f"{layer}.{name}.bias": some(D)}
+        if pre:
+            found |= {f"{side}.layer_norm.weight": 1 + some(D), f"{side}.layer_norm.bias": some(D)}
+    found["decoder.output_layer.weight"] = found["trg_embed.lut.weight"] if softmax else some(sizes[1], D)
+    return found
+
+
+def write_joey(directory: Path, *, order: str = "pre", tied: bool = False, softmax: bool = True, scale: bool = True,
+               change: Any = None) -> Path:  # fmt: skip
+    """A directory with all its files; `change` is done to its settings."""
+    directory.mkdir(parents=True)
+    pieces = [[*PIECES[0], *PIECES[1][:-1]]] * 2 if tied else PIECES
+    for name, side in zip(("src", "trg"), pieces, strict=True):
+        (directory / f"{name}_vocab.txt").write_text("\n".join([*MARKS, *side]) + "\n", encoding="utf-8")
+    (directory / "codes.txt").write_text(CODES)
+    side = {"type": "transformer", "hidden_size": D, "num_heads": HEADS, "dropout": 0.2, "layer_norm": order,
+            "embeddings": {"embedding_dim": D, "scale": scale}, "activation": "gelu"}  # fmt: skip
+    text = {"level": "bpe", "tokenizer_type": "subword-nmt", "tokenizer_cfg": {"codes": "somewhere/codes.txt"}}
+    config = {
+        "name": "small", "data": {"src": {"lang": "en", **text}, "trg": {"lang": "de", **text}},
+        "model": {
+            "tied_embeddings": tied, "tied_softmax": softmax,
+            "encoder": {**copy.deepcopy(side), "num_layers": LAYERS[0], "ff_size": INNER[0]},
+            "decoder": {**copy.deepcopy(side), "num_layers": LAYERS[1], "ff_size": INNER[1]},
+        },
+    }  # fmt: skip
+    if change is not None:
+        change(config)
+    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+    sizes = (len(pieces[0]) + 4, len(pieces[1]) + 4)
+    saved = {
+        "model_state": tensors(sizes, order == "pre", tied, softmax),
+        "optimizer_state": {},
+        "stats_state": {"a": 1},
+    }
+    torch.save(saved, directory / "300.ckpt")
+    (directory / "best.ckpt").symlink_to("300.ckpt")
+    return directory
+
+
+def as_fairseq(name: str) -> str:
+    for theirs, other in NAMES.items():
+        name, done = re.subn(theirs, other, name)
+        if done:
+            break
+    return name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"order": "post", "tied": True}, {"order": "post", "softmax": False}, {"scale": False}],
+    ids=["pre-norm", "post-norm, all tied", "nothing tied", "not scaled"],
+)
+def test_the_logits_are_joeynmts(settings: dict[str, Any], tmp_path: Path) -> None:
+    place = write_joey(tmp_path / "joey", **settings)
+    read_foreign(place, Asked()).write(tmp_path / "model")
+    found = torch.load(place / "best.ckpt")["model_state"]
+    named = {as_fairseq(name): tensor for name, tensor in found.items()}
+    scale = D**0.5 if settings.get("scale", True) else 1.0
+    plain = Plain(named, HEADS, scale, "gelu", settings.get("order", "pre") == "pre", epsilon=1e-6)
+    model, recipe = load_model(tmp_path / "model", PAD)
+    assert recipe.model.norm_epsilon == 1e-6
+    sides = [load_tokeniser(tmp_path / "model", name) for name in ("source", "target")]
+    rows = [[1, 2, 3, 0, *range(4, side.vocabulary_size)] for side in sides]
+    codes = sinusoid(torch.arange(50), D)
+    draw = torch.Generator().manual_seed(1)
+    for length in (1, 4, 12):
+        source, target = (torch.randint(4, len(side), (length,), generator=draw).tolist() for side in rows)
+        given = torch.tensor([*source, 3]), torch.tensor([2, *target])  # their ids from 4 on are ours
+        expected = plain.logits(*given, (codes, codes), "decoder.output_layer.weight")[:, rows[1]]
+        with torch.no_grad():
+            logits = model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]))[0]
+        torch.testing.assert_close(logits, expected, atol=2e-6, rtol=1e-4)
+
+
+def test_text_is_cut_into_known_pieces_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = write_joey(tmp_path / "joey")
+    code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "model"))
+    assert code == 0 and "spaces" not in out, err
+    model = Translator.load(tmp_path / "model")
+    pieces = model.source.pieces(model.source.encode("low lower new"))
+    assert pieces == ["▁low", "▁low", "<unk>", "▁<unk>", "▁new"]  # "lower" is no piece: low@@ e@@ r, as it was merged
+    assert model.source.decode(model.source.encode("low new")) == "low new"
+    assert (tmp_path / "model" / "card.md").read_text().startswith("# en to de\n")
+    recipe = Recipe.load(tmp_path / "model" / "recipe.toml")
+    assert (recipe.model.tie, recipe.model.output_bias, recipe.model.d_ff) == ("target", False, INNER[0])
+    (place / "codes.txt").unlink()
+    with pytest.raises(ForeignError, match=r"codes\.txt is missing, by which .*src: cuts text; .* with --tokeniser"):
+        read_foreign(place, Asked())
+
+
+def test_a_restricted_sentencepiece_model_makes_known_pieces_alone() -> None:
+    lines = ["the old box stands in the old hall", "the new boxes stand in new halls"] * 9
+    written = BytesIO()
+    SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, vocab_size=50, minloglevel=2,
+                               hard_vocab_limit=False)  # fmt: skip
+    whole, some = SentencePieceProcessor(), SentencePieceProcessor()
+    whole.LoadFromSerializedProto(written.getvalue())
+    pieces = [whole.id_to_piece(i) for i in range(len(whole))]
+    long = [piece for piece in pieces[3:] if len(piece) > 1]
+    vocabulary = {*pieces} - {*long[::2]}
+    some.LoadFromSerializedProto(restricted(written.getvalue(), vocabulary))
+    assert len(some) == len(whole) and [some.id_to_piece(i) for i in range(len(some))] == pieces
+    changed = 0
+    for line in lines[:2]:
+        before, after = (processor.encode(line, out_type=str) for processor in (whole, some))
+        assert all(piece in vocabulary or len(piece) == 1 for piece in after) and some.decode(after) == line
+        changed += before != after
+    assert changed
+    everything = SentencePieceProcessor()
+    everything.LoadFromSerializedProto(restricted(written.getvalue(), {*pieces}))
+    assert everything.encode(lines, out_type=str) == whole.encode(lines, out_type=str)
+    with pytest.raises(ForeignError, match="in the middle of"):
+        restricted(written.getvalue()[:-1], vocabulary)
+
+
+def at(*path: str, value: Any) -> Any:
+    def change(config: dict[str, Any]) -> None:
+        for key in path[:-1]:
+            config = config.setdefault(key, {})
+        config[path[-1]] = value
+
+    return change
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "recurrent": (at("model", "encoder", "type", value="recurrent"), "encoder: type is 'recurrent'; of JoeyNMT"),
+    "heads differ": (at("model", "decoder", "num_heads", value=4), "encoder num_heads=5 and decoder num_heads=4"),
+    "norms differ": (at("model", "decoder", "layer_norm", value="post"), "is 'pre', and the decoder's 'post'"),
+    "weighed": (at("model", "encoder", "alpha", value=1.2), "alpha=1.2: residual connections that are weighed"),
+    "activation": (at("model", "encoder", "activation", value="mish"), "activation='mish', which"),
+    "lower case": (at("data", "src", "lowercase", value=True), "lowercase=True: text in lower case"),
+    "normalised": (at("data", "trg", "normalize", value=True), "normalize=True: text that is normalised"),
+    "moses": (
+        at("data", "src", "tokenizer_cfg", "pretokenizer", value="moses"), "pretokenizer='moses': words"
+    ),
+    "characters": (at("data", "src", "level", value="char"), "level is 'char'; models that cut text into"),
+    "language tags": (at("data", "special_symbols", value={"lang_tags": ["<de>"]}), "lang_tags=.*: language tags"),
+    "other marks": (at("data", "special_symbols", value={"pad_id": 5}), "does not have '<pad>' as its piece 5"),
+    "no model": (at("model", value=None), "has no part 'model'"),
+    "wrong sizes": (at("model", "encoder", "ff_size", value=40), r"of shape \[33, 20\]; .* ask for \[40, 20\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_be_is_refused_and_nothing_is_written(
+    wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, message = WRONG[wrong]
+    place = write_joey(tmp_path / "joey", change=change)
+    with pytest.raises(ForeignError, match=message):
+        read_foreign(place, Asked())
+    code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
+    assert (code, out) == (2, "") and err.startswith("dragoman: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["joey"]
+
+
+def test_without_yaml_the_pip_line_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = write_joey(tmp_path / "joey")
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    code, _, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
+    assert code == 2 and "pip install 'dragoman[joeynmt]'" in err
+
+
+def test_files_that_are_missing_or_damaged(tmp_path: Path) -> None:
+    place = write_joey(tmp_path / "joey")
+    (place / "best.ckpt").unlink()
+    assert read_foreign(place, Asked()).files[0].name == "300.ckpt"
+    (place / "400.ckpt").write_bytes((place / "300.ckpt").read_bytes())
+    with pytest.raises(ForeignError, match=r"several checkpoints \(300\.ckpt, 400\.ckpt"):
+        read_foreign(place, Asked())
+    (place / "400.ckpt").unlink()
+    torch.save({"model_state": [1]}, place / "300.ckpt")
+    with pytest.raises(ForeignError, match="no tensors by name in its part 'model_state'"):
+        read_foreign(place, Asked())
+    (place / "config.yaml").write_text("a: [")
+    with pytest.raises(ForeignError, match=r"config\.yaml is no YAML"):
+        read_foreign(place, Asked())
+    (place / "config.yaml").write_text("- 1")
+    with pytest.raises(ForeignError, match="expected JoeyNMT's settings"):
+        read_foreign(place, Asked())

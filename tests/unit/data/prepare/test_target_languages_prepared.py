@@ -1,0 +1,300 @@
+"""Corpora of several target languages: sources begin with the piece of theirs, whichever way it is given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from command_line import leave
+from dragoman.config import TextRecipe
+from dragoman.data.corpora.reader import Corpus
+from dragoman.data.prepare import inputs
+from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepared import Prepared
+from dragoman.errors import DataError
+from small_corpora import RECIPE as SMALL
+from small_corpora import changed, files, put, some_pairs, texts
+
+RECIPE = replace(SMALL, data=replace(SMALL.data, max_tokens=150, batch_tokens=400))
+GREEK = str.maketrans("abcdefghijklmnoprstuvwz", "αβκδεφγηιζκλμνοπρστυβωζ")  # some letters, in another script
+
+
+def write(folder, name, lines):
+    (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder / name
+
+
+def rows_of(n=120):
+    """(English, German, "Greek") of the same sentences."""
+    return [(english, german, english.translate(GREEK)) for english, german in some_pairs(n)]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("several")
+    rows = rows_of()
+    english = write(folder, "a.en", [row[0] for row in rows])
+    corpora = [
+        Corpus(english, write(folder, "a.de", [row[1] for row in rows]), to="de", weight=0.5),
+        Corpus(english, write(folder, "a.el", [row[2] for row in rows]), to="el"),
+    ]
+    return rows, corpora, prepare(corpora, RECIPE, folder / "out", processes=1)
+
+
+def heads(prepared, name="train"):
+    split, tokeniser = prepared.split(name), prepared.tokenisers[0]
+    return [tokeniser.pieces(split.source[i][:1])[0] for i in range(len(split))]
+
+
+def test_sources_begin_with_their_language(several):
+    rows, _, prepared = several
+    expected = [("<2de>", row[0], row[1]) for row in rows] + [("<2el>", row[0], row[2]) for row in rows]
+    found = [
+        (head, *pair)
+        for name in ("train", "valid")
+        for head, pair in zip(heads(prepared, name), texts(prepared, name), strict=True)
+    ]
+    assert sorted(found) == sorted(expected)  # of another script too: each corpus is judged by its own
+    tokeniser, split = prepared.tokenisers[0], prepared.split()
+    assert tokeniser.targets == ("de", "el") and tokeniser.vocabulary_size <= RECIPE.text.vocabulary_size
+    for i in range(len(split)):
+        text = tokeniser.decode(split.source[i])
+        assert split.source[i].tolist()[1:] == tokeniser.encode(text)
+        assert split.source.lengths[i] == len(tokeniser.encode(text)) + 1
+        assert max(split.target[i]) < tokeniser.first_target  # they are never to be written
+    assert [(part.name, part.weight) for part in split.parts] == [("a.en + a.de", 0.5), ("a.en + a.el", 1.0)]
+
+
+def test_as_many_of_each_language_are_held_out(several):
+    _, _, prepared = several
+    assert sorted(heads(prepared, "valid")) == ["<2de>"] * 4 + ["<2el>"] * 4  # half of seven, rounded up
+    counts = prepared.manifest["splits"]
+    assert counts["valid"]["to"] == {"de": 4, "el": 4} and counts["train"]["to"] == {"de": 116, "el": 116}
+    assert counts["train"]["source"]["tokens"] == prepared.split().source.lengths.sum()
+
+
+def test_the_manifest_tells_and_a_change_is_noticed(several, tmp_path):
+    _, corpora, prepared = several
+    told = prepared.manifest["inputs"]
+    assert [corpus["to"] for corpus in told["corpora"]] == ["de", "el"]
+    assert told["settings"]["text.targets"] == ["de", "el"]
+    again = prepare(corpora, RECIPE, prepared.directory)
+    assert again.fingerprint == prepared.fingerprint
+    turned = [replace(corpora[0], to="el"), replace(corpora[1], to="de")]
+    with pytest.raises(inputs.OtherInputsError, match=r"a.en: to was 'de', is 'el'"):
+        prepare(turned, RECIPE, prepared.directory)
+
+
+def test_without_languages_nothing_speaks_of_them(tmp_path):
+    prepared = prepare([put(tmp_path, "a", some_pairs(120))], RECIPE, tmp_path / "out")
+    assert {"form", "source_key", "target_key", "files"} == set(prepared.manifest["inputs"]["corpora"][0])
+    assert "text.targets" not in prepared.manifest["inputs"]["settings"]
+    assert "to" not in prepared.manifest["splits"]["train"] and prepared.tokenisers[0].targets == ()
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl", "nested"])
+def test_lines_that_say_their_own_language(several, tmp_path, form):
+    rows, _, prepared = several
+    lines = [(row[0], row[1], "de") for row in rows] + [(row[0], row[2], "el") for row in rows]
+    if form == "tsv":
+        path = write(tmp_path, "all.tsv", ["\t".join((to, s, t, "")) for s, t, to in lines] + [""])
+        corpus = Corpus(path, form="tsv", source_key="2", target_key="3", to_key="1")
+    else:
+        keys = [{"s": s, "t": t, "to": to} for s, t, to in lines]
+        if form == "nested":
+            keys = [{"translation": {"s": s, "t": t}, "to": to} for s, t, to in lines]
+        path = write(tmp_path, "all.jsonl", map(json.dumps, keys))
+        corpus = Corpus(path, form="jsonl", source_key="s", target_key="t", to_key="to")
+    mixed = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
+    assert mixed.manifest["report"]["rules"]["empty"]["dropped"] == (1 if form == "tsv" else 0)
+    for of in ("train.source.ids", "train.target.offsets", "valid.source.ids", "tokenisers/shared.json"):
+        assert (mixed.directory / of).read_bytes() == (prepared.directory / of).read_bytes()
+
+
+def test_several_processes_write_the_same_bytes(several, tmp_path, monkeypatch):
+    _, corpora, prepared = several
+    monkeypatch.setattr("dragoman.data.prepare.pipeline.CHUNK", 50)
+    monkeypatch.setattr("dragoman.data.prepare.encoding.CHUNK", 30)
+    again = prepare(corpora, RECIPE, tmp_path / "out", processes=2)
+    assert files(again.directory) == files(prepared.directory)
+
+
+def test_the_same_words_in_two_languages_are_no_duplicates(tmp_path):
+    pairs = some_pairs(60)
+    one = put(tmp_path, "a", [*pairs, ("red bread", "rouge pain"), ("red bread", "rouge pain")])
+    other = put(tmp_path, "b", [*((s, f"{t} x") for s, t in pairs), ("red bread", "rouge pain")])
+    corpora = [replace(one, to="fr"), replace(other, to="oc")]
+    prepared = prepare(corpora, changed(valid_pairs=0), tmp_path / "out")
+    assert prepared.report["rules"]["duplicate"]["dropped"] == 1
+    found = [head for head, (source, _) in zip(heads(prepared), texts(prepared), strict=True) if source == "red bread"]
+    assert found == ["<2fr>", "<2oc>"]
+
+
+def test_both_directions_share_their_files_and_validation_sets_are_one_for_each(tmp_path):
+    train, valid = put(tmp_path, "a", some_pairs(60)), put(tmp_path, "v", some_pairs(9, seed=5))
+    both = [replace(train, to="de"), Corpus(train.target, train.source, to="en")]
+    checks = [replace(valid, to="de"), Corpus(valid.target, valid.source, to="en")]
+    prepared = prepare(both, RECIPE, tmp_path / "out", valid=checks)
+    assert heads(prepared, "valid") == ["<2de>"] * 9 + ["<2en>"] * 9
+    assert [part.name for part in prepared.split("valid").parts] == ["v.en + v.de", "v.de + v.en"]
+    english, german = some_pairs(9, seed=5)[3]
+    assert texts(prepared, "valid")[3] == (english, german) and texts(prepared, "valid")[12] == (german, english)
+    with pytest.raises(DataError, match="is given twice"):
+        prepare([both[0], both[0]], RECIPE, tmp_path / "other")
+    with pytest.raises(DataError, match="is among the training files too"):
+        prepare(both, RECIPE, tmp_path / "other", valid=[both[1]])
+    with pytest.raises(DataError, match="is given twice"):
+        prepare([Corpus(train.source, train.source, to="en")], RECIPE, tmp_path / "other")
+
+
+def test_batches_with_sampled_pieces_keep_the_language(several):
+    _, _, prepared = several
+    data = replace(RECIPE.data, sampling=0.5)
+    plain = {i: prepared.split().source[i].tolist() for i in range(len(prepared.split()))}
+    tokeniser, seen, other = prepared.tokenisers[0], 0, 0
+    with prepared.loader(data, epochs=1, pin=False) as loader:
+        for batch in loader:
+            for pair, row in zip(batch.pairs.tolist(), batch.source.tolist(), strict=True):
+                assert row[0] == plain[pair][0] >= tokeniser.first_target
+                assert tokeniser.decode(row) == tokeniser.decode(plain[pair])
+                seen, other = seen + 1, other + (row[: len(plain[pair])] != plain[pair])
+    assert seen > 100 and other > seen / 2
+
+
+def test_the_longest_sentence_counts_its_language(tmp_path):
+    corpus = replace(put(tmp_path, "a", [(s, t.split()[0]) for s, t in some_pairs(80)]), to="de")
+    every = prepare([corpus], changed(valid_pairs=0), tmp_path / "every").split().source.lengths
+    limit = int(np.median(every))
+    some = prepare([corpus], changed(valid_pairs=0, max_tokens=limit), tmp_path / "some")
+    assert some.split().source.lengths.tolist() == [n for n in every if n <= limit]
+    assert some.report["rules"]["tokens"]["dropped"] == (every > limit).sum() > 9
+
+
+def test_tokenisers_from_elsewhere_bring_their_languages(several, tmp_path):
+    _, corpora, prepared = several
+    theirs = prepared.directory / "tokenisers"
+    only = prepare([corpora[1]], RECIPE, tmp_path / "out", tokenisers=theirs)
+    assert {*heads(only)} == {"<2el>"} and only.tokenisers[0].targets == ("de", "el")
+    with pytest.raises(
+        DataError, match=r"text.targets=\['el'\] was asked for, but the tokenisers .* have pieces for de, el"
+    ):
+        prepare([corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenisers=theirs)
+    plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
+    with pytest.raises(DataError, match="have no pieces for any; leave --to"):
+        prepare([corpora[1]], RECIPE, tmp_path / "o", tokenisers=plain.directory / "tokenisers")
+
+
+def test_languages_can_be_added_behind_those_of_tokenisers_from_elsewhere(several, tmp_path):
+    _, corpora, prepared = several
+    theirs = prepared.directory / "tokenisers"
+    more = replace(RECIPE, text=TextRecipe(targets=("de", "el", "pt")))
+    with_one = [replace(corpora[0], to="pt"), corpora[1]]
+    made = prepare(with_one, more, tmp_path / "out", tokenisers=theirs)
+    before, after = prepared.tokenisers[0], made.tokenisers[0]
+    assert {*heads(made)} == {"<2el>", "<2pt>"} and after.targets == ("de", "el", "pt")
+    assert after.vocabulary_size == before.vocabulary_size + 1
+    assert [after.target_id(code) for code in before.targets] == [before.target_id(code) for code in before.targets]
+    assert after.encode("one two three") == before.encode("one two three")
+    again = prepare([corpora[1]], RECIPE, tmp_path / "without", tokenisers=theirs)
+    only = prepare(with_one[:1], more, tmp_path / "with", tokenisers=theirs)  # what is learnt may be left out
+    assert again.fingerprint != only.fingerprint
+    with pytest.raises(DataError, match="names pt, but no pair"):
+        prepare([corpora[1]], more, tmp_path / "none", tokenisers=theirs)
+    for wrong in (("el", "de", "pt"), ("de",), ("de", "pt", "el")):
+        with pytest.raises(DataError, match="name these first and those to add after them"):
+            prepare(with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenisers=theirs)
+    plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
+    first = prepare(corpora, replace(RECIPE, text=TextRecipe(targets=("de", "el"))), tmp_path / "first",
+                    tokenisers=plain.directory / "tokenisers")  # fmt: skip
+    assert first.tokenisers[0].vocabulary_size == plain.tokenisers[0].vocabulary_size + 2
+
+
+def test_separate_vocabularies_have_them_on_the_side_of_the_source(several, tmp_path):
+    _, corpora, _ = several
+    recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=320, shared=False))
+    source, target = prepare(corpora, recipe, tmp_path / "out").tokenisers
+    assert (source.targets, target.targets) == (("de", "el"), ())
+
+
+def test_what_is_refused(several, tmp_path):
+    rows, (german, greek), _ = several
+
+    def refused(*corpora, targets=(), **more):
+        recipe = replace(RECIPE, text=replace(RECIPE.text, targets=targets))
+        with pytest.raises(DataError) as error:
+            prepare(corpora, recipe, tmp_path / "out", **more)
+        assert not (tmp_path / "out").exists()
+        return str(error.value)
+
+    assert "a.en + a.el does not say which language" in refused(german, replace(greek, to=""))
+    assert "give --to for each corpus" in refused(replace(german, to=""), targets=("de",))
+    assert "is translated into 'el', which is not one of text.targets=['de']" in refused(german, greek, targets=("de",))
+    assert "names it, but no pair" in refused(german, targets=("de", "it"))
+    pairs = put(tmp_path, "v", some_pairs(5, seed=9))
+    assert "v.en + v.de does not say which language" in refused(german, valid=pairs)
+    assert "there is one validation set" in refused(replace(german, to=""), valid=[pairs, pairs])
+    trees = replace(german, source_trees=write(tmp_path, "t.conllu", ["# no tree"]))
+    assert "trees cannot be together with several target languages" in refused(trees)
+    lines = ["\t".join((row[0], row[1], "de")) for row in rows]
+    mixed = Corpus(write(tmp_path, "m.tsv", [*lines, "red\trot\tit"]), form="tsv", to_key="3")
+    assert "m.tsv, line 121: the pair is translated into 'it'" in refused(mixed, targets=("de",))
+    mixed = Corpus(write(tmp_path, "m.tsv", [*lines, "red\trot\t"]), form="tsv", to_key="3")
+    assert "m.tsv, line 121: the pair does not say which language" in refused(mixed)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"to": "German!"}, "names no target language"),
+        ({"to_key": "3"}, "plain files have no key '3'; give --to"),
+        ({"form": "tsv", "target": None, "to": "de", "to_key": "3"}, "but not both"),
+        ({"form": "tsv", "target": None, "to_key": "to"}, "is a column number from 1"),
+        ({"form": "tsv", "target": None, "to_key": "2"}, "as a side and as the language"),
+    ],
+)
+def test_a_corpus_that_cannot_be(fields, words):
+    with pytest.raises(DataError, match=words):
+        Corpus(**{"source": "a.en", "target": "a.de", **fields})
+
+
+def test_the_command_line(several, tmp_path, capsys):
+    rows, (german, greek), prepared = several
+    sides = ["--source", str(german.source), "--target", str(german.target), "--source", str(greek.source)]
+    sides += ["--target", str(greek.target), "--weight", "0.5", "--weight", "1"]
+    settings = [f"{key}={value}" for key, value in (("text.vocabulary_size", 320), ("data.valid_pairs", 7))]
+    settings += ["data.max_tokens=150", "data.batch_tokens=400", "data.max_ratio=9.0"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    out = tmp_path / "out"
+    code, said, err = leave(capsys, "prepare", *sides, "--to", "de", "--to", "el", *options, "--out", str(out))
+    assert code == 0, err
+    assert "train: 116 pairs into de, 116 pairs into el" in said
+    assert Prepared.open(out).fingerprint == prepared.fingerprint
+    code, _, err = leave(capsys, "prepare", *sides, "--to", "de", "--out", str(tmp_path / "o"))
+    assert (code, "1 languages came with --to for 2 corpora; give one for each" in err) == (2, True), err
+    code, _, err = leave(capsys, "prepare", *sides, "--to-key", "to", "--out", str(tmp_path / "o"))
+    assert (code, "--to-key is for TSV and JSON lines" in err) == (2, True), err
+    more = ["--valid-source", str(tmp_path / "v.en"), "--valid-target", str(tmp_path / "v.de")]
+    code, _, err = leave(capsys, "prepare", *sides, "--to", "de", "--to", "el", *more, *more, "--out", "o")
+    assert (code, "give --valid-to for each" in err) == (2, True), err
+    lines = ["\t".join((row[0], row[1], "de")) for row in rows]
+    mixed = write(tmp_path, "m.tsv", lines)
+    both = [
+        *sides[4:8],
+        "--tsv",
+        str(mixed),
+        "--to-key",
+        "3",
+        "--to",
+        "el",
+        *options,
+    ]  # --to is for the plain one alone
+    code, said, err = leave(capsys, "prepare", *both, "--out", str(tmp_path / "mixed"))
+    assert (code, "into el, 116 pairs into de" in said) == (0, True), err
+
+
+def test_ids_fit_their_files(several):
+    _, _, prepared = several
+    assert prepared.split().source.ids.dtype == np.uint16

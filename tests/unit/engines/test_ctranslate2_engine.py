@@ -1,0 +1,91 @@
+"""CTranslate2 with our weights: the same model, and as near to the same search as its own search goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import ModelRecipe
+from dragoman.engines.ctranslate2 import CTranslate2Engine
+from dragoman.engines.ctranslate2_model import to_ctranslate2, why_not
+from dragoman.engines.torch import TorchEngine
+from dragoman.errors import DragomanError, SearchError
+from dragoman.search.types import Sampling, Search
+from random_models import PAPER, sentences, write_random
+
+pytest.importorskip("ctranslate2")
+
+BIASED = ModelRecipe(
+    d_model=40, n_heads=5, d_ff=72, encoder_layers=1, decoder_layers=2, activation="gelu", attention_bias=True,
+    positions="learned", max_positions=64, norm_order="pre", tie="none",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "cache"))
+
+
+IMPORTED = replace(PAPER, output_bias=True, norm_epsilon=0.05)
+
+
+@pytest.mark.parametrize(
+    "recipe, vocabulary",
+    [(PAPER, 137), (BIASED, (90, 151)), (IMPORTED, 137)],
+    ids=["paper", "biased", "output bias, other epsilon"],
+)
+def test_greedy_agrees_with_the_reference(recipe: ModelRecipe, vocabulary: int, tmp_path: Path) -> None:
+    directory = write_random(tmp_path / "m", recipe, vocabulary)
+    engine = CTranslate2Engine.load(directory, 1, quantise=False)
+    assert engine is not None
+    sources = [source for source in sentences(40, 90) if source]  # nothing is nothing to CTranslate2
+    search = Search(beam=1, extra_length=3)  # limits that differ within the batch
+    for a, b in zip(TorchEngine.load(directory).search(sources, search), engine.search(sources, search), strict=True):
+        assert a[0].pieces == b[0].pieces and a[0].truncated == b[0].truncated
+        if not a[0].truncated:
+            assert b[0].score > a[0].score - 1e-3  # what is forbidden is shared out there, which can only raise it
+            assert recipe is not PAPER or b[0].score == pytest.approx(a[0].score, abs=0.02)
+
+
+def test_beams_are_ranked_by_our_rule(tmp_path: Path) -> None:
+    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1, quantise=False)
+    assert engine is not None
+    search = Search(beam=4, n_best=3, max_length=9)
+    for best in engine.search(sentences(12, 137), search):
+        assert len(best) == 3
+        assert [h.score for h in best] == sorted((h.score for h in best), reverse=True)
+        for h in best:
+            assert h.score == pytest.approx(h.log_probability / search.normaliser(len(h.pieces) + 1))
+
+
+def test_converted_once_and_int8_by_default(tmp_path: Path) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    for _ in range(2):
+        engine = CTranslate2Engine.load(directory)
+        assert engine is not None and engine.translator.compute_type.startswith("int8")
+    assert len(list((tmp_path / "cache" / "ctranslate2").iterdir())) == 1
+
+
+def test_what_it_cannot_do(tmp_path: Path) -> None:
+    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137))
+    assert engine is not None and engine.can(Search()) and engine.search([], Search()) == []
+    assert not engine.can(Search(), prefixes=True)
+    assert not engine.can(Search(no_repeat=2)) and not engine.can(Search(sampling=Sampling()))
+    narrow = ModelRecipe(d_model=16, n_heads=2, d_k=3, d_v=8, d_ff=8, encoder_layers=1, decoder_layers=1)
+    directory = write_random(tmp_path / "narrow", narrow, 30)
+    assert why_not(narrow) and CTranslate2Engine.load(directory) is None
+    with pytest.raises(DragomanError, match="heads"):
+        to_ctranslate2(directory, tmp_path / "out")
+
+
+def test_what_ctranslate2_itself_refuses_is_told_with_what_came(tmp_path: Path) -> None:
+    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1)
+    assert engine is not None
+    words = (
+        r"2 sentences, the longest of 4,100 pieces, to at most 6 with beam 1: No position .* 4096.*; let long lines be"
+    )
+    with pytest.raises(SearchError, match=words):
+        engine.search([[5, 6], [7] * 4100], Search(beam=1, max_length=6))  # its table of positions ends before
+    assert engine.search([[5, 6]], Search(beam=1, max_length=6))[0]  # and it still works

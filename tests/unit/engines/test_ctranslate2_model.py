@@ -1,0 +1,45 @@
+"""What cannot be exported is refused in words, and nothing that stands at the place is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from dragoman.engines.ctranslate2_model import to_ctranslate2
+from dragoman.errors import DamagedError, DragomanError
+from small_model import model_at
+
+pytest.importorskip("ctranslate2")
+
+
+def test_weights_that_are_not_the_recipes(tmp_path: Path) -> None:
+    file = model_at(tmp_path / "m") / "model.safetensors"
+    whole = load_file(file)
+    name = "decoder.1.cross.key_value.weight"
+    for tensors, message in (
+        ({n: w for n, w in whole.items() if n != name}, f"has no tensor {name}"),
+        ({**whole, name: whole[name][:-1].copy()}, rf"tensor {name} of shape \(11, 6\).* ask for \(12, 6\)"),
+        ({**whole, "more": np.zeros(3, np.float32)}, "has a tensor more"),
+    ):
+        save_file(tensors, file)
+        with pytest.raises(DamagedError, match=message):
+            to_ctranslate2(tmp_path / "m", tmp_path / "out")
+    with pytest.raises(DamagedError, match=r"is not a model: it has no recipe\.toml"):
+        to_ctranslate2(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_is_taken_and_wishes_that_cannot_be(tmp_path: Path) -> None:
+    model = model_at(tmp_path / "m")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(DragomanError, match=r"out is there already, with thesis\.txt"):
+        to_ctranslate2(model, tmp_path / "out")
+    with pytest.raises(DragomanError, match=r"2 tokens came, but the source vocabulary of .* has 330"):
+        to_ctranslate2(model, tmp_path / "new", tokens=["a", "b"])
+    with pytest.raises(DragomanError, match="has no quantisation 'int3'; there are: "):
+        to_ctranslate2(model, tmp_path / "new", "int3")
+    assert (tmp_path / "out" / "thesis.txt").exists() and not (tmp_path / "new").exists()

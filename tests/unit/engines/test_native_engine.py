@@ -1,0 +1,200 @@
+"""The engine in C against the reference in PyTorch, and its promise: the same bits in any company."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman.config import ModelRecipe
+from dragoman.engines import native as native_engine
+from dragoman.engines.native import NativeEngine
+from dragoman.engines.native_layout import unknown
+from dragoman.engines.torch import TorchEngine
+from dragoman.errors import SearchError, ShapeError
+from dragoman.native import why_not
+from dragoman.search.types import Hypothesis, Sampling, Search
+from random_models import PAPER, RECIPES, TOLD, sentences, write_random
+
+SEARCHES = [
+    Search(beam=1, max_length=17),
+    Search(beam=4, n_best=3, extra_length=4),
+    Search(beam=5, n_best=5, extra_length=3, length_penalty=0.0, min_length=2),
+    Search(beam=3, max_length=12, no_repeat=2, length_penalty=-0.7),
+    Search(beam=7, max_length=9, no_repeat=1, min_length=9, length_penalty=1.3),
+]
+MODELS: dict[str, Path] = {}
+
+
+@pytest.fixture(params=list(RECIPES))
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    name = str(request.param)
+    if name not in MODELS:
+        MODELS[name] = write_random(tmp_path_factory.mktemp("models") / "m", *RECIPES[name])
+    return MODELS[name]
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_random(tmp_path_factory.mktemp("models") / "paper", PAPER, 137)
+
+
+def load(directory: Path, threads: int = 1, quantise: bool = False) -> NativeEngine:
+    engine = NativeEngine.load(directory, threads, quantise)
+    if engine is None:
+        pytest.skip(str(why_not("translate")))
+    return engine
+
+
+def same(a: list[list[Hypothesis]], b: list[list[Hypothesis]], tolerance: float) -> float:
+    """The share of sentences with the same hypotheses in the same order; those must have like scores."""
+    alike = 0
+    for left, right in zip(a, b, strict=True):
+        if [h.pieces for h in left] == [h.pieces for h in right]:
+            alike += 1
+            for x, y in zip(left, right, strict=True):
+                assert x.score == pytest.approx(y.score, abs=tolerance)
+                assert x.log_probability == pytest.approx(y.log_probability, abs=10 * tolerance)
+                assert x.truncated == y.truncated
+    return alike / len(a)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_float_agrees_with_the_reference(model: Path, search: Search) -> None:
+    reference, engine = TorchEngine.load(model), load(model)
+    sources = sentences(40, engine.vocabulary[0])
+    assert same(reference.search(sources, search), engine.search(sources, search), 1e-4) == 1.0
+
+
+def test_prefixes_begin_the_translation_and_count(model: Path) -> None:
+    reference, engine = TorchEngine.load(model), load(model)
+    of_sources, of_targets = engine.vocabulary
+    sources, prefixes = sentences(20, of_sources), sentences(20, of_targets, 8, seed=9)
+    search = Search(beam=4, n_best=4, max_length=6, no_repeat=3, min_length=2)
+    found = engine.search(sources, search, prefixes)
+    assert all(h.pieces[: len(p)] == p for of, p in zip(found, prefixes, strict=True) for h in of)
+    assert same(reference.search(sources, search, prefixes), found, 1e-4) == 1.0
+
+
+def test_eight_bits_are_close(model: Path) -> None:
+    """A forced path: the same pieces, so that the log-probabilities can be compared."""
+    exact, engine = load(model), load(model, quantise=True)
+    sources = sentences(30, engine.vocabulary[0])
+    paths = [best[0].pieces for best in exact.search(sources, Search(beam=1, min_length=1, max_length=8))]
+    ends_there = Search(beam=1, max_length=1)  # a prefix raises the limit to its own length
+    a = [best[0].log_probability for best in exact.search(sources, ends_there, paths)]
+    b = [best[0].log_probability for best in engine.search(sources, ends_there, paths)]
+    off = [abs(x - y) / (len(path) + 1) for x, y, path in zip(a, b, paths, strict=True)]
+    assert max(off) < 0.15 and any(off)
+
+
+@pytest.mark.parametrize("quantise", [False, True], ids=["float", "int8"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_same_bits_in_any_company(model: Path, quantise: bool, beam: int) -> None:
+    alone, many = load(model, 1, quantise), load(model, 3, quantise)
+    sources = sentences(90, alone.vocabulary[0])
+    search = Search(beam=beam, n_best=beam, extra_length=5)
+    expected = [alone.search([source], search)[0] for source in sources]
+    shuffled = list(range(len(sources)))
+    random.Random(1).shuffle(shuffled)
+    for engine in (alone, many):
+        for size in (1, 7, 64):
+            for start in range(0, len(sources), size):
+                here = shuffled[start : start + size]
+                assert engine.search([sources[i] for i in here], search) == [expected[i] for i in here]
+
+
+def test_callers_at_once(paper: Path) -> None:
+    engine = load(paper, 2, quantise=True)
+    sources, search = sentences(24, 137), Search(beam=2, extra_length=5)
+    expected = engine.search(sources, search)
+    with ThreadPoolExecutor(5) as pool:
+        alone = pool.map(lambda source: engine.search([source], search)[0], sources)
+        together = pool.map(lambda _: engine.search(sources, search), range(5))
+        assert list(alone) == expected and all(found == expected for found in together)
+    assert engine.busy == 0 and len(engine.free) <= 10
+
+
+@pytest.mark.parametrize("recipe", [PAPER, *TOLD.values()], ids=["paper", *TOLD])
+def test_long_sentences_agree(recipe: ModelRecipe, tmp_path: Path) -> None:
+    """More positions than are scored at once, and larger scores appearing later."""
+    directory = write_random(tmp_path / "m", recipe, 137)
+    reference, engine = TorchEngine.load(directory), load(directory)
+    sources = [[*range(4, 137)] * 2, [*range(136, 4, -1)]]
+    search = Search(beam=2, max_length=150, min_length=150)
+    assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
+
+
+@pytest.mark.parametrize("recipe", TOLD.values(), ids=TOLD)
+def test_longer_and_longer_sentences(recipe: ModelRecipe, tmp_path: Path) -> None:
+    """What an engine knows of positions from a short sentence does for its part of a long one, and the reverse."""
+    directory = write_random(tmp_path / "m", recipe, 137)
+    reference, engine, search = TorchEngine.load(directory), load(directory, 2), Search(beam=3, extra_length=9)
+    for length in (5, 160, 70, 330, 1):
+        sources = [[4 + (7 * i + length) % 133 for i in range(length)]]
+        assert same(reference.search(sources, search), engine.search(sources, search), 1e-3) == 1.0
+
+
+@pytest.mark.parametrize("positions", sorted({recipe.positions for recipe in TOLD.values()}))
+def test_the_order_of_the_source_counts(positions: str, tmp_path: Path) -> None:
+    """Without positions the encoder reads a bag of words, and two orders of them have the same probability."""
+    told = next(recipe for recipe in TOLD.values() if recipe.positions == positions)
+    left, right = [5, 6, 7, 8, 9], [9, 7, 5, 8, 6]
+    for recipe, apart in ((told, True), (replace(told, positions="none", max_distance=16), False)):
+        engine = load(write_random(tmp_path / recipe.positions, recipe, 137))
+        found = engine.search([left, right], Search(beam=1, max_length=1), [[11, 12, 13]] * 2)
+        a, b = (best[0].log_probability for best in found)
+        assert (abs(a - b) > 1e-2) == apart
+
+
+def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = load(paper)
+    assert engine.can(Search(), True)
+    assert not engine.can(Search(sampling=Sampling())) and not engine.can(Search(beam=65))
+    with pytest.raises(SearchError, match="torch"):
+        engine.search([[5]], Search(sampling=Sampling()))
+    with pytest.raises(ShapeError, match="137"):
+        engine.search([[5], [137]], Search())
+    assert engine.search([], Search()) == []
+    assert unknown(ModelRecipe(attention="additive")) == "model.attention='additive'"
+    assert unknown(ModelRecipe(norm="batch")) == "model.norm='batch'"
+    for positions in ("none", "rotary", "alibi", "relative"):
+        assert unknown(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions=positions)) is None
+    for what, other in (("attention", "additive"), ("pattern", "local"), ("pattern", "sparse")):
+        assert unknown(ModelRecipe(positions="rotary", **{what: other})) == f"model.{what}={other!r}"
+    for positions in ("alibi", "relative"):
+        assert unknown(ModelRecipe(positions=positions, pattern="local")) == "model.pattern='local'"
+    assert unknown(ModelRecipe(positions="syntax")) == "model.positions='syntax'"
+    assert unknown(ModelRecipe(pattern="low_rank")) == "model.pattern='low_rank'"
+    assert unknown(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"
+    additive = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, attention="additive")
+    assert NativeEngine.load(write_random(tmp_path / "additive", additive, 30)) is None
+    monkeypatch.setattr(native_engine, "library", lambda name: None)
+    assert NativeEngine.load(paper) is None
+
+
+def test_learned_positions_end(tmp_path: Path) -> None:
+    sizes = {"d_model": 16, "n_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
+    recipe = ModelRecipe(**sizes, positions="learned", max_positions=9)
+    engine = load(write_random(tmp_path / "m", recipe, 30))
+    assert len(engine.search([[5] * 8], Search(max_length=8))) == 1
+    with pytest.raises(ShapeError, match="positions were learnt for 9"):
+        engine.search([[5] * 9], Search(max_length=8))
+    with pytest.raises(ShapeError, match="positions were learnt for 9"):
+        engine.search([[5]], Search(max_length=9))
+
+
+def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(directory / "model.safetensors")
+    weights["decoder.0.around_cross.norm.weight"] *= torch.nan
+    save_file(weights, directory / "model.safetensors")
+    for quantise in (False, True):
+        with pytest.raises(SearchError, match="no probabilities"):
+            load(directory, quantise=quantise).search([[5, 6]], Search(max_length=3))

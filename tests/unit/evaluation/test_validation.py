@@ -1,0 +1,126 @@
+"""Validation figures against the same figures made by hand, a sentence at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman import Recipe, Transformer
+from dragoman.config import ModelRecipe
+from dragoman.data.corpora.reader import Corpus
+from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepared import Prepared
+from dragoman.demo.corpus import pairs
+from dragoman.engines.torch import TorchEngine
+from dragoman.evaluation.validation import Validation
+from dragoman.search.types import Hypothesis, Search
+from dragoman.text.special_tokens import BOS, EOS
+
+SMALL = ModelRecipe(d_model=16, n_heads=2, d_ff=24, encoder_layers=1, decoder_layers=1, dropout=0.1)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("data")
+    corpora = []
+    for split, n in (("train", 300), ("valid", 37)):
+        for language, texts in zip(("en", "de"), zip(*pairs(n, split=split), strict=True), strict=True):
+            (folder / f"{split}.{language}").write_text("\n".join(texts) + "\n", encoding="utf-8")
+        corpora.append(Corpus(folder / f"{split}.en", folder / f"{split}.de"))
+    recipe = Recipe.load("base", ["text.vocabulary_size=400"])
+    return prepare(corpora[:1], recipe, folder / "prepared", valid=corpora[1], processes=1)
+
+
+def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
+    torch.manual_seed(3)
+    tokeniser = prepared.tokenisers[0]
+    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    found = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model)
+    lines = list(pairs(37, split="valid"))
+    total = tokens = 0.0
+    with torch.inference_mode():
+        for source, target in lines:
+            ids, out = [*tokeniser.encode(source), EOS], [*tokeniser.encode(target), EOS]
+            log_p = model(torch.tensor([ids]), torch.tensor([[BOS, *out[:-1]]])).log_softmax(-1)[0]
+            total -= float(log_p[torch.arange(len(out)), torch.tensor(out)].sum())
+            tokens += len(out)
+    assert found.figures["loss"] == pytest.approx(total / tokens, rel=1e-4)
+
+    from sacrebleu import corpus_bleu
+
+    engine = TorchEngine(model)
+    alone = [engine.search([tokeniser.encode(source)], Search(beam=1))[0][0] for source, _ in lines]
+    ours = [tokeniser.decode(found.pieces) for found in alone]
+    references = [target for _, target in lines]
+    assert found.figures["bleu"] == pytest.approx(corpus_bleu(ours, [references]).score)
+    assert found.figures["exact"] == 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / 37
+    assert len(found.samples) == 3
+    by_source = dict(zip((source for source, _ in lines), zip(ours, references, strict=True), strict=True))
+    for source, translation, reference in found.samples:
+        assert by_source[source] == (translation, reference)
+
+
+def test_a_model_that_copies_the_reference_is_perfect(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokeniser = prepared.tokenisers[0]
+    right = dict(pairs(37, split="valid"))
+
+    def cheat(model: object, source: torch.Tensor, *_: object) -> list[list[Hypothesis]]:
+        return [[Hypothesis(tokeniser.encode(right[tokeniser.decode(row)]), 0.0, 0.0)] for row in source.tolist()]
+
+    monkeypatch.setattr("dragoman.evaluation.validation.beam_search", cheat)
+    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    figures = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model).figures
+    assert figures["exact"] == 100
+    assert figures["bleu"] == pytest.approx(100)
+
+
+def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpora: dict[str, list[Corpus]] = {"train": [], "valid": []}
+    counts = {"valid": {"de": 31, "back": 11}, "train": {"de": 200, "back": 190}}
+    for split, of in counts.items():
+        for code, n in of.items():
+            lines = list(pairs(n, split=split))  # type: ignore[arg-type]
+            lines = [(s, t) if code == "de" else (s, " ".join(["so", *s.split()[::-1]])) for s, t in lines]
+            for side, texts in zip(("en", code), zip(*lines, strict=True), strict=True):
+                (tmp_path / f"{split}-{code}.{side}").write_text("\n".join(texts) + "\n", encoding="utf-8")
+            sides = (tmp_path / f"{split}-{code}.en", tmp_path / f"{split}-{code}.{code}")
+            corpora[split].append(Corpus(*sides, to=code))
+    recipe = Recipe.load("base", ["text.vocabulary_size=400"])
+    prepared = prepare(corpora["train"], recipe, tmp_path / "prepared", valid=corpora["valid"], processes=1)
+    torch.manual_seed(3)
+    tokeniser = prepared.tokenisers[0]
+    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    found = Validation(prepared, recipe.data, torch.device("cpu"))(model)
+
+    from sacrebleu import corpus_bleu
+
+    engine, marks, split = TorchEngine(model), {}, prepared.split("valid")
+    for code in ("de", "back"):
+        head = tokeniser.target_id(code)
+        rows = [i for i in range(len(split)) if split.source[i][0] == head]
+        assert len(rows) == counts["valid"][code]
+        best = [engine.search([split.source[i].tolist()], Search(beam=1))[0][0] for i in rows]
+        ours = [tokeniser.decode(one.pieces) for one in best]
+        marks[code] = corpus_bleu(ours, [[tokeniser.decode(split.target[i]) for i in rows]]).score
+        assert found.figures[f"bleu_{code}"] == pytest.approx(marks[code])
+    assert found.figures["bleu"] == pytest.approx((marks["de"] + marks["back"]) / 2)
+    assert [source.rpartition("  → ")[2] for source, _, _ in found.samples] == ["de", "de", "back", "back"]
+    assert list(found.figures) == ["loss", "bleu", "exact", "bleu_de", "bleu_back"]
+    # With few sentences, as many of each language are translated; the batch that fills one up is translated whole.
+    read: list[int] = []
+
+    def search(_: object, source: torch.Tensor, *__: object) -> list[list[Hypothesis]]:
+        read.extend(source[:, 0].tolist())
+        return [[] for _ in source]
+
+    monkeypatch.setattr("dragoman.evaluation.validation.beam_search", search)
+    few = Validation(prepared, recipe.data, torch.device("cpu"), sentences=8)
+    few.recipe = replace(few.recipe, max_tokens=60, batch_sentences=3)
+    few(model)
+    heads = [read.count(tokeniser.target_id(code)) for code in ("de", "back")]
+    assert all(4 <= count <= 6 for count in heads)

@@ -1,0 +1,253 @@
+"""Demanded and avoided phrases against all texts there are, on a model that is a table of numbers."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from dragoman import Padded, Transformer
+from dragoman.config import ModelRecipe
+from dragoman.engines.torch import TorchEngine
+from dragoman.search.beam import beam_search
+from dragoman.search.constraints.beam import banked
+from dragoman.search.constraints.phrases import Demands, count
+from dragoman.search.constraints.tables import Plan
+from dragoman.search.sampling import sample
+from dragoman.search.types import Hypothesis, Sampling, Search
+from letters import Letters
+from table_model import TableModel, all_sequences
+
+SPACED = Letters("▁a", "a", "b", "▁b", "▁ab")
+HAN = Letters("你", "好", "▁a", "a", "。")
+BYTES = Letters("a", "<0xC3>", "<0xA9>", "<0xA8>", "▁")
+EVERYTHING = 4000
+
+
+HALF = "\N{REPLACEMENT CHARACTER}"
+UNCLEAR = re.compile(f"[{HALF}éè]")  # what is spelt in bytes may be a letter or not, as far as a search can see
+Search_ = dict[str, object]
+
+
+def run(
+    model: TableModel,
+    limits: list[int],
+    search: Search,
+    plans: list[Plan | None] | None,
+    sentences: list[int] | None = None,
+    **more: object,
+) -> list[list[Hypothesis]]:
+    source = torch.tensor(sentences or list(range(len(limits))))[:, None]
+    return beam_search(model, source, Padded(1), torch.tensor(limits), search, plans=plans, **more)  # type: ignore[arg-type]
+
+
+def right(letters: Letters, pieces: Sequence[int], demands: Demands) -> bool:
+    """By the definition, in text alone: what is avoided must not stand there after any of the pieces."""
+    texts = [letters.decode(pieces[:i]) for i in range(len(pieces) + 1)]
+    if any(count(UNCLEAR.sub("#", text), (word,)) for text in texts for word in demands.avoid):
+        return False
+    return not demands.told(texts[-1].replace(HALF, "x"))[1]
+
+
+def best_of_all(
+    letters: Letters,
+    model: TableModel,
+    sentence: int,
+    limit: int,
+    search: Search,
+    demands: Demands,
+    prefix: tuple[int, ...] = (),
+) -> list[tuple[tuple[int, ...], float]]:
+    """The n best of all sequences whose text has what is demanded."""
+    scored = [
+        (sequence, model.total(sentence, sequence) / ((5 + len(sequence) + 1) / 6) ** search.length_penalty)
+        for sequence in all_sequences(model, limit, search, prefix)
+        if right(letters, sequence, demands)
+    ]
+    return sorted(scored, key=lambda pair: -pair[1])[: search.n_best]
+
+
+def check(
+    letters: Letters, demands: Demands, search: Search, limits: list[int], prefix: tuple[int, ...] = ()
+) -> list[list[Hypothesis]]:
+    """What a search finds, compared with the best of all sequences; where there is none, it must say so by its text."""
+    model = TableModel(len(limits), max(limits), letters.vocabulary_size, seed=3)
+    found = run(model, limits, search, [letters.planner.plan(demands)] * len(limits), prefixes=[prefix] * len(limits))
+    for sentence, limit in enumerate(limits):
+        expected = best_of_all(letters, model, sentence, limit, search, demands, prefix)
+        if expected:
+            assert [tuple(one.pieces) for one in found[sentence]] == [pieces for pieces, _ in expected]
+            assert [one.score for one in found[sentence]] == pytest.approx([score for _, score in expected], abs=1e-4)
+        else:
+            assert demands.told(letters.decode(found[sentence][0].pieces))[1]
+    return found
+
+
+CASES = [
+    (SPACED, ["a"]),
+    (SPACED, ["ab"]),
+    (SPACED, ["a b"]),
+    (SPACED, ["a", "b"]),
+    (SPACED, ["a", "a"]),
+    (SPACED, ["a a", "a"]),
+    (SPACED, ["ab", "a b"]),
+    (SPACED, ["a b", "b a"]),
+    (SPACED, [["ab", "ba"]]),
+    (SPACED, [["ab", "b"], "a"]),
+    (SPACED, ["aba"]),
+    (SPACED, ["aab", "b"]),
+    (HAN, ["你好"]),
+    (HAN, ["好好"]),
+    (HAN, ["好", "好"]),
+    (HAN, ["a", "你"]),
+    (HAN, ["好a"]),
+    (HAN, ["aa。"]),
+    (BYTES, ["é"]),
+    (BYTES, ["aé"]),
+    (BYTES, ["é a", "è"]),
+]
+
+
+@pytest.mark.parametrize(("letters", "require"), CASES)
+def test_a_beam_that_holds_everything_finds_the_best_of_all_texts_with_the_phrases(
+    letters: Letters, require: list[object]
+) -> None:
+    """Any sequence of pieces that writes the text counts, whichever way it spells the phrase."""
+    check(letters, Demands.of(require), Search(beam=EVERYTHING, n_best=5), [5, 3])
+
+
+@pytest.mark.parametrize(
+    ("letters", "require", "avoid"),
+    [
+        (SPACED, [], ["a"]),
+        (SPACED, [], ["ab", "b"]),
+        (SPACED, [], ["a b", "ba"]),
+        (SPACED, ["b"], ["a", "ab"]),
+        (SPACED, ["a b"], ["b a"]),
+        (HAN, [], ["好"]),
+        (HAN, ["你"], ["你好", "a"]),
+        (BYTES, [], ["a"]),
+    ],
+)
+def test_what_is_avoided_is_in_none_of_them(letters: Letters, require: list[str], avoid: list[str]) -> None:
+    check(letters, Demands.of(require, avoid), Search(beam=EVERYTHING, n_best=5), [4, 3])
+
+
+@pytest.mark.parametrize(
+    ("rules", "prefix"),
+    [
+        ({"length_penalty": 0.0}, ()),
+        ({"length_penalty": 2.0}, ()),
+        ({"min_length": 4}, ()),
+        ({"no_repeat": 2}, ()),
+        ({}, (5, 7)),
+        ({}, (4, 8, 6)),
+    ],
+)
+def test_other_rules_hold_beside(rules: Search_, prefix: tuple[int, ...]) -> None:
+    """A forced beginning counts for what it has of the phrases."""
+    demands = Demands.of(["ab", "b"], ["aa"])
+    check(SPACED, demands, Search(beam=EVERYTHING, n_best=4, **rules), [5], prefix)  # type: ignore[arg-type]
+
+
+def test_where_there_is_no_room_most_of_it_is_written() -> None:
+    demands = Demands.of(["a", "b", "ab"])
+    model = TableModel(1, 2, SPACED.vocabulary_size, seed=5)
+    (found,) = run(model, [2], Search(beam=30, n_best=2), [SPACED.planner.plan(demands)])
+    for one in found:
+        assert one.truncated
+        assert len(demands.told(SPACED.decode(one.pieces))[1]) == 1
+    (nothing,) = run(model, [0], Search(beam=3), [SPACED.planner.plan(demands)])
+    assert nothing[0].pieces == []
+
+
+PHRASES = st.lists(st.sampled_from(["a", "b", "ab", "ba", "a b", "b a a", "aab", "abab"]), min_size=1, max_size=3)
+SHORTER = st.lists(st.sampled_from(["bb", "b b", "aaa", "bba"]), max_size=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    beam=st.integers(1, 7),
+    require=PHRASES,
+    avoid=SHORTER,
+    sharpness=st.sampled_from([0.3, 1.5, 4.0]),
+)
+def test_however_narrow_the_beam_what_is_required_is_there_and_what_is_avoided_is_not(
+    seed: int, beam: int, require: list[str], avoid: list[str], sharpness: float
+) -> None:
+    demands = Demands.of(require, avoid)
+    # A search that puts phrases off until there is just room for them may find that two must not stand side by side.
+    rows = {" ".join(row) for row in permutations(require)}
+    assume(not any(count(row, (word,)) for row in rows for word in avoid))
+    model = TableModel(2, 24, SPACED.vocabulary_size, seed, sharpness)
+    search = Search(beam=beam, n_best=min(beam, 2))
+    plan = SPACED.planner.plan(demands)
+    found = run(model, [24, 14], search, [plan, plan])
+    for best in found:
+        for one in best:
+            text = SPACED.decode(one.pieces)
+            assert not demands.told(text)[1], text
+            assert right(SPACED, one.pieces, demands), text
+    assert found == run(model, [24, 14], search, [plan, plan], patient=True)
+
+
+def test_company_changes_nothing_whatever_it_demands() -> None:
+    n = 30
+    model = TableModel(n, 14, SPACED.vocabulary_size, seed=8)
+    choices = [None, ([], ["a"]), (["ab"], []), (["a", "b b"], ["ba"]), (["b a"], []), ([["ab", "ba"], "b"], ["aaa"])]
+    plans = [None if choice is None else SPACED.plan(*choice) for choice in (choices[i % 6] for i in range(n))]
+    limits = [3 + i % 12 for i in range(n)]
+    search = Search(beam=4, n_best=3)
+    together = run(model, limits, search, plans)
+    mixed = torch.randperm(n).tolist()
+    for size in (1, 7):
+        for start in range(0, n, size):
+            here = mixed[start : start + size]
+            alone = run(model, [limits[i] for i in here], search, [plans[i] for i in here], here)
+            assert alone == [together[i] for i in here]
+    free = [i for i in range(n) if plans[i] is None]
+    assert run(model, [limits[i] for i in free], search, None, free) == [together[i] for i in free]
+
+
+def test_drawn_texts_do_not_have_what_is_avoided() -> None:
+    model = TableModel(3, 9, SPACED.vocabulary_size, seed=2, sharpness=0.3)
+    search, limits = Search(sampling=Sampling(), n_best=50, beam=50), torch.tensor([9, 6, 9])
+    plan, keys = SPACED.plan(avoid=["a", "b b"]), torch.tensor([7, 8, 9])
+    drawn = sample(model, torch.tensor([[0], [1], [2]]), Padded(1), limits, search, keys, plans=[plan, None, plan])  # type: ignore[arg-type]
+    avoid = Demands.of((), ["a", "b b"])
+    assert all(right(SPACED, one.pieces, avoid) for i in (0, 2) for one in drawn[i])
+    plain = sample(model, torch.tensor([[1]]), Padded(1), limits[1:2], search, keys[1:2])  # type: ignore[arg-type]
+    assert plain[0] == drawn[1]
+    assert not all(right(SPACED, one.pieces, avoid) for one in drawn[1])
+
+
+def test_every_device_heeds_it_alike(device: torch.device) -> None:
+    recipe = ModelRecipe(d_model=12, n_heads=3, d_ff=17, encoder_layers=1, decoder_layers=2, dropout=0.0)
+    torch.manual_seed(3)
+    model = Transformer(recipe, SPACED.vocabulary_size).eval()
+    demands = [Demands.of(["ab", "b"], ["a"]), Demands(), Demands.of(["aba"]), Demands.of((), ["b", "ab"])]
+    plans = [SPACED.planner.plan(one) if one else None for one in demands]
+    sources = [torch.randint(4, 9, (n,)).tolist() for n in (5, 2, 7, 3)]
+    search = Search(beam=3, n_best=2, max_length=9)
+    here = TorchEngine(model).search(sources, search, None, plans)
+    there = TorchEngine(copy.deepcopy(model).to(device), device).search(sources, search, None, plans)
+    for one, other, asked in zip(here, there, demands, strict=True):
+        assert [h.pieces for h in one] == [h.pieces for h in other]
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
+        assert all(right(SPACED, h.pieces, asked) for h in one)
+
+
+def test_slots_go_to_the_best_of_each_bank_in_turn() -> None:
+    scores = torch.tensor([[-1.0, -2.0, -3.0, -40.0, -9.0, -torch.inf]])
+    far = torch.tensor([[2, 2, 1, 0, 1, 0]])
+    room = torch.zeros_like(far, dtype=torch.bool)
+    assert banked(scores, far, room)[0, :5].tolist() == [2, 0, 3, 1, 4]
+    room[0, 2] = True
+    assert banked(scores, far, room)[0, :5].tolist() == [0, 4, 3, 1, 2]

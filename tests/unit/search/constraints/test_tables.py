@@ -1,0 +1,177 @@
+"""Tables of demands over real vocabularies, against the text that pieces write."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from dragoman.errors import SearchError
+from dragoman.search.constraints.beam import Avoided, Required
+from dragoman.search.constraints.phrases import Demands, count
+from dragoman.search.constraints.tables import Planner, Unwanted
+from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, UNCLEAR, WORD, Spelling
+from dragoman.text import Tokeniser, learn
+from dragoman.text.special_tokens import EOS
+from dragoman.text.token_table import FIRST_LEARNT
+from tiny_model import LINES
+
+PHRASES = ["the old", "box", "hall", "und", "alte Kasten", "学校", "我们去", "old, and", "n", "Good morning!", "seven"]
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram", "wordpiece"])
+def tokeniser(request: pytest.FixtureRequest) -> Tokeniser:
+    return learn(request.param, LINES * 4, 345)
+
+
+@pytest.fixture(scope="module")
+def planner(tokeniser: Tokeniser) -> Planner:
+    return Planner(Spelling(tokeniser))
+
+
+def scribbled(tokeniser: Tokeniser, draw: random.Random) -> list[int]:
+    """Phrases in all sorts of spellings, between pieces by chance."""
+    ids: list[int] = []
+    for _ in range(draw.randrange(1, 9)):
+        if draw.random() < 0.6:
+            alpha = 0.3 if tokeniser.kind != "unigram" else 0.1
+            ids += tokeniser.sample(draw.choice(PHRASES), alpha, draw.randrange(1000))
+        else:
+            ids.append(draw.randrange(FIRST_LEARNT, tokeniser.vocabulary_size))
+    return ids
+
+
+def test_whatever_the_spelling_what_was_met_is_what_the_text_has(tokeniser: Tokeniser, planner: Planner) -> None:
+    draw, met_some = random.Random(4), 0
+    for _ in range(150):
+        demands = Demands.of(draw.sample(PHRASES, 3))
+        needs = demands.needs()
+        ids = scribbled(tokeniser, draw)
+        follow = Required([planner.plan(demands)], torch.device("cpu"))
+        for piece in [*ids, EOS]:
+            follow.advance(torch.tensor([0]), torch.tensor([piece]))
+        expected = [count(tokeniser.decode(ids), need.phrases) for need in needs]
+        assert follow.now.met[0].tolist() == expected, (needs, tokeniser.pieces(ids))
+        met_some += sum(expected)
+    assert met_some > 50
+
+
+def test_a_piece_is_forbidden_where_the_text_would_have_the_phrase(tokeniser: Tokeniser, planner: Planner) -> None:
+    draw, forbidden_some = random.Random(5), 0
+    for _ in range(40):
+        avoid = draw.sample(PHRASES, 3)
+        ids: list[int] = []
+        follow = Avoided([planner.plan(Demands.of((), avoid))], torch.device("cpu"))
+        for piece in scribbled(tokeniser, draw):
+            logits = torch.zeros(1, tokeniser.vocabulary_size)
+            follow.forbid(logits)
+            found = (logits[0] == -torch.inf).nonzero().squeeze(1).tolist()
+            whole = [
+                number
+                for number in range(FIRST_LEARNT, tokeniser.vocabulary_size)
+                if count(tokeniser.decode([*ids, number]), avoid)
+            ]
+            assert [number for number in found if number >= FIRST_LEARNT] == whole, (avoid, tokeniser.pieces(ids))
+            forbidden_some += len(whole)
+            if piece in found:
+                continue
+            ids.append(piece)
+            follow.advance(torch.tensor([piece]))
+    assert forbidden_some > 100
+
+
+def test_by_its_own_pieces_a_phrase_gets_nearer_each_step(tokeniser: Tokeniser, planner: Planner) -> None:
+    """After a word and at the beginning; the pieces that are offered are those that the tokeniser would write."""
+    for phrase in PHRASES:
+        for before in ([], tokeniser.encode("im"), tokeniser.encode("来")):
+            follow = Required([planner.plan(Demands.of([phrase]))], torch.device("cpu"))
+            for piece in before:
+                follow.advance(torch.tensor([0]), torch.tensor([piece]))
+            here, far, shown = torch.tensor([0]), len(tokeniser.encode(phrase)), ""
+            for piece in tokeniser.encode(phrase):
+                found = int(follow._far(follow.now, here))
+                assert found <= far, phrase
+                assert found == far or far == len(tokeniser.encode(phrase)) or shown == "▁", (phrase, shown)
+                (shown,) = tokeniser.pieces([piece])
+                assert piece in follow._forced(here)[0].tolist(), phrase
+                follow.advance(here, torch.tensor([piece]))
+                far -= 1
+            assert int(follow._far(follow.now, here)) == 0
+            follow.advance(here, torch.tensor([EOS]))
+            assert int(follow._missing(follow.now, here).sum()) == 0
+
+
+def test_a_word_begins_without_a_space_after_what_opens(tokeniser: Tokeniser, planner: Planner) -> None:
+    spaced, bare = tokeniser.encode("box")[0], tokeniser.encode_marked("box")[0]
+    for text, joined in (("the", False), ("!", False), ("(", True), ("学", True), ("校", None)):
+        follow, here = Required([planner.plan(Demands.of(["box"]))], torch.device("cpu")), torch.tensor([0])
+        for piece in tokeniser.encode(text):
+            follow.advance(here, torch.tensor([piece]))
+        assert spaced in follow._forced(here)[0].tolist()
+        if joined is not None:  # else it may be spelt in bytes, and nobody knows what they are
+            assert (bare in follow._forced(here)[0].tolist()) == joined, text
+
+
+def test_a_longer_word_is_not_the_avoided_one(tokeniser: Tokeniser) -> None:
+    unwanted = Unwanted(["box"], Spelling(tokeniser))
+    names = tokeniser.pieces(range(tokeniser.vocabulary_size))
+    forbidden = {names[i] for i in unwanted.forbidden(0, OTHER)}
+    assert "▁box" in forbidden or "▁box" not in names
+    assert "▁boxes" not in forbidden
+    assert not any(name.startswith("▁") and "box" not in name for name in forbidden)
+    assert unwanted.blocks(tokeniser.encode("the box"))
+    assert not unwanted.blocks(tokeniser.encode("the hall"))
+
+
+def test_a_phrase_that_is_spelt_by_way_of_an_avoided_one_is_refused() -> None:
+    tokeniser = learn("bpe", ["Haus Haus Haus Haus frau tür"] * 9, 300)
+    assert tokeniser.pieces(tokeniser.encode("Hausfrau"))[0] == "▁Haus"
+    planner = Planner(Spelling(tokeniser))
+    with pytest.raises(SearchError, match=r"'Hausfrau' is required, but this model spells it ▁Haus .*\('Haus'\)"):
+        planner.plan(Demands.of(["Hausfrau"], ["Haus"]))
+    assert planner.plan(Demands.of([["Hausfrau", "Tür"]], ["Haus"])).wanted is not None
+
+
+def test_characters_that_no_piece_has_are_spelt_in_bytes(planner: Planner, tokeniser: Tokeniser) -> None:
+    for phrase in ("Ωμέγα", "🙂", "髙島屋", "@", "x²"):
+        follow, here = Required([planner.plan(Demands.of([phrase]))], torch.device("cpu")), torch.tensor([0])
+        for piece in [*tokeniser.encode("the " + phrase + "!"), EOS]:
+            follow.advance(here, torch.tensor([piece]))
+        assert int(follow.now.met[0, 0]) == 1, phrase
+
+
+def test_edges_are_between_characters_that_make_no_word() -> None:
+    assert BETWEEN[WORD, WORD] == NOTHING
+    assert BETWEEN[WORD, OTHER] == BETWEEN[OTHER, WORD] == BETWEEN[OTHER, OTHER] == EDGE
+    assert BETWEEN[WORD, 2] == BETWEEN[2, WORD] == BETWEEN[2, 2] == UNCLEAR
+
+
+def test_tables_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = Planner(Spelling(learn("bpe", LINES * 4, 345)))
+    first = Demands.of(["box"], ["hall"])
+    made = planner.plan(first)
+    assert planner.plan(first) is made
+    assert planner.unwanted(("hall",)) is made.unwanted
+    monkeypatch.setattr("dragoman.search.constraints.tables.MOST_STATES", 2 * made.states)
+    long = planner.plan(Demands.of(["box " * 40]))
+    assert long.states > 2 * made.states
+    assert planner.plan(Demands.of(["box " * 40])) is long  # alone it stays, however large
+    assert planner.plan(first) is not made
+    assert len(planner.plans.made) == 1
+    monkeypatch.setattr("dragoman.search.constraints.tables.MOST_PLANS", 3)
+    for number in range(5):
+        planner.unwanted((str(number),))
+    assert list(planner.avoided.made) == [("2",), ("3",), ("4",)]
+
+
+def test_an_alternative_that_what_is_avoided_blocks_is_no_short_way(planner: Planner) -> None:
+    long = "old hall seven morning, and nine more boxes"
+    both = Demands.of([["boxqj", long]])
+    wanted, alone = (planner.plan(one).wanted for one in (both, Demands.of([long])))
+    assert wanted is not None and alone is not None and wanted.least < alone.least
+    pieces, _ = planner.spelling.ways("boxqj")[0]
+    begun = planner.spelling.tokeniser.decode(pieces[:-1])  # on the way to the word, one would have to write this one
+    assert begun
+    blocked = planner.plan(Demands.of(both.require, [begun])).wanted
+    assert blocked is not None and blocked.least == alone.least

@@ -1,0 +1,160 @@
+"""An average is the mean, number by number, in a directory that loads; what does not fit together is refused."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dragoman.cli import main
+from dragoman.config import Recipe
+from dragoman.files import verify_manifest
+from dragoman.models.directory import load_model
+from dragoman.text.special_tokens import PAD
+from dragoman.training.checkpoints.averaging import parts_of_run, write_average
+from small_model import model_at
+from tiny_run import prepare_tiny, tiny_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("averaging")
+    prepare_tiny(folder)
+    tiny_run(folder, folder / "run", "train.keep=5")
+    shutil.copytree(folder / "prepared", folder / "run" / "training" / "prepared")
+    return folder / "run"
+
+
+def steps_of(run: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in (run / "training" / "checkpoints").glob("step-*"))
+
+
+def by_hand(files: list[Path]) -> dict[str, torch.Tensor]:
+    sets = [load_file(file) for file in files]
+    return {name: torch.stack([each[name].double() for each in sets]).mean(0).float() for name in sets[0]}
+
+
+def leave(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    try:
+        main([str(arg) for arg in args])
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("last", [2, 3])
+def test_the_last_checkpoints(run: Path, tmp_path: Path, last: int) -> None:
+    main(["average", str(run), "--out", str(tmp_path / "mean"), "--last", str(last)])
+    steps = steps_of(run)[-last:]
+    expected = by_hand([run / "training" / "checkpoints" / f"step-{s:08d}" / "model.safetensors" for s in steps])
+    found = load_file(tmp_path / "mean" / "model.safetensors")
+    assert set(found) == set(expected)
+    for name in found:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-6, atol=1e-8)
+    verify_manifest(tmp_path / "mean")
+    card = (tmp_path / "mean" / "card.md").read_text()
+    assert all(f"step {step} |" in card for step in steps)
+    assert "numbers.en" in card
+    assert str(run.parent) not in card
+
+
+def test_chosen_steps_and_a_model_that_loads(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [steps_of(run)[0], steps_of(run)[-1]]
+    code, out, _ = leave(capsys, "average", run, "--out", tmp_path / "m", "--checkpoints", f"{steps[1]},{steps[0]}")
+    assert code == 0
+    assert f"step {steps[0]}; " in out
+    expected = by_hand([run / "training" / "checkpoints" / f"step-{s:08d}" / "model.safetensors" for s in steps])
+    model, recipe = load_model(tmp_path / "m", PAD)
+    assert recipe == Recipe.load(run / "recipe.toml")
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-6, atol=1e-8)
+
+
+def test_a_training_that_is_not_finished(run: Path, tmp_path: Path) -> None:
+    going = tmp_path / "going"
+    shutil.copytree(run / "training", going / "training")
+    write_average(parts_of_run(going, 2), tmp_path / "mean")
+    write_average(parts_of_run(run, 2), tmp_path / "same")
+    for name in ("model.safetensors", "recipe.toml", "model.json", "shared.spm"):
+        assert (tmp_path / "mean" / name).read_bytes() == (tmp_path / "same" / name).read_bytes()
+
+
+def test_whole_models(tmp_path: Path) -> None:
+    places = [model_at(tmp_path / f"m{seed}", seed) for seed in (1, 2, 3)]
+    main(["average", *map(str, places), "--out", str(tmp_path / "mean")])
+    expected = by_hand([place / "model.safetensors" for place in places])
+    for name, tensor in load_model(tmp_path / "mean", PAD)[0].state_dict().items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-6, atol=1e-8)
+
+
+def test_what_does_not_fit_is_refused_with_both_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = model_at(tmp_path / "one", 1)
+    wide = model_at(tmp_path / "wide", 2, d_ff=14)
+    code, _, err = leave(capsys, "average", one, wide, "--out", tmp_path / "mean")
+    assert code == 2
+    assert f"{one} has model.d_ff=10 but {wide} has 14" in err
+    other = model_at(tmp_path / "other", 2, words="vier fünf sechs sieben")
+    code, _, err = leave(capsys, "average", one, other, "--out", tmp_path / "mean")
+    assert code == 2
+    assert str(one) in err and str(other) in err and "vocabulary" in err
+    assert not (tmp_path / "mean").exists()
+
+
+def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = steps_of(run)
+    one = model_at(tmp_path / "one", 1)
+    cases = [
+        ([run, "--checkpoints", "999"], f"no checkpoint of step 999; there are: {there[0]}"),
+        ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
+        ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
+        ([run, "--checkpoints", str(there[0])], f"step {there[0]} alone was chosen; {run} has: {there[0]}"),
+        ([run, "--last", "99"], f"99 checkpoints were asked for, but {run} has {len(there)}"),
+        ([run, "--last", "2", "--checkpoints", "4"], "both given"),
+        ([run, one, "--last", "2"], "2 directories came"),
+        ([one], "has no checkpoints"),
+        ([one, tmp_path], "is not a model"),
+        ([tmp_path / "nowhere"], f"nowhere is no directory; in {tmp_path} there are: one"),
+        ([tmp_path / "onee"], f"onee is no directory; did you mean {one}?"),
+        ([run.with_name("rnu")], f"rnu is no directory; did you mean {run}?"),
+    ]
+    for arguments, message in cases:
+        code, _, err = leave(capsys, "average", *arguments, "--out", tmp_path / "mean")
+        assert (code, message in err, "Traceback" in err) == (2, True, False), err
+    code, _, err = leave(capsys, "average", run, "--out", one)
+    assert code == 2
+    assert f"{one} is there already, with manifest.json, model.json" in err
+    verify_manifest(one)
+
+
+def test_no_room_for_the_average(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))  # as a full disk: safetensors fails in its own way
+    try:
+        code, _, err = leave(capsys, "average", run, "--out", tmp_path / "mean")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (code, "mean could not be written: File too large" in err) == (2, True), err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_checkpoint_is_not_averaged(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    step = steps_of(copy)[-1]
+    file = copy / "training" / "checkpoints" / f"step-{step:08d}" / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-3] ^= 4
+    file.write_bytes(content)
+    code, _, err = leave(capsys, "average", copy, "--last", 2, "--out", tmp_path / "mean")
+    assert code == 2
+    assert "was changed or damaged" in err
+    assert not (tmp_path / "mean").exists()

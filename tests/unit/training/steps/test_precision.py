@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from dragoman.config import TrainRecipe
+from dragoman.errors import TrainingError
+from dragoman.nn.linear import bfloat16_products
+from dragoman.training.distributed.ranks import join
+from dragoman.training.steps.base import precision
+
+CPU = torch.device("cpu")
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *, kernel: bool, survives: bool) -> None:
+    monkeypatch.setattr("dragoman.training.steps.base.has_bfloat16_products", lambda: kernel)
+    monkeypatch.setattr("dragoman.training.steps.base.survives_bfloat16", lambda: survives)
+
+
+def test_a_cpu_that_dies_of_bfloat16_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, kernel=False, survives=False)
+    with pytest.raises(TrainingError, match=r"illegal instruction .* use train\.precision='float32'"):
+        precision(TrainRecipe(precision="bfloat16"), CPU)
+
+
+def test_our_kernel_first_and_pytorchs_where_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, kernel=True, survives=False)
+    assert precision(TrainRecipe(precision="bfloat16"), CPU) is bfloat16_products
+    machine(monkeypatch, kernel=False, survives=True)
+    with precision(TrainRecipe(precision="bfloat16"), CPU)():
+        assert torch.is_autocast_enabled("cpu")
+
+
+def test_float32_unless_asked_or_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, kernel=True, survives=True)
+    assert precision(TrainRecipe(), CPU) is nullcontext
+    assert precision(TrainRecipe(precision="float32"), CPU) is nullcontext
+
+
+@pytest.mark.gpu
+def test_bfloat16_on_a_gpu_without_asking() -> None:
+    with precision(TrainRecipe(), torch.device("cuda"))():
+        assert torch.get_autocast_dtype("cuda") == torch.bfloat16
+        assert torch.is_autocast_enabled("cuda")
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(TrainingError, match="no GPU here"):
+        join(torch.device("cuda"))

@@ -1,0 +1,122 @@
+"""The end of a run: which weights are kept, and what happens when they cannot be written."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import dragoman.training.run
+from dragoman.data.prepared import Prepared
+from dragoman.errors import DamagedError, TrainingError
+from dragoman.models.directory import build
+from dragoman.training.reporting.progress import Silence
+from dragoman.training.run import finished, vocabulary_of
+from tiny_run import Found, difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
+
+
+class Notes(Silence):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("data")
+    prepare_tiny(directory)
+    return directory
+
+
+def figure(data: Path, *sets: dict[str, torch.Tensor]) -> str:
+    """What the tiny evaluation says of the mean of some weights, as a note has it."""
+    model = build(recipe().model, vocabulary_of(Prepared.open(data / "prepared")), 0)
+    mean = {name: sum(each[name].double() for each in sets) / len(sets) for name in sets[0]}
+    model.load_state_dict(mean)
+    return f"loss {evaluate(model).figures['loss']:.3f}"
+
+
+def test_every_candidate_is_what_its_name_says(data: Path, tmp_path: Path) -> None:
+    watch = Notes()
+    tiny_run(data, tmp_path / "m", watch=watch)
+    saved = {int(p.name[5:]): p for p in (tmp_path / "m/training/checkpoints").glob("step-*")}
+    weights = {step: load_file(place / "model.safetensors") for step, place in saved.items()}
+    ema = load_file(saved[14] / "ema.safetensors")
+    assert f"the last weights: {figure(data, weights[14])}" in watch.notes
+    assert f"the average of the checkpoints [8, 12]: {figure(data, weights[8], weights[12])}" in watch.notes
+    assert f"the moving average: {figure(data, {**weights[14], **ema})}" in watch.notes
+    best = [step for step in saved if step not in (8, 12, 14)]
+    assert all(f"the checkpoint of step {step}: {figure(data, weights[step])}" in watch.notes for step in best)
+    told = [float(note.rpartition("loss ")[2]) for note in watch.notes if ": loss" in note]
+    kept = next(note for note in watch.notes if note.startswith("kept: ")).removeprefix("kept: ")
+    assert f"{kept}: loss {min(told):.3f}" in watch.notes
+    assert kept in (tmp_path / "m/card.md").read_text()
+    assert len({path.stat().st_mode for path in (tmp_path / "m").iterdir() if path.is_file()}) == 1
+
+
+def test_a_damaged_checkpoint_is_not_averaged(data: Path, tmp_path: Path) -> None:
+    watch = Notes()
+    tiny_run(data, tmp_path / "m")
+    (tmp_path / "m/manifest.json").unlink()
+    path = tmp_path / "m/training/checkpoints/step-00000012/model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x55")
+    tiny_run(data, tmp_path / "m", watch=watch)
+    assert any("step-00000012" in note and "it is left out" in note for note in watch.notes)
+    assert not any("average of the checkpoints" in note for note in watch.notes)
+
+
+def test_weights_that_give_no_number_are_never_kept(data: Path, tmp_path: Path) -> None:
+    watch, seen = Notes(), 0
+
+    def first_is_none(*given: Any) -> Found:  # at the end the average comes first
+        nonlocal seen
+        seen += 1
+        return Found({"loss": math.nan}) if seen == 6 else evaluate(*given)
+
+    tiny_run(data, tmp_path / "m", watch=watch, look=first_is_none)
+    told = [note for note in watch.notes if ": loss" in note]
+    assert told[0] == "the average of the checkpoints [8, 12]: loss nan"
+    figures = {note.partition(": loss ")[0]: float(note.rpartition(" ")[2]) for note in told[1:]}
+    assert f"kept: {min(figures, key=lambda name: figures[name])}" in watch.notes
+
+
+def test_a_run_of_which_no_weights_give_a_number_leaves_no_model(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"went astray: .* no numbers; .*lower .*rate \(it was 0\.5\)"):
+        tiny_run(data, tmp_path / "m", "train.learning_rate=0.5", look=lambda *_: Found({"loss": math.nan}))
+    assert not finished(tmp_path / "m")
+
+
+@pytest.mark.parametrize("what", ["write_model", "write_manifest", "sync"])
+def test_no_room_for_the_model(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    tiny_run(data, tmp_path / "reference")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dragoman.training.run, what, full)
+        with pytest.raises(TrainingError, match=r"training is done .* No space left on device; make room"):
+            tiny_run(data, tmp_path / "m")
+    assert not finished(tmp_path / "m")
+    assert not (tmp_path / "m/training/model").exists()
+    tiny_run(data, tmp_path / "m")
+    assert finished(tmp_path / "m")
+    assert difference(outcome(tmp_path / "reference"), outcome(tmp_path / "m")) == ""
+
+
+def test_a_damaged_model_says_how_to_write_it_again(data: Path, tmp_path: Path) -> None:
+    tiny_run(data, tmp_path / "m", "train.steps=2")
+    whole = (tmp_path / "m/model.safetensors").read_bytes()
+    (tmp_path / "m/model.safetensors").write_bytes(b"x")
+    with pytest.raises(DamagedError, match=r"remove .*manifest.json and run the same command"):
+        finished(tmp_path / "m")
+    (tmp_path / "m/manifest.json").unlink()
+    tiny_run(data, tmp_path / "m", "train.steps=2")
+    assert finished(tmp_path / "m")
+    assert (tmp_path / "m/model.safetensors").read_bytes() == whole

@@ -1,0 +1,183 @@
+"""What a model thinks of translations that are given: each piece as by hand, in any company, nothing dropped or cut."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from dragoman import Translator
+from dragoman.engines import forced_decoding as forced
+from dragoman.engines.forced_decoding import forced_log_probabilities, like_lengths
+from dragoman.errors import SearchError, TextError
+from dragoman.text import Tree
+from dragoman.text.trees.dependency import Trees
+from dragoman.translation import scoring
+from forced_by_hand import by_hand
+from tiny_model import LINES, write_tiny_model
+
+KINDS = {
+    "transformer": (),
+    "two vocabularies": (),
+    "recurrent": ("model.architecture=recurrent", "model.attention=additive", "model.cell=gru"),
+    "convolutional": ("model.architecture=convolutional", "model.positions=learned", "model.max_positions=90"),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def translator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    place = tmp_path_factory.mktemp("scored") / "tiny"
+    write_tiny_model(place, *KINDS[request.param], shared=request.param != "two vocabularies", noise=0.15)
+    return Translator.load(place, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    changes = ("model.positions=learned", "model.max_positions=9")
+    return Translator.load(write_tiny_model(tmp_path_factory.mktemp("learnt") / "tiny", *changes), device="cpu")
+
+
+def made_up(n: int, seed: int = 1) -> list[tuple[str, str]]:
+    draw = random.Random(seed)
+    words = " ".join(LINES).split()
+    some = [" ".join(draw.choices(words, k=draw.randrange(0, 9))) for _ in range(2 * n)]
+    return list(zip(some[::2], some[1::2], strict=True))
+
+
+def test_every_piece_has_what_it_has_by_hand(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forced, "ROWS", 7)  # parts that end inside of sentences
+    pairs = [*made_up(11), ("", "der Kasten"), ("the old box", ""), ("", "")]
+    found = translator.score(pairs, length_penalty=0.9)
+    assert len(found) == len(pairs)
+    model = translator.engines.torch.model
+    for (source, target), scored in zip(pairs, found, strict=True):
+        ids = translator.target.encode(target)
+        with torch.inference_mode():
+            expected = by_hand([model], translator.source.encode(source), ids)
+        assert scored.tokens == (*translator.target.pieces(ids), "</s>")
+        assert scored.token_log_probabilities == pytest.approx(expected, abs=2e-4)
+        assert scored.log_probability == pytest.approx(sum(expected), abs=1e-3)
+        assert scored.per_piece == pytest.approx(sum(expected) / len(expected), abs=1e-4)
+        assert scored.score == pytest.approx(sum(expected) / ((5 + len(expected)) / 6) ** 0.9, abs=1e-3)
+    assert len({round(scored.log_probability, 3) for scored in found}) > 11
+
+
+def test_batches_and_windows_change_nothing(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = made_up(40, seed=2)
+    alone = translator.score(pairs, batch=1)
+    monkeypatch.setattr(scoring, "WINDOW_BATCHES", 2)
+    for batch in (3, 7):
+        for one, other in zip(alone, translator.stream_scores(iter(pairs), batch=batch), strict=True):
+            assert one.tokens == other.tokens
+            assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, abs=2e-4)
+    mixed = random.Random(5).sample(range(len(pairs)), len(pairs))
+    again = translator.score([pairs[i] for i in mixed], batch=1)
+    assert again == [alone[i] for i in mixed]  # one at a time: to the last bit
+
+
+def test_nothing_is_split(translator: Translator) -> None:
+    long = " ".join(LINES[:2])  # more pieces than data.max_tokens, which translate would split
+    assert len(translator.source.encode(long)) > translator.longest
+    ((scored),) = translator.score([(long, long)])
+    with torch.inference_mode():
+        model, ids = translator.engines.torch.model, translator.target.encode(long)
+        expected = by_hand([model], translator.source.encode(long), ids)
+    assert scored.token_log_probabilities == pytest.approx(expected, abs=5e-4)
+
+
+def test_what_has_no_positions_is_refused_by_its_line(learnt: Translator) -> None:
+    pairs = [("the", "der"), ("box", "im"), ("the old box stands in the hall", "der"), ("the", "der")]
+    found = learnt.stream_scores(pairs)
+    assert [next(found), next(found)] == learnt.score(pairs[:2])
+    with pytest.raises(SearchError, match=r"line 3, \('the old box .*its source has \d\d pieces, .*positions for 8; a"):
+        next(found)
+    with pytest.raises(SearchError, match=r"line 1,001, .*its target has \d\d pieces"):
+        list(learnt.stream_scores([("the", "der alte Kasten steht im Flur")], before=1000))
+    fits = next(n for n in range(20, 0, -1) if len(learnt.target.encode("a" * n)) == 8)
+    assert len(learnt.score([("the", "a" * fits)])[0].tokens) == 9  # the longest there are positions for
+
+
+def test_pairs_before_what_is_none_are_answered(learnt: Translator) -> None:
+    found = learnt.stream_scores([("the", "der"), ("box", 3)])  # type: ignore[list-item]
+    assert next(found) == learnt.score([("the", "der")])[0]
+    with pytest.raises(SearchError, match=r"expected pairs \(source, target\) of texts; got tuple \('box', 3\)"):
+        next(found)
+
+
+@pytest.mark.parametrize("settings", [{"batch": 0}, {"batch": "x"}, {"length_penalty": "x"}, {"before": -1}])
+def test_what_cannot_be_asked_is_refused_at_once(learnt: Translator, settings: dict[str, object]) -> None:
+    with pytest.raises(SearchError, match=f"{next(iter(settings))} must be"):
+        learnt.stream_scores([], **settings)  # type: ignore[arg-type]
+
+
+def test_a_window_is_read_ahead_and_no_more(learnt: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "WINDOW_CHARACTERS", 30)
+    taken = 0
+
+    def pairs() -> Iterator[tuple[str, str]]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "the", "box"
+
+    found = learnt.stream_scores(pairs(), batch=2)
+    next(found)
+    assert taken == 6  # 36 characters, fewer than the 32 pairs of 16 batches
+
+
+def test_memory_does_not_grow_with_the_pairs(learnt: Translator) -> None:
+    def most(n: int) -> int:
+        tracemalloc.start()
+        assert sum(1 for _ in learnt.stream_scores((("the", "der") for _ in range(n)), batch=8)) == n
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    most(300)  # what is made once and kept
+    assert most(3000) < 3 * most(300)  # ten times, if anything of each pair stayed
+
+
+def test_long_pairs_come_in_smaller_batches() -> None:
+    pairs = [([5] * s, [5] * t) for s, t in [(3, 2), (800, 3), (4, 700), (5, 5), (2000, 1), (3, 1), (80, 80)]]
+    found = list(like_lengths(pairs, 16))
+    assert sorted(i for here in found for i in here) == list(range(7))
+    for here in found:
+        longest = max(len(side) for i in here for side in pairs[i])
+        assert len(here) == 1 or len(here) * longest <= 16 * 80
+    assert [len(here) for here in like_lengths(pairs[:1] * 37, 16)] == [16, 16, 5]
+    assert list(like_lengths([], 16)) == []
+
+
+def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
+    translator = Translator.load(write_tiny_model(tmp_path / "tiny"), device="cpu")
+    with torch.no_grad():
+        next(translator.engines.torch.model.parameters()).fill_(torch.nan)
+    with pytest.raises(SearchError, match="its weights hold numbers that are none"):
+        translator.score([("the", "der")])
+
+
+def test_trees(tmp_path: Path) -> None:
+    place = write_tiny_model(tmp_path / "tiny", "model.positions=syntax", noise=0.4)
+    translator = Translator.load(place, device="cpu")
+    box, flat, deep = ["the", "old", "box"], [3, 3, 0], [2, 3, 0]
+    pairs = [("the old box", "der"), ("", "im"), ("the old box", "der")]
+    trees = [Tree.of(box, flat), Tree.of(box, deep)]
+    one, _, other = translator.score(pairs, trees=trees)
+    assert one.log_probability != pytest.approx(other.log_probability, abs=1e-4)
+    sources = translator.encoded([source for source, _ in pairs], trees)
+    rows = forced_log_probabilities(translator.engines.torch, [(sources[2], translator.target.encode("der"))])
+    assert other.token_log_probabilities == pytest.approx(rows[0], abs=1e-4)
+    found = translator.stream_scores(pairs, trees=trees[:1])
+    assert [next(found).tokens, next(found).tokens] == [one.tokens, (*translator.target.pieces(
+        translator.target.encode("im")), "</s>")]  # fmt: skip
+    with pytest.raises(TextError, match="only 1 trees, and none for line 3"):
+        next(found)
+    with pytest.raises(TextError, match="a tree too many"):
+        translator.score(pairs[:2], trees=trees)
+    grown = Trees(trees)
+    assert len(list(translator.stream_scores(pairs[:2], trees=grown))) == 2  # as many as are needed
+    grown.over("the old box")

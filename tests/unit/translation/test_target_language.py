@@ -1,0 +1,196 @@
+"""A model of several target languages: the piece of the wanted one stands before each source, and that is all."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dragoman.engines.forced_decoding import cross_attention, cross_maps, forced_log_probabilities
+from dragoman.errors import SearchError
+from dragoman.search.types import Search
+from dragoman.text.special_tokens import EOS
+from dragoman.translation.alignment import align
+from dragoman.translation.translator import Translator
+from tiny_model import LINES, write_tiny_model
+
+TO = 'text.targets=["de", "fr", "zh-Hans"]'
+TEXTS = [line for line in LINES if line != LINES[3]]
+ENGINES = ["torch", "native", *(["ctranslate2"] if find_spec("ctranslate2") else [])]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("several") / "model", TO)
+
+
+@pytest.fixture(scope="module")
+def translator(model: Path) -> Translator:
+    return Translator.load(model, device="cpu", engine="torch")
+
+
+def test_it_is_one_more_piece_before_the_source(translator: Translator) -> None:
+    search, found = Search(beam=3), {}
+    for code in translator.targets:
+        ids = [[translator.source.target_id(code), *translator.source.encode(text)] for text in TEXTS]
+        best = [hypotheses[0] for hypotheses in translator.engines.torch.search(ids, search)]
+        found[code] = [one.text for one in translator.translate(TEXTS, search=search, to=code, split="never")]
+        assert found[code] == [translator.target.decode(one.pieces).strip() for one in best]
+    assert len({tuple(texts) for texts in found.values()}) == 3  # and it matters
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_gives_the_same(model: Path, translator: Translator, engine: str) -> None:
+    other = Translator.load(model, device="cpu", engine=engine, precision="float32", threads=1)
+    for beam in (1, 4):
+        asked: dict[str, Any] = {"beam": beam, "to": ["fr", "de", "zh-Hans", "de", "fr"]}
+        ours, theirs = translator.translate(TEXTS, **asked), other.translate(TEXTS, **asked)
+        if beam == 1 or engine != "ctranslate2":  # whose beam search is its own
+            assert [one.text for one in ours] == [one.text for one in theirs]
+        if engine != "ctranslate2":  # which counts no end mark where it was cut off
+            assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-3)
+
+
+def test_each_line_may_have_its_own(translator: Translator) -> None:
+    codes = ["fr", "de", "zh-Hans", "fr", "de"]
+    apart = [translator.translate(text, to=code) for text, code in zip(TEXTS, codes, strict=True)]
+    together = translator.translate(TEXTS, to=codes, reproducible=True)
+    assert [one.text for one in together] == [one.text for one in apart]
+    german = translator.translate(TEXTS[0], to="de").text
+    twice = translator.translate([TEXTS[0], "", TEXTS[0]], to=["de", "fr", "fr"], reproducible=True)
+    assert [one.text for one in twice] == [german, "", apart[0].text]
+    assert list(translator.stream(iter(TEXTS), to=codes, reproducible=True)) == together
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        (None, "this model translates into de, fr, zh-Hans; say which: --to de, or to='de' in Python"),
+        ("it", "does not translate into 'it'; there are: de, fr, zh-Hans"),
+        ("zh-hans", "did you mean 'zh-Hans'?"),
+        (["de"], "1 languages came for 5 texts; give one for each, or one for all"),
+        (["de"] * 4 + [3], "to must be a language's code, or a list with one for each text; got int 3"),
+        ({"de"}, "to must be a language's code"),
+        (7, "to must be a language's code"),
+    ],
+)
+def test_what_cannot_be_asked_for(translator: Translator, to: Any, words: str) -> None:
+    with pytest.raises(SearchError) as error:
+        translator.translate(TEXTS, to=to)
+    assert words in str(error.value)
+
+
+def test_as_many_languages_as_texts_that_come_one_by_one(translator: Translator) -> None:
+    with pytest.raises(SearchError, match="more texts than the 2 languages"):
+        list(translator.stream(iter(TEXTS), to=["de", "fr"]))
+    with pytest.raises(SearchError, match="there are 6 languages in to, but only 5 texts"):
+        list(translator.stream(iter(TEXTS), to=["de"] * 6))
+
+
+def test_source_tokens_attention_and_alignment_are_of_the_text_alone(translator: Translator) -> None:
+    text = TEXTS[0]
+    found = translator.translate(text, to="fr", alignment=True, attention=True)
+    ids, written = translator.source.encode(text), translator.target.to_ids(found.tokens)
+    assert found.source_tokens == tuple(translator.source.pieces(ids))
+    read = (translator.source.target_id("fr"), *ids)
+    (whole,) = cross_attention(translator.engines.torch, [(read, written)])
+    assert found.attention.shape == (len(written), len(ids))
+    np.testing.assert_allclose(found.attention, whole[:, 1:], atol=1e-6)
+    ((_, weights),) = cross_maps(translator.engines.torch, [(read, written)])
+    rows = translator.pointer.of(weights)
+    # The language and the end mark are no words: who looks there most is aligned with nothing.
+    masked = np.concatenate([rows[:, 1:-1], np.maximum(rows[:, :1], rows[:, -1:])], axis=1)
+    assert list(found.alignment) == align(masked, translator.source.pieces(ids), found.tokens)
+
+
+def test_long_text_is_split_and_every_part_is_told(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(TEXTS * 3)
+    assert translator.longest == translator.recipe.data.max_tokens - 1
+    engine, seen = translator.engines.torch, []
+    search = engine.search
+    monkeypatch.setattr(engine, "search", lambda sources, *more: seen.extend(sources) or search(sources, *more))
+    found = translator.translate(text, to="de", alignment=True)
+    assert found.split and len(seen) > 3
+    head = translator.source.target_id("de")
+    for ids in seen:
+        assert ids[0] == head and head not in ids[1:] and len(ids) <= translator.recipe.data.max_tokens
+    assert found.source_tokens and not any(piece.startswith("<2") for piece in found.source_tokens)
+    words = len(text.split())
+    assert all(0 <= source < words for source, _ in found.alignment)
+
+
+def test_a_prefix_and_sampling_go_together_with_a_language(translator: Translator) -> None:
+    begun = translator.translate(TEXTS[0], to="fr", prefix="the old")
+    assert begun.text.startswith("the old")
+    from dragoman.search.types import Sampling
+
+    drawn = {code: translator.translate(TEXTS[0], to=code, sampling=Sampling(seed=4)).text for code in ("de", "fr")}
+    assert drawn["de"] != drawn["fr"]
+    assert drawn["de"] == translator.translate(TEXTS[:2], to=["de", "fr"], sampling=Sampling(seed=4))[0].text
+
+
+def test_scores_are_of_the_language_asked_for(translator: Translator) -> None:
+    pairs = [(TEXTS[0], TEXTS[4]), (TEXTS[1], TEXTS[0])]
+    found = translator.score(pairs, to=["fr", "de"])
+    ids = [
+        ((translator.source.target_id(code), *translator.source.encode(source)), translator.target.encode(target))
+        for code, (source, target) in zip(("fr", "de"), pairs, strict=True)
+    ]
+    rows = forced_log_probabilities(translator.engines.torch, ids)
+    assert [one.log_probability for one in found] == pytest.approx([sum(row) for row in rows], rel=1e-4)
+    other = translator.score(pairs, to="de")
+    assert other[0].log_probability != pytest.approx(found[0].log_probability, rel=1e-4)
+    with pytest.raises(SearchError, match="say which"):
+        translator.score(pairs)
+
+
+def test_a_model_of_one_language_takes_no_other_than_its_cards(tmp_path: Path) -> None:
+    one = write_tiny_model(tmp_path / "one")
+    plain = Translator.load(one, device="cpu", engine="torch")
+    with pytest.raises(SearchError, match="one target language, and its card does not say which; leave --to out"):
+        plain.translate(TEXTS, to="de")
+    (one / "card.md").write_text("# train.en to train.de.gz\n\n...", encoding="utf-8")
+    told = plain.translate(TEXTS, to="deu")
+    assert told == plain.translate(TEXTS)
+    with pytest.raises(SearchError, match="translates into 'de' alone, as its card says"):
+        plain.translate(TEXTS, to=["de", "fr", "de", "de", "de"])
+    assert plain.targets == () and plain.lead == 0
+
+
+def test_separate_vocabularies(tmp_path: Path) -> None:
+    apart = Translator.load(write_tiny_model(tmp_path / "m", TO, shared=False), device="cpu", engine="torch")
+    assert apart.targets == ("de", "fr", "zh-Hans") and apart.target.targets == ()
+    assert apart.translate(TEXTS[0], to="de").text != apart.translate(TEXTS[0], to="fr").text
+
+
+def test_the_pointer_is_found_with_languages_before_the_words(translator: Translator) -> None:
+    seen: list[Any] = []
+    engine = translator.engines.torch
+
+    class Watched:
+        batch, model, sources, padded = engine.batch, engine.model, engine.sources, engine.padded
+
+        def search(self, sources: Any, search: Search) -> Any:
+            seen.extend(sources)
+            return engine.search(sources, search)
+
+    from dragoman.translation.alignment_head import find_pointer
+
+    find_pointer(Watched(), translator.source, translator.target)  # type: ignore[arg-type]
+    heads = {ids[0] for ids in seen}
+    assert heads <= {translator.source.target_id(code) for code in translator.targets} and (not seen or len(heads) == 3)
+    assert all(EOS not in ids for ids in seen)
+
+
+def test_scores_of_pairs_that_come_one_by_one(translator: Translator) -> None:
+    pairs, codes = [(text, TEXTS[0]) for text in TEXTS], ["fr", "de", "fr", "zh-Hans", "de"]
+    streamed = list(translator.stream_scores(iter(pairs), to=codes, batch=1))
+    alone = [translator.score([pair], to=code, batch=1)[0] for pair, code in zip(pairs, codes, strict=True)]
+    assert streamed == alone
+    with pytest.raises(SearchError, match="more texts than the 2 languages"):
+        list(translator.stream_scores(iter(pairs), to=["de", "fr"]))
+    with pytest.raises(SearchError, match="there are 6 languages in to, but only 5 pairs"):
+        list(translator.stream_scores(iter(pairs), to=[*codes, "de"]))
