@@ -2,7 +2,7 @@
 
     python benchmarks/alignment.py GOLD_DIR MODEL [--from de --to en] [--spaced]
 
-GOLD_DIR holds test.de, test.en and de-en.wa (`i-j`, de first, counted from 0), packed or not. The tokens are lower case
+GOLD_DIR holds test.de, test.en and de-en.wa (`i-j`, de first, counted from 0), packed or not. The words are lower case
 and set apart by spaces; the model gets them with punctuation joined to its word again and a capital first letter, as
 text is written, unless --spaced is given. What Dragoman does by itself (the head that `find_pointer` finds, without any
 gold) is stated for all sentences; rules that need gold are chosen on the first half and stated on the rest.
@@ -31,7 +31,7 @@ OPENING = re.compile(r"[(\[«]")
 
 @dataclass(frozen=True)
 class Pair:
-    """Weights `[layers, heads, steps, source pieces and end]`, and the gold token of each piece."""
+    """Weights `[layers, heads, steps, source tokens and end]`, and the gold word of each token."""
 
     cross: Weights
     source: list[int]
@@ -46,24 +46,24 @@ def find(directory: Path, name: str) -> Path:
     raise SystemExit(f"{directory} has no {name}, packed or not")
 
 
-def written(tokens: list[str], spaced: bool) -> str:
+def written(words: list[str], spaced: bool) -> str:
     if spaced:
-        return " ".join(tokens)
+        return " ".join(words)
     text = ""
-    for i, token in enumerate(tokens):
-        glued = not text or CLOSING.fullmatch(token) or OPENING.fullmatch(tokens[i - 1])
-        text += token if glued else " " + token
+    for i, word in enumerate(words):
+        glued = not text or CLOSING.fullmatch(word) or OPENING.fullmatch(words[i - 1])
+        text += word if glued else " " + word
     return text[:1].upper() + text[1:]
 
 
-def token_of_pieces(pieces: tuple[str, ...], tokens: list[str]) -> list[int]:
-    """The gold token in which each piece begins, by counting bytes; a lone space belongs to the token after it."""
-    ends = np.cumsum([len(token.encode()) for token in tokens])
+def word_of_tokens(tokens: tuple[str, ...], words: list[str]) -> list[int]:
+    """The gold word in which each token begins, by counting bytes; a lone space belongs to the word after it."""
+    ends = np.cumsum([len(word.encode()) for word in words])
     found, place = [], 0
-    for piece in pieces:
+    for token in tokens:
         found.append(int(np.searchsorted(ends, place, side="right")))
-        place += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", piece) else len(piece.replace("▁", "").encode())
-    assert place == ends[-1], (pieces, tokens)
+        place += 1 if re.fullmatch(r"<0x[0-9A-F]{2}>", token) else len(token.replace("▁", "").encode())
+    assert place == ends[-1], (tokens, words)
     return found
 
 
@@ -76,8 +76,8 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
     for source, target, links in zip(*texts, gold, strict=True):
         looked = look(translator, written(source, spaced), written(target, spaced))
         sides = [
-            token_of_pieces(pieces, tokens)
-            for pieces, tokens in ((looked.source.pieces[:-1], source), (looked.written.pieces[:-1], target))
+            word_of_tokens(tokens, words)
+            for tokens, words in ((looked.source.tokens[:-1], source), (looked.written.tokens[:-1], target))
         ]
         pairs.append(Pair(looked.maps["cross"], *sides, links))
     return pairs
@@ -85,7 +85,7 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
 
 @dataclass(frozen=True)
 class Rule:
-    """Heads of one layer (None: their mean), at the step that writes a piece or the one that reads it."""
+    """Heads of one layer (None: their mean), at the step that writes a token or the one that reads it."""
 
     layer: int
     head: int | None
@@ -131,7 +131,7 @@ def main() -> None:
         for layer in range(layers)
         for head in (None, *range(heads))
         for step in ("writes", "reads")
-        for by in ("piece", "word")
+        for by in ("token", "word")
         for end in ("left out", "no link")
     ]
     scored = [(rule, rule.agreement(pairs[:half]), rule.agreement(pairs[half:])) for rule in rules]
@@ -144,7 +144,7 @@ def main() -> None:
     for entry in means:
         print(row(*entry))
     pointer = translator.pointer
-    own = Rule(pointer.layer, pointer.head, pointer.step, "piece", "no link")
+    own = Rule(pointer.layer, pointer.head, pointer.step, "token", "no link")
     print(f"\nby itself, without gold: {own.words()}")
     for name, part in (("all", pairs), ("the first half", pairs[:half]), ("the rest", pairs[half:])):
         found = own.agreement(part)

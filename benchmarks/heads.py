@@ -41,12 +41,12 @@ def main() -> None:
     gates, heads = Gates(transformer_of(translator)), found.heads
     pairs, _ = pairs_of(translator, removing[0], removing[1], None, None)
     work = list(batches(translator.engines.torch, pairs))
-    pieces = sum(len(batch.follows) for batch in work)
+    tokens = sum(len(batch.follows) for batch in work)
     print(f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, CPU.")
     print(f"{asked.model}: {len(heads)} heads, ranked on {found.sentences:,} pairs (cross-entropy "
-          f"{found.cross_entropy:.3f} nats a piece), removed on the next {len(pairs):,} "
-          f"({gates.without([], work) / pieces:.3f}).\n")  # fmt: skip
-    again = (removed_in_turn(gates, work, Unwatched()) / pieces).tolist()
+          f"{found.cross_entropy:.3f} nats a token), removed on the next {len(pairs):,} "
+          f"({gates.without([], work) / tokens:.3f}).\n")  # fmt: skip
+    again = (removed_in_turn(gates, work, Unwatched()) / tokens).tolist()
     exact = [head.worth for head in heads]
     print("Spearman's correlation with the exact figure, over all heads: " + ", ".join(
         [f"{name} {value:.2f}" for name, value in found.agreement().items()]
@@ -55,7 +55,7 @@ def main() -> None:
     print("|---" * (1 + len(SHARES)) + "|")
 
     def curve(order: Sequence[Place]) -> list[float]:
-        return [gates.without(order[: round(share * len(heads))], work) / pieces for share in SHARES]
+        return [gates.without(order[: round(share * len(heads))], work) / tokens for share in SHARES]
 
     def row(name: str, values: Sequence[str]) -> None:
         print(f"| {name} | " + " | ".join(values) + " |", flush=True)

@@ -37,8 +37,8 @@ def find(directory: Path, name: str) -> Path:
 
 
 def write_text_side(place: Path, sides: dict[str, list[str]], kind: str) -> Any:
-    """Two sentencepiece models and a vocabulary of the pieces of both."""
-    pieces: set[str] = set()
+    """Two sentencepiece models and a vocabulary of the tokens of both."""
+    tokens: set[str] = set()
     for name, size in (("source", 3000), ("target", 4000)):
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sides[name]), model_prefix=str(place / name), vocab_size=size, model_type=kind,
@@ -46,8 +46,8 @@ def write_text_side(place: Path, sides: dict[str, list[str]], kind: str) -> Any:
         )  # fmt: skip
         (place / f"{name}.model").rename(place / f"{name}.spm")
         model = sentencepiece.SentencePieceProcessor(model_file=str(place / f"{name}.spm"))
-        pieces |= {model.id_to_piece(i) for i in range(2, len(model))}
-    names = ["</s>", "<unk>", *sorted(pieces), "<pad>"]
+        tokens |= {model.id_to_piece(i) for i in range(2, len(model))}
+    names = ["</s>", "<unk>", *sorted(tokens), "<pad>"]
     (place / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     files = {"source_spm": "source.spm", "target_spm": "target.spm", "vocab": "vocab.json"}
     return transformers.MarianTokenizer(**{key: str(place / file) for key, file in files.items()})
@@ -63,7 +63,7 @@ def trained(tokenizer: Any, sides: dict[str, list[str]], steps: int) -> Any:
     )  # fmt: skip
     torch.manual_seed(1)
     model = transformers.MarianMTModel(config).train()
-    optimiser = torch.optim.Adam(model.parameters(), 7e-4)
+    optimizer = torch.optim.Adam(model.parameters(), 7e-4)
     pairs, draw = list(zip(sides["source"], sides["target"], strict=True)), random.Random(1)
     for step in range(steps):
         some = draw.sample(pairs, 32)
@@ -73,9 +73,9 @@ def trained(tokenizer: Any, sides: dict[str, list[str]], steps: int) -> Any:
         )  # fmt: skip
         batch["labels"][batch["labels"] == pad] = -100
         loss = model(**batch).loss
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         if step % 100 == 99:
             print(f"step {step + 1}: loss {loss.item():.2f}", flush=True)
     with torch.no_grad():

@@ -119,13 +119,13 @@ def adam(size: str, _: int) -> Call:
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.training.optim.bf16_adam import HalfAdam
     from dragoman.training.optim.bf16_weights import Halves
-    from dragoman.training.optim.optimizer import Optimiser
+    from dragoman.training.optim.optimizer import Optimizer
 
     d, heads, ff, layers, *_ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=heads, d_ff=ff, encoder_layers=layers, decoder_layers=layers)
     model = Transformer(shape, 100).to(DEVICE)
     halves, numbers = Halves(model, KIND), [torch.tensor(x, device=DEVICE) for x in (1e-4, 1.0, 0.0)]
-    ours = HalfAdam(halves, Optimiser(model, TrainRecipe()))
+    ours = HalfAdam(halves, Optimizer(model, TrainRecipe()))
     gradients = [torch.randn_like(half) for half in halves.half]
 
     def call() -> None:

@@ -98,7 +98,7 @@ def filtering(study: Study, many: int, wrong: float) -> None:
     noisy = study.train("noisy", {"noisy": 1.0})
     study.score(f"{many:,} pairs, {wrong:.0%} wrong", noisy)
     files = ("--source", study.out / "noisy.en", "--target", study.out / "noisy.de")
-    dragoman("score", noisy, *files, "--per-piece", "-o", study.out / "noisy.scores")
+    dragoman("score", noisy, *files, "--per-token", "-o", study.out / "noisy.scores")
     scores = [float(line) for line in read(study.out / "noisy.scores")]
     order = sorted(range(many), key=scores.__getitem__)
     dropped = set(order[: len(chosen)])

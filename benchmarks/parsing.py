@@ -4,11 +4,11 @@
     python benchmarks/parsing.py ud_english_ewt --tags # the model writes tags in place of XX; --out for another place
 
 No constituency treebank may be passed on, so these trees are made: every word with dependents makes a phrase of all
-that hangs on it, directly or not, labelled by its part of speech (UPOS) with a P; the root makes one in any case. Where
+that hangs on it, directly or not, labeled by its part of speech (UPOS) with a P; the root makes one in any case. Where
 such a phrase has a gap (as in trees that are not projective) it is left out. Tags are the treebank's XPOS, which are
 the Penn Treebank's, so that punctuation is left out of the score as EVALB does. These trees are flatter than the Penn
 Treebank's and have other labels: the figures say whether the way from trees to scores works, and are not to be
-compared with those of the paper. Prints the labelled bracketing of the dev set, of the model and of two that know
+compared with those of the paper. Prints the labeled bracketing of the dev set, of the model and of two that know
 nothing: all words under one phrase, and every word hung on the one before it.
 """
 

@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--batch-tokens", type=int, default=25_000)
     parser.add_argument("--processes", type=int)
-    parser.add_argument("--sampling", type=float, default=0.0, help="draw other pieces for every sentence of a batch")
+    parser.add_argument("--sampling", type=float, default=0.0, help="draw other tokens for every sentence of a batch")
     parser.add_argument("--workers", type=int, default=1, help="threads that make batches")
     options = parser.parse_args()
     recipe = Recipe(
@@ -184,7 +184,7 @@ def main() -> None:
     )
     load = os.getloadavg()[0]
     print(
-        f"{len(os.sched_getaffinity(0))} cores, load before {load:.1f}; {options.kind}, {options.vocabulary:,} pieces"
+        f"{len(os.sched_getaffinity(0))} cores, load before {load:.1f}; {options.kind}, {options.vocabulary:,} tokens"
     )
     with tempfile.TemporaryDirectory() as folder:
         for pairs in options.pairs:

@@ -3,7 +3,7 @@
     python benchmarks/rivals.py                        # all four, on the embedded corpus: some ten minutes
     python benchmarks/rivals.py --only transformer     # one of them; the table shows all that were measured so far
 
-Every model has about as many weights, the same tokeniser and the same batches in the same order. Each has the learning
+Every model has about as many weights, the same tokenizer and the same batches in the same order. Each has the learning
 rate that did best for it in short runs (benchmarks/results/rivals.md has them). Prints the share of unseen lines
 that are translated without a mistake, BLEU, and target tokens a second, trained and translated (greedily, by PyTorch).
 """

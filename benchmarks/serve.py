@@ -42,12 +42,12 @@ def random_model(place: Path, preset: str) -> Path:
     from dragoman.text.special_tokens import PAD
 
     torch.manual_seed(1)
-    tokeniser = learn("bpe", lines("train", 20_000), 1000)
+    tokenizer = learn("bpe", lines("train", 20_000), 1000)
     recipe = Recipe.load(preset)
     place.mkdir(parents=True)
-    model = build(recipe.model, tokeniser.vocabulary_size, PAD)
-    write_model(place, recipe, tokeniser.vocabulary_size, model.state_dict())
-    tokeniser.save(place, "shared")
+    model = build(recipe.model, tokenizer.vocabulary_size, PAD)
+    write_model(place, recipe, tokenizer.vocabulary_size, model.state_dict())
+    tokenizer.save(place, "shared")
     write_manifest(place)
     return place
 

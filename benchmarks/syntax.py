@@ -5,7 +5,7 @@
 "The man sees the dog with the telescope": who has the telescope? The corpus is made by rule, with a tree for each
 sentence; in its German, what belongs to the verb stands before the object, and what belongs to a noun after that noun.
 Sentences have none, one or two such phrases, a third each (unseen ones without a phrase are rare). Both models have
-the same text, tokeniser, batches and settings; one reads the trees. Prints the share of unseen sentences without a
+the same text, tokenizer, batches and settings; one reads the trees. Prints the share of unseen sentences without a
 mistake, by phrases, and the most to be expected of whoever has no trees.
 """
 

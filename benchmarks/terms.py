@@ -25,7 +25,7 @@ import torch
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.search.constraints import beam as constraints
 from dragoman.search.constraints.phrases import Demands, count, joins
-from dragoman.text import normalise
+from dragoman.text import normalize
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 
@@ -41,23 +41,23 @@ def find(directory: Path, name: str) -> Path:
 
 def missed(reference: str, plain: str, most: int, draw: random.Random) -> list[str]:
     """Up to so many phrases of the reference that the plain translation has not, at places of their own."""
-    words = [word.strip("".join(c for c in word if not joins(c))) for word in normalise(reference).split()]
+    words = [word.strip("".join(c for c in word if not joins(c))) for word in normalize(reference).split()]
     spans = [(i, n) for n in (1, 2, 3) for i in range(len(words) - n + 1)]
     draw.shuffle(spans)
     taken: list[tuple[int, int]] = []
     for i, n in spans:
         phrase = " ".join(words[i : i + n])
-        whole = all(words[i : i + n]) and count(normalise(reference), [phrase])
+        whole = all(words[i : i + n]) and count(normalize(reference), [phrase])
         free = all(i + n <= j or i >= j + m for j, m in taken)
-        if len(taken) < most and whole and free and not count(normalise(plain), [phrase]):
+        if len(taken) < most and whole and free and not count(normalize(plain), [phrase]):
             taken.append((i, n))
     return [" ".join(words[i : i + n]) for i, n in sorted(taken)]
 
 
 def wrong(reference: str, plain: str, draw: random.Random) -> list[str]:
     """A word of the plain translation that the reference has not."""
-    words = [word for word in dict.fromkeys(normalise(plain).split()) if all(map(joins, word))]
-    found = [word for word in words if not count(normalise(reference), [word])]
+    words = [word for word in dict.fromkeys(normalize(plain).split()) if all(map(joins, word))]
+    found = [word for word in words if not count(normalize(reference), [word])]
     return draw.sample(found, min(1, len(found)))
 
 
@@ -101,7 +101,7 @@ def avoided(translator: Translator, pairs: Sequence[tuple[str, str]], beam: int,
     found, longer = timed(translator, sources, demands, beam)
     cells: list[object] = [beam, sum(len(one.avoid) for one in demands)]
     for made in (plain, found):
-        cells.append(sum(count(normalise(t.text), d.avoid) > 0 for t, d in zip(made, demands, strict=True)))
+        cells.append(sum(count(normalize(t.text), d.avoid) > 0 for t, d in zip(made, demands, strict=True)))
     print(row([*cells, *scores(references, plain, found), f"{longer / seconds:.2f}x"]))
 
 
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--phrases", type=int, action="append")
     parser.add_argument("--lines", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dear", type=float, default=constraints.DEAR, help="what a missing piece may cost")
+    parser.add_argument("--dear", type=float, default=constraints.DEAR, help="what a missing token may cost")
     options = parser.parse_args()
     constraints.DEAR = options.dear  # type: ignore[misc]
     sources, references = (

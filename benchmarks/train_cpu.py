@@ -75,15 +75,15 @@ def plain_step(made: Made, autocast) -> Step:
     """How such a loop is usually written."""
     model, forward = made
     model.train()
-    optimiser = adam(model.parameters())
+    optimizer = adam(model.parameters())
 
     def step(batch: Batch) -> None:
         with autocast():
             logits = forward(batch)
         loss = F.cross_entropy(logits.float().flatten(0, 1), batch[2].flatten(), ignore_index=PAD, label_smoothing=0.1)
         loss.backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
 
     return step
 
@@ -93,7 +93,7 @@ def ours(size: str, precision: str) -> Step:
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.data.batch import Batch as OurBatch
     from dragoman.training.loss.cross_entropy import TranslationLoss
-    from dragoman.training.optim.optimizer import Optimiser
+    from dragoman.training.optim.optimizer import Optimizer
     from dragoman.training.steps.allocator import keep_freed_memory
     from dragoman.training.steps.base import precision as context
 
@@ -101,7 +101,7 @@ def ours(size: str, precision: str) -> Step:
     d, h, ff, layers, vocabulary = SIZES[size]
     recipe = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
     model = Transformer(recipe, vocabulary)
-    task, optimiser = TranslationLoss(model, 0.1, PAD), Optimiser(model, TrainRecipe())
+    task, optimizer = TranslationLoss(model, 0.1, PAD), Optimizer(model, TrainRecipe())
     autocast = context(TrainRecipe(precision=precision), torch.device("cpu"))
 
     def step(batch: Batch) -> None:
@@ -115,8 +115,8 @@ def ours(size: str, precision: str) -> Step:
         with autocast():
             loss = task(made)
         (loss.smoothed / tokens).backward()
-        optimiser.step(1e-4)
-        optimiser.forget_gradients()
+        optimizer.step(1e-4)
+        optimizer.forget_gradients()
 
     return step
 

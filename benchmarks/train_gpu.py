@@ -47,7 +47,7 @@ GROUPS = {  # of kernels, by their names, the first that fits
     "loss over the vocabulary": r"cross_entropy",
     "matrices rounded, gradients widened": r"CopyFunctor",
     "matrix products": r"gemm|nvjet|cutlass|cublas|xmma|splitK",
-    "optimiser, norm of gradients": r"[Aa]dam|multi_tensor|lpnorm|foreach",
+    "optimizer, norm of gradients": r"[Aa]dam|multi_tensor|lpnorm|foreach",
     "embeddings": r"embedding|index_put",
     "norm, dropout, residual": r"layer_norm|residual_norm|dropout|fused_rand|bernoulli|rsqrt",
     "activation, biases, casts, sums": r"triton_|relu_backward|reduce_kernel",
@@ -139,7 +139,7 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     from dragoman.config import ModelRecipe, TrainRecipe
     from dragoman.training.distributed.ranks import Ranks
     from dragoman.training.loss.cross_entropy import TranslationLoss
-    from dragoman.training.optim.optimizer import Optimiser
+    from dragoman.training.optim.optimizer import Optimizer
     from dragoman.training.steps.base import precision
     from dragoman.training.steps.cuda_graph import QueuedSteps
 
@@ -150,8 +150,8 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     torch.manual_seed(0)
     model = Transformer(shape, vocabulary).to(device).train()
     batches = packed_batches(size, 12)
-    task, optimiser = TranslationLoss(model, 0.1, PAD), Optimiser(model, recipe)
-    queue = QueuedSteps(task, optimiser, recipe, precision(recipe, device), Ranks(device=device))
+    task, optimizer = TranslationLoss(model, 0.1, PAD), Optimizer(model, recipe)
+    queue = QueuedSteps(task, optimizer, recipe, precision(recipe, device), Ranks(device=device))
     losses, done = [], 0
 
     def step() -> None:
@@ -239,7 +239,7 @@ def peer(name: str, size: str, maker: Callable[[Sizes], Made], compiled: str, st
         return F.cross_entropy(logits.float().flatten(0, 1), batch[2].flatten(), ignore_index=PAD, label_smoothing=0.1)
 
     call = torch.compile(loss_of, dynamic=True) if compiled == "all" else loss_of
-    optimiser = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
     done = 0
 
     def step() -> None:
@@ -247,8 +247,8 @@ def peer(name: str, size: str, maker: Callable[[Sizes], Made], compiled: str, st
         batch = batches[done % len(batches)]
         done += 1
         call(batch).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
 
     if compiled:  # with whole batches, because the sizes that are seen first shape the code
         for _ in range(3):

@@ -26,7 +26,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.text.special_tokens import PAD
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.optim.schedule import learning_rate
 from dragoman.training.steps.base import precision, present, seed_of
 from dragoman.training.steps.cuda_graph import QueuedSteps
@@ -34,15 +34,15 @@ from dragoman.training.steps.cuda_graph import QueuedSteps
 DEVICE = torch.device("cuda")
 
 
-def setting(preset: str, vocabulary: int, recipe: TrainRecipe) -> tuple[TranslationLoss, Optimiser]:
+def setting(preset: str, vocabulary: int, recipe: TrainRecipe) -> tuple[TranslationLoss, Optimizer]:
     torch.manual_seed(1)
     model = Transformer(replace(PRESETS[preset], dropout=0.1), vocabulary).to(DEVICE).train()
-    return TranslationLoss(model, recipe.label_smoothing, PAD), Optimiser(model, recipe)  # type: ignore[arg-type]
+    return TranslationLoss(model, recipe.label_smoothing, PAD), Optimizer(model, recipe)  # type: ignore[arg-type]
 
 
 def queue_of(preset: str, vocabulary: int, recipe: TrainRecipe) -> QueuedSteps:
-    task, optimiser = setting(preset, vocabulary, recipe)
-    return QueuedSteps(task, optimiser, recipe, precision(recipe, DEVICE), Ranks(device=DEVICE))
+    task, optimizer = setting(preset, vocabulary, recipe)
+    return QueuedSteps(task, optimizer, recipe, precision(recipe, DEVICE), Ranks(device=DEVICE))
 
 
 def waiting(
@@ -116,15 +116,15 @@ def curve(
                     queue.put([batch], step, batch.target_tokens, batch.source_tokens, rate)
                     losses += [o.plain / o.target for o in queue.settled(all_of_them=step == steps)]
             else:
-                task, optimiser = setting(preset, vocabulary, recipe)
+                task, optimizer = setting(preset, vocabulary, recipe)
                 for step in range(1, steps + 1):
                     batch = next(loader)
                     torch.manual_seed(seed_of(seed, step))
                     loss = task(present(padded(batch), DEVICE))
                     (loss.smoothed / batch.target_tokens).backward()
                     torch.nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
-                    optimiser.step(learning_rate(recipe, PRESETS[preset].d_model, step))
-                    optimiser.forget_gradients()
+                    optimizer.step(learning_rate(recipe, PRESETS[preset].d_model, step))
+                    optimizer.forget_gradients()
                     losses.append(loss.plain / batch.target_tokens)
         found["losses"][f"{name} {seed}"] = [float(x) for x in losses]
         found["seconds"][f"{name} {seed}"] = time.perf_counter() - began
@@ -155,7 +155,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
                 range(start + 1, len(losses) + 1), losses[start:], lw=0.8, color="C0" if kind == "packed" else "C1",
                 alpha=0.9 if seed == "1" else 0.5, label=f"{words[kind]}, dropout seed {seed}",
             )  # fmt: skip
-    left.set(xlabel="step", ylabel="cross-entropy of a target piece", title="the same batches")
+    left.set(xlabel="step", ylabel="cross-entropy of a target token", title="the same batches")
     right.set(xlabel="step", title="the last two fifths")
     left.legend(fontsize=8)
     figure.tight_layout()
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--after", type=Path, help="time the waiting only when this file is there")
     given = parser.parse_args()
     prepared = Prepared.open(given.prepared)
-    vocabulary = prepared.tokenisers[0].vocabulary_size
+    vocabulary = prepared.tokenizers[0].vocabulary_size
     found: dict[str, Any] = {}
     if "waiting" in given.only:
         found["waiting"] = [waiting(prepared, vocabulary, preset, 32768, 60, given.after) for preset in given.presets]

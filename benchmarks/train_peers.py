@@ -67,7 +67,7 @@ def marian(sizes: Sizes) -> Made:
     return model, forward
 
 
-class _Pieces(list):
+class _Tokens(list):
     """A vocabulary as JoeyNMT's models ask for it."""
 
     pad_index, bos_index, eos_index, unk_index = PAD, 1, 2, 3
@@ -82,9 +82,9 @@ def joeynmt(sizes: Sizes) -> Made:
         "type": "transformer", "num_layers": layers, "num_heads": h, "hidden_size": d, "ff_size": ff, "dropout": 0.1,
         "layer_norm": "post", "embeddings": {"embedding_dim": d, "scale": True, "dropout": 0.1},
     }  # fmt: skip
-    pieces = _Pieces(range(vocabulary))
+    tokens = _Tokens(range(vocabulary))
     config = {"encoder": part, "decoder": dict(part), "tied_embeddings": True, "tied_softmax": True}
-    model = build_model(config, pieces, pieces)
+    model = build_model(config, tokens, tokens)
 
     def forward(batch: Batch) -> Tensor:
         source, target = batch[0], batch[1]
@@ -109,8 +109,8 @@ def eole(sizes: Sizes) -> Made:
     running = SimpleNamespace(
         dropout=[0.1], attention_dropout=[0.0], self_attn_backend="pytorch", compute_dtype=torch.float32,
     )  # fmt: skip
-    pieces = {str(i): i for i in range(vocabulary)}
-    model = EncoderDecoderModel.build(config, {"src": pieces, "tgt": pieces, "specials": {"pad_token": "0"}}, running)
+    tokens = {str(i): i for i in range(vocabulary)}
+    model = EncoderDecoderModel.build(config, {"src": tokens, "tgt": tokens, "specials": {"pad_token": "0"}}, running)
     for weight in model.parameters():
         if weight.dim() > 1:
             nn.init.xavier_uniform_(weight)
@@ -153,8 +153,8 @@ def opennmt(sizes: Sizes) -> Made:
         "optim": "adam", "use_ckpting": [], "parallel_mode": "data_parallel",
     }.items():  # fmt: skip
         setattr(options, name, value)
-    pieces = _Numbers(vocabulary)
-    model = build_base_model(options, {"src": pieces, "tgt": pieces, "src_feats": []})
+    tokens = _Numbers(vocabulary)
+    model = build_base_model(options, {"src": tokens, "tgt": tokens, "src_feats": []})
     for weight in model.parameters():
         if weight.dim() > 1:
             nn.init.xavier_uniform_(weight)

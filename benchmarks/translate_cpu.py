@@ -61,10 +61,10 @@ def check(directory: Path, rows: list[list[int]], forced: int | None) -> None:
     others = [NativeEngine.load(directory, None, False), CTranslate2Engine.load(directory, None, False)]
     for beam in (1, 4):
         search = Search(beam=beam, **limits)
-        expected = [best[0].pieces for best in reference.search(rows, search)]
+        expected = [best[0].tokens for best in reference.search(rows, search)]
         for engine in others:
             assert engine is not None
-            found = [best[0].pieces for best in engine.search(rows, search)]
+            found = [best[0].tokens for best in engine.search(rows, search)]
             share = sum(a == b for a, b in zip(expected, found, strict=True)) / len(rows)
             print(f"{directory.name}, beam {beam}: {engine.name} in float32 has PyTorch's tokens on {share:.1%}")
             if share < 0.99 and (beam == 1 or engine.name == "native"):
@@ -202,10 +202,10 @@ def main() -> None:
     packages = ", ".join(f"{name} {version(name)}" for name in ("dragoman", "ctranslate2", "transformers", "torch"))
     print(f"{datetime.date.today()}, {packages}, {platform.machine()}\n")
     if options.model and options.text:
-        from dragoman.modeldir.locate import open_tokenisers
+        from dragoman.modeldir.locate import open_tokenizers
 
         lines = [line for line in options.text.read_text(encoding="utf-8").split("\n") if line.strip()]
-        check(options.model, open_tokenisers(options.model)[0].encode_many(lines[:500]), None)
+        check(options.model, open_tokenizers(options.model)[0].encode_many(lines[:500]), None)
     for preset in options.models:
         check(model(work, preset), sources(8, LENGTH), LENGTH)
     if options.check_only:

@@ -2,7 +2,7 @@
 
     python benchmarks/translate_gpu.py --ours 20 --theirs 5
 
-The model is the paper's base (6 + 6 layers, 37,000 pieces) with random weights, in bfloat16; Hugging Face's is a
+The model is the paper's base (6 + 6 layers, 37,000 tokens) with random weights, in bfloat16; Hugging Face's is a
 MarianMTModel of the same sizes. 30 source tokens and 30 output tokens, end marks included, are forced on both: 30
 steps of the decoder. Medians; ours and theirs take turns in each cell.
 """
@@ -49,25 +49,25 @@ def hugging_face() -> transformers.MarianMTModel:
     return transformers.MarianMTModel(config).to("cuda", torch.bfloat16).eval()
 
 
-def generate(model: transformers.MarianMTModel, sources: Ids, beam: int, pieces: int, **more: object) -> Ids:
+def generate(model: transformers.MarianMTModel, sources: Ids, beam: int, tokens: int, **more: object) -> Ids:
     """From lists to lists, as ours."""
     width = max(map(len, sources)) + 1
     rows = torch.tensor([[*s, 2, *[0] * (width - 1 - len(s))] for s in sources], device="cuda")
     with torch.inference_mode():
         out = model.generate(
-            input_ids=rows, attention_mask=(rows != 0).long(), num_beams=beam, do_sample=False, min_new_tokens=pieces,
-            max_new_tokens=pieces, **({"length_penalty": 0.6} if beam > 1 else {}), **more,
+            input_ids=rows, attention_mask=(rows != 0).long(), num_beams=beam, do_sample=False, min_new_tokens=tokens,
+            max_new_tokens=tokens, **({"length_penalty": 0.6} if beam > 1 else {}), **more,
         )  # fmt: skip
     return out.tolist()
 
 
-def some(n: int, pieces: int, seed: int = 0) -> Ids:
+def some(n: int, tokens: int, seed: int = 0) -> Ids:
     draw = random.Random(seed)
-    return [[draw.randrange(4, VOCABULARY) for _ in range(pieces)] for _ in range(n)]
+    return [[draw.randrange(4, VOCABULARY) for _ in range(tokens)] for _ in range(n)]
 
 
 def ragged(n: int) -> Ids:
-    """Log-normal lengths around 28 pieces, shortest first."""
+    """Log-normal lengths around 28 tokens, shortest first."""
     draw = random.Random(1)
     lengths = sorted(min(120, max(3, round(math.exp(draw.gauss(math.log(24), 0.55))))) for _ in range(n))
     return [[draw.randrange(4, VOCABULARY) for _ in range(length)] for length in lengths]
@@ -110,7 +110,7 @@ def main() -> None:
 
     if options.ragged:
         sources = ragged(options.ragged)
-        print(f"\n{options.ragged} sentences of 3 to 120 pieces, as many pieces out as in; sentences a second\n")
+        print(f"\n{options.ragged} sentences of 3 to 120 tokens, as many tokens out as in; sentences a second\n")
         print("| beam | ours, 512 a call | Hugging Face, 128 a call | 512 a call | ratio to the better |")
         print("|---|---|---|---|---|")
         for beam in (1, 4):

@@ -1,4 +1,4 @@
-"""Those who translate in benchmarks/translate_cpu.py: each gives a function from sources, beam and length to pieces."""
+"""Those who translate in benchmarks/translate_cpu.py: each gives a function from sources, beam and length to tokens."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def model(work: Path, preset: str, positions: str = "sinusoidal") -> Path:
     return place
 
 
-def ours(directory: Path, quantise: bool) -> list[Translate]:
+def ours(directory: Path, quantize: bool) -> list[Translate]:
     from dragoman.engines.native import NativeEngine
     from dragoman.native import why_not
     from dragoman.search.types import Search
 
-    engine = NativeEngine.load(directory, None, quantise)
+    engine = NativeEngine.load(directory, None, quantize)
     if engine is None:
         raise SystemExit(f"the native engine cannot be had: {why_not('translate')}")
 
     def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
         found = engine.search(sources, Search(beam=beam, min_length=length, max_length=length))
-        return [best[0].pieces for best in found]
+        return [best[0].tokens for best in found]
 
     return [translate]
 
 
-def ctranslate2(directory: Path, work: Path, quantise: bool) -> list[Translate]:
+def ctranslate2(directory: Path, work: Path, quantize: bool) -> list[Translate]:
     """Settings to choose from: one worker, or one for each core with several sizes of batch."""
     import ctranslate2
 
     from dragoman.engines.ctranslate2_model import to_ctranslate2
 
-    kind = "int8" if quantise else "float32"
+    kind = "int8" if quantize else "float32"
     place = work / f"{directory.name}-ctranslate2-{kind}"
     if not place.is_dir():
         to_ctranslate2(directory, place, kind)
@@ -74,7 +74,7 @@ def ctranslate2(directory: Path, work: Path, quantise: bool) -> list[Translate]:
                 max_input_length=0,
                 max_batch_size=batch,
             )
-            return [[int(piece) if piece.isdigit() else 3 for piece in f.hypotheses[0]] for f in found]
+            return [[int(token) if token.isdigit() else 3 for token in f.hypotheses[0]] for f in found]
 
         return translate
 

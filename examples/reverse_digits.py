@@ -49,19 +49,19 @@ def train(recipe: ModelRecipe = RECIPE, steps: int = 500, batch: int = 64, seed:
     """Teacher forcing with Adam and a short warm-up (section 5)."""
     torch.manual_seed(seed)
     model = Transformer(recipe, VOCABULARY)
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     stream, begun = strings(seed, held_out=False), time.perf_counter()
     for step in range(1, steps + 1):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = 3e-3 * min(step / 50, 1 - step / (steps + 1))
         texts = [next(stream) for _ in range(batch)]
         source = tensor([[*ids(text), EOS] for text in texts])
         target = tensor([[BOS, *ids(text[::-1]), EOS] for text in texts])
         logits = model(source, target[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         if step % 100 == 0:
             rate = step / (time.perf_counter() - begun)
             print(f"step {step:4d}/{steps}  loss {loss.item():.4f}  {rate:.0f} steps/s", flush=True)

@@ -1,4 +1,4 @@
-"""What models think of a given translation, worked out piece by piece: one sentence, one step, one piece at a time."""
+"""What models think of a given translation, worked out token by token: one sentence, one step, one token at a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dragoman.text.special_tokens import BOS, EOS
 
 
 def by_hand(models: Sequence[Any], source: Sequence[int], target: Sequence[int], mean: str = "probabilities") -> Any:
-    """log P of each target piece and of the end mark, in double precision, by one model or by several together."""
+    """log P of each target token and of the end mark, in double precision, by one model or by several together."""
     states = [model.start(model.encode(torch.tensor([[*source, EOS]]))) for model in models]
     found, before = [], BOS
-    for piece in (*target, EOS):
+    for token in (*target, EOS):
         rows = []
         for number, model in enumerate(models):
             logits, states[number] = model.step(torch.tensor([before]), states[number])
@@ -26,6 +26,6 @@ def by_hand(models: Sequence[Any], source: Sequence[int], target: Sequence[int],
             for row in rows:
                 product = product * row ** (1 / len(rows))
             likely = product / product.sum()
-        found.append(float(likely[piece].log()))
-        before = piece
+        found.append(float(likely[token].log()))
+        before = token
     return found

@@ -11,20 +11,20 @@ from dragoman.search.constraints.token_bytes import Spelling
 
 
 class Letters:
-    """As much of a tokeniser as `Spelling` needs: the longest piece that fits, and bytes where none does."""
+    """As much of a tokenizer as `Spelling` needs: the longest token that fits, and bytes where none does."""
 
     marks_words = True
 
-    def __init__(self, *learnt: str) -> None:
-        self.names = ["<pad>", "<s>", "</s>", "<unk>", *learnt]
+    def __init__(self, *learned: str) -> None:
+        self.names = ["<pad>", "<s>", "</s>", "<unk>", *learned]
         self.written = [b"", b"", b"", b"#"]  # not U+FFFD, to be told from half a character
-        for name in learnt:
+        for name in learned:
             byte = bytes([int(name[3:5], 16)]) if name.startswith("<0x") else name.replace("▁", " ").encode()
             self.written.append(byte)
         self.widths = [len(written) for written in self.written]
         self.vocabulary_size = len(self.names)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Sequence[int]) -> list[str]:
         return [self.names[i] for i in ids]
 
     def decode(self, ids: Sequence[int]) -> str:

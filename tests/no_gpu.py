@@ -34,6 +34,6 @@ def stand_in(patch: Callable[[Any, str, Any], None] = setattr) -> None:
 
     def run(steps: queued.QueuedSteps) -> None:
         steps._work()
-        steps.optimiser.forget_gradients()
+        steps.optimizer.forget_gradients()
 
     patch(queued.QueuedSteps, "_run", run)

@@ -32,8 +32,8 @@ def lines(side: int, n: int = 400) -> tuple[str, ...]:
 
 
 @cache
-def sentence_pieces(side: int, kind: str, size: int) -> bytes:
-    """A sentencepiece model with the normalisation that Opus-MT has."""
+def sentence_tokens(side: int, kind: str, size: int) -> bytes:
+    """A sentencepiece model with the normalization that Opus-MT has."""
     written = BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter(lines(side)), model_writer=written, vocab_size=size, model_type=kind, minloglevel=2,
@@ -42,7 +42,7 @@ def sentence_pieces(side: int, kind: str, size: int) -> bytes:
     return written.getvalue()
 
 
-def pieces_of(model: bytes) -> list[str]:
+def tokens_of(model: bytes) -> list[str]:
     processor = SentencePieceProcessor()
     processor.LoadFromSerializedProto(model)
     return [processor.id_to_piece(i) for i in range(2, len(processor))]  # without the end mark and the unknown
@@ -91,8 +91,8 @@ def write_opus(
 ) -> Path:
     """A whole directory; `changes` are keys of its config.json."""
     directory.mkdir(parents=True)
-    models = [sentence_pieces(side, kind, size) for side, size in ((0, 230), (1, 260))]
-    own = [pieces_of(model) for model in models]
+    models = [sentence_tokens(side, kind, size) for side, size in ((0, 230), (1, 260))]
+    own = [tokens_of(model) for model in models]
     codes = [f">>{code}<<" for code in languages]
     both = sorted({*own[0], *own[1]})
     names = [["</s>", "<unk>", *codes, *(side if separate else both), "<pad>"] for side in own]
@@ -102,7 +102,7 @@ def write_opus(
     for name, model in zip(("source", "target"), models, strict=True):
         (directory / f"{name}.spm").write_bytes(model)
     for name, side in zip(("vocab.json", "target_vocab.json"), names[: 2 if separate else 1], strict=False):
-        (directory / name).write_text(json.dumps({piece: i for i, piece in enumerate(side)}), encoding="utf-8")
+        (directory / name).write_text(json.dumps({token: i for i, token in enumerate(side)}), encoding="utf-8")
     told = {"source_lang": "en", "target_lang": "de", "separate_vocabs": separate, "tokenizer_class": "MarianTokenizer"}
     told |= {"target_vocab_file": "target_vocab.json"} if separate else {}
     (directory / "tokenizer_config.json").write_text(json.dumps(told))

@@ -35,7 +35,7 @@ def put(folder, name, pairs, weight=1.0):
 
 
 def texts(prepared, name="train"):
-    split, (source, target) = prepared.split(name), prepared.tokenisers
+    split, (source, target) = prepared.split(name), prepared.tokenizers
     return [(source.decode(split.source[i]), target.decode(split.target[i])) for i in range(len(split))]
 
 

@@ -1,4 +1,4 @@
-"""Model directories that are made in a moment: random weights, a vocabulary learnt from a few words."""
+"""Model directories that are made in a moment: random weights, a vocabulary learned from a few words."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def model_at(place: Path, seed: int = 1, words: str = WORDS, **changes: Any) -> 
     if "architecture" not in changes:
         sizes = {"n_heads": 3, "d_ff": 10, **sizes}
     recipe = Recipe.from_changes([f"model.{key}={value}" for key, value in sizes.items()])
-    tokeniser = learn("bpe", [words] * 3, 330)
+    tokenizer = learn("bpe", [words] * 3, 330)
     place.mkdir(parents=True)
-    model = build(recipe.model, tokeniser.vocabulary_size, PAD)
-    write_model(place, recipe, tokeniser.vocabulary_size, model.state_dict())
-    tokeniser.save(place, "shared")
+    model = build(recipe.model, tokenizer.vocabulary_size, PAD)
+    write_model(place, recipe, tokenizer.vocabulary_size, model.state_dict())
+    tokenizer.save(place, "shared")
     write_manifest(place)
     return place

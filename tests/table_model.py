@@ -32,7 +32,7 @@ class TableState:
 
 
 class TableModel:
-    """Logits by (sentence, position, the last two pieces); nothing but search can go wrong with it."""
+    """Logits by (sentence, position, the last two tokens); nothing but search can go wrong with it."""
 
     def __init__(self, sentences: int, longest: int, vocabulary: int, seed: int, sharpness: float = 1.5) -> None:
         shape = (sentences, longest + 1, vocabulary, vocabulary)
@@ -59,28 +59,28 @@ class TableModel:
         return logits, TableState(written, state.sentences)
 
     def log_probabilities(self, sentence: int, written: Sequence[int]) -> Tensor:
-        """Of what follows these pieces, over the whole vocabulary."""
+        """Of what follows these tokens, over the whole vocabulary."""
         history = [PAD, BOS, *written]
         logits = self.last[sentence, len(written), history[-1]] + self.last_but_one[sentence, len(written), history[-2]]
         return logits.double().log_softmax(-1)
 
-    def total(self, sentence: int, pieces: Sequence[int]) -> float:
-        """log P of the pieces and the end mark."""
-        whole = [*pieces, EOS]
-        return sum(float(self.log_probabilities(sentence, whole[:i])[piece]) for i, piece in enumerate(whole))
+    def total(self, sentence: int, tokens: Sequence[int]) -> float:
+        """log P of the tokens and the end mark."""
+        whole = [*tokens, EOS]
+        return sum(float(self.log_probabilities(sentence, whole[:i])[token]) for i, token in enumerate(whole))
 
 
-def repeats(pieces: Sequence[int], n: int) -> bool:
-    """Whether some n pieces in a row appear twice."""
-    seen = [tuple(pieces[i : i + n]) for i in range(len(pieces) - n + 1)]
+def repeats(tokens: Sequence[int], n: int) -> bool:
+    """Whether some n tokens in a row appear twice."""
+    seen = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
     return len(set(seen)) < len(seen)
 
 
 def all_sequences(model: TableModel, limit: int, search: Search, prefix: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Every translation that a search may give."""
-    pieces = [piece for piece in range(model.vocabulary) if piece not in (PAD, BOS, EOS)]
+    tokens = [token for token in range(model.vocabulary) if token not in (PAD, BOS, EOS)]
     for length in range(search.min_length, max(limit, len(prefix)) + 1):
-        for sequence in product(pieces, repeat=length):
+        for sequence in product(tokens, repeat=length):
             free = not (search.no_repeat and repeats(sequence, search.no_repeat))
             if sequence[: len(prefix)] == tuple(prefix) and free:
                 yield sequence
@@ -106,31 +106,31 @@ def beam_from_definition(
     open_: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     while open_ and slots:
         extended = []
-        for total, pieces in open_:
-            log_p = model.log_probabilities(sentence, pieces)
-            for piece in range(model.vocabulary):
-                if len(pieces) < len(prefix):
-                    allowed = piece == prefix[len(pieces)]
-                elif len(pieces) == limit:
-                    allowed = piece == EOS
-                elif piece == EOS:
-                    allowed = len(pieces) >= search.min_length
+        for total, tokens in open_:
+            log_p = model.log_probabilities(sentence, tokens)
+            for token in range(model.vocabulary):
+                if len(tokens) < len(prefix):
+                    allowed = token == prefix[len(tokens)]
+                elif len(tokens) == limit:
+                    allowed = token == EOS
+                elif token == EOS:
+                    allowed = len(tokens) >= search.min_length
                 else:
-                    allowed = piece not in (PAD, BOS)
+                    allowed = token not in (PAD, BOS)
                     if search.no_repeat:
-                        last = (*pieces, piece)[-search.no_repeat :]
+                        last = (*tokens, token)[-search.no_repeat :]
                         allowed = allowed and not any(
-                            pieces[i : i + search.no_repeat] == last for i in range(len(pieces))
+                            tokens[i : i + search.no_repeat] == last for i in range(len(tokens))
                         )
                 if allowed:
-                    extended.append((total + float(log_p[piece]), (*pieces, piece)))
+                    extended.append((total + float(log_p[token]), (*tokens, token)))
         extended.sort(key=lambda pair: -pair[0])
         open_ = []
-        for total, pieces in extended[:slots]:
-            if pieces[-1] == EOS:
-                ended.append((pieces[:-1], total / ((5 + len(pieces)) / 6) ** search.length_penalty))
+        for total, tokens in extended[:slots]:
+            if tokens[-1] == EOS:
+                ended.append((tokens[:-1], total / ((5 + len(tokens)) / 6) ** search.length_penalty))
             else:
-                open_.append((total, pieces))
+                open_.append((total, tokens))
         slots -= len(extended[:slots]) - len(open_)
     ended.sort(key=lambda pair: -pair[1])
     assert all(math.isfinite(score) for _, score in ended)

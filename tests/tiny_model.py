@@ -31,12 +31,12 @@ def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: 
     settings += ("model.decoder_layers=2", "data.max_tokens=30", f"text.shared={str(shared).lower()}")
     tie = () if shared else ("model.tie=target",)
     recipe = Recipe.load("base", [*settings, *tie, *changes])
-    tokenisers = [learn("bpe", LINES * 4, 340)] if shared else [learn("bpe", LINES * 4, n) for n in (340, 350)]
+    tokenizers = [learn("bpe", LINES * 4, 340)] if shared else [learn("bpe", LINES * 4, n) for n in (340, 350)]
     if recipe.text.targets:
-        tokenisers[0] = tokenisers[0].with_targets(recipe.text.targets)
-    for tokeniser, name in zip(tokenisers, ("shared",) if shared else ("source", "target"), strict=True):
-        tokeniser.save(directory, name)
-    sizes = [tokeniser.vocabulary_size for tokeniser in tokenisers]
+        tokenizers[0] = tokenizers[0].with_targets(recipe.text.targets)
+    for tokenizer, name in zip(tokenizers, ("shared",) if shared else ("source", "target"), strict=True):
+        tokenizer.save(directory, name)
+    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
     vocabulary = sizes[0] if shared else (sizes[0], sizes[1])
     torch.manual_seed(seed)
     model = build(recipe.model, vocabulary, PAD)

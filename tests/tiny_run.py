@@ -147,7 +147,7 @@ def metrics(out: Path) -> list[dict[str, Any]]:
 def weights_of(out: Path, step: int) -> dict[str, torch.Tensor]:
     """What a checkpoint of a run holds."""
     place = out / f"training/checkpoints/step-{step:08d}"
-    return {**load_file(place / "model.safetensors"), **load_file(place / "optimiser.safetensors")}
+    return {**load_file(place / "model.safetensors"), **load_file(place / "optimizer.safetensors")}
 
 
 def assert_alike(one: Path, other: Path, step: int) -> None:

@@ -23,7 +23,7 @@ class ShapeError(DragomanError, ValueError):
 
 
 class TextError(DragomanError, ValueError):
-    """Text that cannot be encoded, or a tokeniser that cannot be learnt or loaded."""
+    """Text that cannot be encoded, or a tokenizer that cannot be learned or loaded."""
 
 
 class DataError(DragomanError, ValueError):

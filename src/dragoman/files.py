@@ -135,7 +135,7 @@ def verify_manifest(directory: Path, needed: Iterable[str] = ()) -> None:
 
 
 def stored_vocabulary(directory: Path) -> int | tuple[int, int]:
-    """How many pieces a model directory's vocabulary has, or its (source, target) vocabularies."""
+    """How many tokens a model directory's vocabulary has, or its (source, target) vocabularies."""
     path = directory / ABOUT
     try:
         found = json.loads(path.read_bytes())["vocabulary"]
@@ -144,7 +144,7 @@ def stored_vocabulary(directory: Path) -> int | tuple[int, int]:
     sizes = found if isinstance(found, list) and len(found) == 2 else [found]
     if not all(type(size) is int and size > 0 for size in sizes):
         raise DamagedError(
-            f"{path} has the vocabulary {found!r}; expected a number of pieces, or [source, target]; "
+            f"{path} has the vocabulary {found!r}; expected a number of tokens, or [source, target]; "
             "restore it from a copy"
         )
     return (sizes[0], sizes[1]) if isinstance(found, list) else int(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -21,6 +21,11 @@ def shown(value: object) -> str:
     kind, words = type(value).__name__, repr(value)
     words = words if len(words) <= 60 else words[:57] + "..."
     return words if value is None or words.startswith(f"{kind}(") else f"{kind} {words}"
+
+
+def renamed(table: Any, names: Mapping[str, str]) -> Any:
+    """A dictionary of a file with the names that its keys have now, where the file was written before they had them."""
+    return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

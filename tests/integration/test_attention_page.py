@@ -31,7 +31,7 @@ const found = { start: state(), values: Array.from(data.kinds.cross.values),
   words: weights("cross", 2, 1).map(row => [...row]) };
 press("ArrowDown"); press("ArrowDown"); found.second = state();
 press("ArrowRight"); press("ArrowRight"); press("["); found.turned = state();
-press("u"); found.pieces = state();
+press("u"); found.tokens = state();
 press("k"); press("a"); found.encoder = state();
 document.querySelector("#kinds button").click();
 document.querySelector('rect[data-side="column"]').dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
@@ -93,7 +93,7 @@ def test_words_beside_figures_are_isolated_so_that_arabic_does_not_turn_them_aro
         assert f"{word} 0." in found["column"]["said"]
 
 
-def test_the_browser_reads_the_weights_and_joins_pieces_as_python_does(found: Any, looked: Looked) -> None:
+def test_the_browser_reads_the_weights_and_joins_tokens_as_python_does(found: Any, looked: Looked) -> None:
     np.testing.assert_allclose(np.array(found["values"]) / 65535, looked.maps["cross"].flatten(), atol=1e-5)
     expected = by_words(looked.maps["cross"], looked.written, looked.source)[2, 1]
     np.testing.assert_allclose(found["words"], expected, atol=1e-4)
@@ -104,14 +104,14 @@ def test_keys_move_word_head_layer_units_and_kind(found: Any, looked: Looked) ->
     best = looked.source.words[int(mean.argmax())].label
     assert found["second"]["said"].startswith(f"</script> looks at  {best} {mean.max():.2f}")
     assert (found["turned"]["heads"], found["turned"]["layer"]) == (["2"], ["2"])
-    assert found["pieces"]["units"] == ["pieces"]
-    assert found["pieces"]["words"] == len(looked.written.pieces) + len(looked.source.pieces)
+    assert found["tokens"]["units"] == ["tokens"]
+    assert found["tokens"]["words"] == len(looked.written.tokens) + len(looked.source.tokens)
     assert (found["encoder"]["kind"], found["encoder"]["heads"]) == (["encoder"], ["mean of all"])
-    assert found["encoder"]["words"] == 2 * len(looked.source.pieces)
+    assert found["encoder"]["words"] == 2 * len(looked.source.tokens)
 
 
 def test_a_pointer_over_a_source_word_shows_who_looks_at_it(found: Any, looked: Looked) -> None:
-    assert found["column"]["said"].startswith(f"{looked.source.pieces[0]} is looked at by ")
+    assert found["column"]["said"].startswith(f"{looked.source.tokens[0]} is looked at by ")
 
 
 def test_dark_and_light(found: Any) -> None:

@@ -85,7 +85,7 @@ def test_a_click_shows_another_head_and_another_pair(found: Any, asked: Survey, 
     row = looked.maps["decoder"][0, 1, 0]
     assert found["other"]["said"] == "Point at a row."
     assert found["pointed"]["said"].startswith(
-        f"{looked.read.pieces[0]} looks at {looked.read.pieces[int(np.argmax(row))]} {row.max():.2f}"
+        f"{looked.read.tokens[0]} looks at {looked.read.tokens[int(np.argmax(row))]} {row.max():.2f}"
     )
     assert min(found["pointed"]["size"]) > 50
 

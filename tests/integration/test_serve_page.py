@@ -101,7 +101,7 @@ class Backwards:
             words = text.split()
             written = [word.upper() for word in reversed(words)]
             others = [Translation(f"{rank} {text}", 0.0, -rank) for rank in range(1, settings["search"].n_best)]
-            tokens = [piece for word in written for piece in (f"▁{word[:2]}", *([word[2:]] if word[2:] else []))]
+            tokens = [token for word in written for token in (f"▁{word[:2]}", *([word[2:]] if word[2:] else []))]
             yield Translation(
                 " ".join(written),
                 -0.5,
@@ -394,19 +394,19 @@ def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tm
     assert found["there"] == "HALL THE"
 
 
-def test_scripts_without_spaces_are_shown_by_pieces(tmp_path: Path) -> None:
+def test_scripts_without_spaces_are_shown_by_tokens(tmp_path: Path) -> None:
     side = {
         "text": "我 喜欢苹果。 ok你",
-        "pieces": ["我", "▁", "喜欢", *(f"<0x{byte:02X}>" for byte in "苹果".encode()), "。", "▁o", "k", "你"],
+        "tokens": ["我", "▁", "喜欢", *(f"<0x{byte:02X}>" for byte in "苹果".encode()), "。", "▁o", "k", "你"],
         "words": [
-            {"text": "我", "start": 0, "end": 1, "pieces": [0]},
-            {"text": "喜欢苹果。", "start": 2, "end": 7, "pieces": list(range(1, 10))},
-            {"text": "ok你", "start": 8, "end": 11, "pieces": [10, 11, 12]},
+            {"text": "我", "start": 0, "end": 1, "tokens": [0]},
+            {"text": "喜欢苹果。", "start": 2, "end": 7, "tokens": list(range(1, 10))},
+            {"text": "ok你", "start": 8, "end": 11, "tokens": [10, 11, 12]},
         ],
     }
     script = """(async () => {
     await until(() => now.models);
-    told.words = finer(%SIDE%).words.map(({ text, start, end, pieces }) => [text, start, end, pieces]);
+    told.words = finer(%SIDE%).words.map(({ text, start, end, tokens }) => [text, start, end, tokens]);
     write("每星期一 box"); await until(() => state() === "done");
     await enter(0);
     told.shown = [...document.querySelectorAll(".line span")].map(span => span.textContent);

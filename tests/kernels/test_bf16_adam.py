@@ -15,7 +15,7 @@ from dragoman.config import TrainRecipe
 from dragoman.training.optim import bf16_adam as half_adam
 from dragoman.training.optim.bf16_adam import HalfAdam
 from dragoman.training.optim.bf16_weights import Halves
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 KINDS = [torch.bfloat16, torch.float16]
@@ -37,10 +37,10 @@ class Model(nn.Module):
         self.idle = nn.Linear(3, 2, bias=False)
 
 
-def setting(recipe: TrainRecipe, kind: torch.dtype) -> tuple[Model, Optimiser, Halves]:
+def setting(recipe: TrainRecipe, kind: torch.dtype) -> tuple[Model, Optimizer, Halves]:
     torch.manual_seed(5)
     model = Model().to(DEVICE)
-    return model, Optimiser(model, recipe), Halves(model, kind)
+    return model, Optimizer(model, recipe), Halves(model, kind)
 
 
 def is_rounded(half: torch.Tensor, whole: torch.Tensor) -> bool:
@@ -57,12 +57,12 @@ def number(value: float) -> torch.Tensor:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "decay", "beta2"), [("adam", 0.0, 0.98), ("adam", 0.1, 0.9999), ("adamw", 0.1, 0.98)])
 def test_steps_are_those_of_pytorch(name: str, decay: float, beta2: float, kind: torch.dtype) -> None:
-    recipe = TrainRecipe(optimiser=name, weight_decay=decay, beta2=beta2, epsilon=1e-6)  # type: ignore[arg-type]
-    model, optimiser, halves = setting(recipe, kind)
+    recipe = TrainRecipe(optimizer=name, weight_decay=decay, beta2=beta2, epsilon=1e-6)  # type: ignore[arg-type]
+    model, optimizer, halves = setting(recipe, kind)
     theirs = [p.detach().clone().double().requires_grad_() for p in halves.whole]
     common = {"lr": 0.0, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.epsilon, "weight_decay": decay}
     reference = (torch.optim.Adam if name == "adam" else torch.optim.AdamW)(theirs, **common)  # type: ignore[arg-type]
-    ours = HalfAdam(halves, optimiser)
+    ours = HalfAdam(halves, optimizer)
     for step in range(1, 6):
         rate, divisor = 0.01 * step, 1.0 + step
         for half, exact in zip(halves.half, theirs, strict=True):
@@ -78,17 +78,17 @@ def test_steps_are_those_of_pytorch(name: str, decay: float, beta2: float, kind:
         torch.testing.assert_close(whole.double(), exact, atol=2e-6, rtol=1e-5)
         if half.shape != model.idle.weight.shape:
             assert is_rounded(half, whole)
-    moments = optimiser.inner[0].state[model.second.weight]
+    moments = optimizer.inner[0].state[model.second.weight]
     assert float(moments["step"]) == 5
-    assert float(optimiser.inner[0].state[model.idle.weight]["step"]) == 0
+    assert float(optimizer.inner[0].state[model.idle.weight]["step"]) == 0
     exact_moments = next(reference.state[p] for p in theirs if p.shape == model.second.weight.shape)
     for what, least in (("exp_avg", 1e-6), ("exp_avg_sq", 1e-9)):
         torch.testing.assert_close(moments[what].double(), exact_moments[what], atol=least, rtol=1e-5)
 
 
 def test_a_step_that_is_skipped_changes_nothing() -> None:
-    model, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
-    ours = HalfAdam(halves, optimiser)
+    model, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
+    ours = HalfAdam(halves, optimizer)
     kept = []
     for skip in (0.0, 1.0):
         for half in halves.half:
@@ -98,7 +98,7 @@ def test_a_step_that_is_skipped_changes_nothing() -> None:
         ours.step(number(0.1), number(1.0), number(skip))
         state = {
             **dict(model.named_parameters()),
-            **optimiser.state(),
+            **optimizer.state(),
             **{f"half {n}": h for n, h in halves.named.items()},
         }
         kept.append({name: tensor.detach().clone() for name, tensor in state.items()})
@@ -112,23 +112,23 @@ def test_pytorch_goes_on_from_its_moments_and_it_from_pytorchs() -> None:
     gradients = [torch.randn(16, 32).bfloat16().to(DEVICE) for _ in range(4)]
     found = []
     for by_kernel in ((False, False, False, False), (True, True, False, False), (False, False, True, True)):
-        model, optimiser, halves = setting(recipe, torch.bfloat16)
+        model, optimizer, halves = setting(recipe, torch.bfloat16)
         place = next(i for i, whole in enumerate(halves.whole) if whole is model.first.weight)
         for kernel, gradient in zip(by_kernel, gradients, strict=True):
             if kernel:
                 halves.half[place].grad = gradient.clone()
-                HalfAdam(halves, optimiser).step(number(0.02), number(1.0), number(0.0))
+                HalfAdam(halves, optimizer).step(number(0.02), number(1.0), number(0.0))
             else:
                 model.first.weight.grad = gradient.float()
-                optimiser.step(0.02)
+                optimizer.step(0.02)
                 model.first.weight.grad = None
         found.append(model.first.weight.detach().clone())
-        assert float(optimiser.state()["first.weight/step"]) == 4
+        assert float(optimizer.state()["first.weight/step"]) == 4
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], atol=2e-6, rtol=1e-5)
 
 
-def pieces(kind: torch.dtype) -> dict[str, torch.Tensor]:
+def tokens(kind: torch.dtype) -> dict[str, torch.Tensor]:
     """The same gradient [16, 32] as it may come: by itself, inside something larger, and column by column."""
     plain = torch.randn(16, 32, device=DEVICE).to(kind)
     inside = torch.cat([plain.new_zeros(3), plain.flatten()])[3:].view(16, 32)
@@ -140,9 +140,9 @@ def test_gradients_may_lie_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_adam, "BLOCK", 512)
     found = []
     torch.manual_seed(11)
-    for gradient in pieces(torch.bfloat16).values():
-        model, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
-        ours = HalfAdam(halves, optimiser)
+    for gradient in tokens(torch.bfloat16).values():
+        model, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
+        ours = HalfAdam(halves, optimizer)
         halves.named["first.weight"].grad = gradient
         ours.step(number(0.1), number(1.0), number(0.0))
         assert not (ours.filled[:, :5] % 16).any()  # the kernel reads 16 bytes at once
@@ -151,11 +151,11 @@ def test_gradients_may_lie_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_step_without_any_gradient_changes_nothing() -> None:
-    _, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
+    _, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
     before = [whole.detach().clone() for whole in halves.whole]
-    HalfAdam(halves, optimiser).step(number(0.1), number(1.0), number(0.0))
+    HalfAdam(halves, optimizer).step(number(0.1), number(1.0), number(0.0))
     assert all(torch.equal(whole, kept) for whole, kept in zip(halves.whole, before, strict=True))
-    assert float(optimiser.state()["first.weight/step"]) == 0
+    assert float(optimizer.state()["first.weight/step"]) == 0
 
 
 class Called(TorchDispatchMode):
@@ -171,8 +171,8 @@ class Called(TorchDispatchMode):
 
 
 def test_steps_are_counted_by_an_operator_that_does_not_ask_the_host() -> None:
-    _, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
-    ours = HalfAdam(halves, optimiser)
+    _, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
+    ours = HalfAdam(halves, optimizer)
     for half in halves.half:
         half.grad = torch.randn_like(half)
     with Called() as called:
@@ -182,27 +182,27 @@ def test_steps_are_counted_by_an_operator_that_does_not_ask_the_host() -> None:
 
 
 def test_weights_that_it_cannot_read_are_left_to_pytorch() -> None:
-    model, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
-    HalfAdam(halves, optimiser)
-    moved = optimiser.inner[0].state
-    assert half_adam.suits(halves, optimiser, batches=1)
+    model, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
+    HalfAdam(halves, optimizer)
+    moved = optimizer.inner[0].state
+    assert half_adam.suits(halves, optimizer, batches=1)
     moved[model.first.weight]["step"].fill_(3)  # and others never: they have no gradients
-    assert half_adam.suits(halves, optimiser, batches=1)
+    assert half_adam.suits(halves, optimizer, batches=1)
     moved[model.second.weight]["step"].fill_(2)
-    assert not half_adam.suits(halves, optimiser, batches=1)
+    assert not half_adam.suits(halves, optimizer, batches=1)
 
     drawn = torch.randn(16 * 32 + 1, device=DEVICE)
     for weight in (drawn[1:].view(16, 32), drawn[:-1].view(32, 16).t(), drawn[:-1].view(16, 32).double()):
         model = Model().to(DEVICE)
         model.first.weight = nn.Parameter(weight)
-        assert not half_adam.suits(Halves(model, torch.bfloat16), Optimiser(model, TrainRecipe()), batches=1)
+        assert not half_adam.suits(Halves(model, torch.bfloat16), Optimizer(model, TrainRecipe()), batches=1)
 
 
 def test_what_it_is_for() -> None:
-    _, optimiser, halves = setting(TrainRecipe(), torch.bfloat16)
-    assert half_adam.suits(halves, optimiser, batches=1)
-    assert half_adam.suits(halves, setting(TrainRecipe(optimiser="adamw"), torch.bfloat16)[1], batches=1)
-    assert not half_adam.suits(halves, optimiser, batches=2)
-    assert not half_adam.suits(setting(TrainRecipe(), torch.float32)[2], optimiser, batches=1)
-    model, muon, _ = setting(TrainRecipe(optimiser="muon"), torch.bfloat16)
+    _, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
+    assert half_adam.suits(halves, optimizer, batches=1)
+    assert half_adam.suits(halves, setting(TrainRecipe(optimizer="adamw"), torch.bfloat16)[1], batches=1)
+    assert not half_adam.suits(halves, optimizer, batches=2)
+    assert not half_adam.suits(setting(TrainRecipe(), torch.float32)[2], optimizer, batches=1)
+    model, muon, _ = setting(TrainRecipe(optimizer="muon"), torch.bfloat16)
     assert not half_adam.suits(Halves(model, torch.bfloat16), muon, batches=1)

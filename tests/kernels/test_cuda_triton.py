@@ -56,7 +56,7 @@ def some_state(w: Weights, sentences: int = 4, beam: int = 3) -> State:
     s.done[3] = 1
     s.least.fill_(2)
     s.wanted.fill_(1)
-    s.normaliser.copy_(((5 + torch.arange(47)) / 6) ** 0.6)
+    s.normalizer.copy_(((5 + torch.arange(47)) / 6) ** 0.6)
     return s
 
 
@@ -145,6 +145,6 @@ def test_whole_searches_equal_the_reference_engine(order: str) -> None:
     engine = CudaEngine(model, torch.float32, DEVICE, kernels=TritonKernels())
     search = Search(beam=3, n_best=2, extra_length=1)
     found, expected = engine.search(sources, search), TorchEngine(model.cpu()).search(sources, search)
-    assert [[h.pieces for h in row] for row in found] == [[h.pieces for h in row] for row in expected]
+    assert [[h.tokens for h in row] for row in found] == [[h.tokens for h in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         assert [h.score for h in row] == pytest.approx([h.score for h in other], abs=1e-4)

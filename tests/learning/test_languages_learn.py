@@ -1,7 +1,7 @@
 """One model, two target languages of the same English lines: German, and English with its words backwards.
 
-Only the piece before the source says which is wanted. So every line must come out in the one and in the other language
-by that piece alone, and of lines that the model never saw most (150 are few to learn all German numbers from).
+Only the token before the source says which is wanted. So every line must come out in the one and in the other language
+by that token alone, and of lines that the model never saw most (150 are few to learn all German numbers from).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.cli.commands.train import command as train
 from dragoman.demo.corpus import pairs
-from dragoman.text.target_languages import piece_of
+from dragoman.text.target_languages import token_of
 from dragoman.translation.translator import Translator
 
 SETTINGS = [
@@ -53,7 +53,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
-def test_the_piece_before_the_source_decides_the_language(trained: Path) -> None:
+def test_the_token_before_the_source_decides_the_language(trained: Path) -> None:
     translator = Translator.load(trained, device="cpu", threads=1)
     seen, unseen = easy(40_000, "train"), easy(4_000, "test")
     sources = [english for english, _ in (*unseen, *seen)]
@@ -77,4 +77,4 @@ def test_what_a_training_leaves_says_which_languages_there_are(trained: Path) ->
     assert 'targets = ["de", "en-back"]' in (trained / "recipe.toml").read_text(encoding="utf-8")
     translator = Translator.load(trained, device="cpu", engine="torch")
     last = translator.source.vocabulary_size - 1
-    assert translator.source.pieces([last - 1, last]) == [piece_of("de"), piece_of("en-back")]
+    assert translator.source.tokens([last - 1, last]) == [token_of("de"), token_of("en-back")]

@@ -53,20 +53,20 @@ def read(trees: list[Bracketing]) -> torch.Tensor:
     return tensor([[*ids(" ".join(tree.words)), EOS] for tree in trees])
 
 
-def learnt(steps: int) -> Transformer:
+def learned(steps: int) -> Transformer:
     torch.manual_seed(1)
     model = Transformer(RECIPE, ZERO + len(SYMBOLS))
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     for step in range(1, steps + 1):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = 3e-3 * min(step / 50, 1 - step / (steps + 1))
         trees = sentences(step, 32)
         target = tensor([[BOS, *ids(bracket_line(tree)), EOS] for tree in trees])
         logits = model(read(trees), target[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return model.eval()
 
 
@@ -88,9 +88,9 @@ def parsed(model: Transformer, trees: list[Bracketing]) -> tuple[BracketScore, i
     return score, sum(bool(one.mended) for one in laid)
 
 
-def test_a_grammar_is_learnt() -> None:
+def test_a_grammar_is_learned() -> None:
     unseen = sentences(-1, 150)
-    score, mended = parsed(learnt(200), unseen)
+    score, mended = parsed(learned(200), unseen)
     assert score.f1 >= 0.85  # 0.96; 0.91 and 0.99 with two other seeds
     assert score.complete >= 0.75
     assert mended <= 20

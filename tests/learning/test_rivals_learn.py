@@ -34,9 +34,9 @@ def short(seed: int, held_out: bool) -> Iterator[str]:
 def test_a_rival_learns_to_reverse_digits(name: str) -> None:
     steps, stream = 250, short(1, held_out=False)
     model = build(RECIPES[name], VOCABULARY, pad=PAD)
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     for step in range(1, steps + 1):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = 5e-3 * min(step / 40, 1 - step / (steps + 1))
         texts = [next(stream) for _ in range(64)]
         source, target = (
@@ -44,16 +44,16 @@ def test_a_rival_learns_to_reverse_digits(name: str) -> None:
             tensor([[BOS, *ids(text[::-1]), EOS] for text in texts]),
         )
         loss = F.cross_entropy(model(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
     model.eval()
     unseen = [text for text, _ in zip(short(2, held_out=True), range(400), strict=False)]
     answers = write(model, unseen, longest=8)  # type: ignore[arg-type]
     assert sum(answer == text[::-1] for text, answer in zip(unseen, answers, strict=True)) >= 380
     maps = attention(model, "314159")  # type: ignore[arg-type]
     looked_at = [weights[0, 0, :6].argmax(-1).tolist() for weights in maps.cross]
-    # At the digit itself or at a neighbour, whose state knows it: either way it goes from right to left.
+    # At the digit itself or at a neighbor, whose state knows it: either way it goes from right to left.
     walks = [row for row in looked_at if all(a >= b for a, b in pairwise(row)) and row[0] - row[-1] >= 3]
     assert walks, looked_at

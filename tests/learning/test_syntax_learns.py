@@ -49,18 +49,18 @@ def exact(positions: str, steps: int = 200) -> float:
     """The share of 500 unseen examples that come out right."""
     torch.manual_seed(1)
     model = Transformer(replace(RECIPE, positions=positions), VOCABULARY)
-    optimiser = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
+    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     for step in range(1, steps + 1):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = 3e-3 * min(step / 50, 1 - step / (steps + 1))
         some = examples(step, 64)
         source, layout = read(some)
         target = tensor([[BOS, *(ZERO + digit for digit in right), EOS] for _, _, right in some])
         logits = model(source, target[:, :-1], layout)
         loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     some = examples(-1, 500)
     with torch.inference_mode():
         state = model.eval().start(model.encode(*read(some)))

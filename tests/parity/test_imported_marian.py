@@ -1,4 +1,4 @@
-"""An imported Opus-MT directory says what Hugging Face says with it: pieces, logits, greedy and beam translations."""
+"""An imported Opus-MT directory says what Hugging Face says with it: tokens, logits, greedy and beam translations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.models.directory import load_model
-from dragoman.text import BOS, EOS, PAD, load_tokeniser
-from dragoman.text.imported.tokenizer import ImportedTokeniser
+from dragoman.text import BOS, EOS, PAD, load_tokenizer
+from dragoman.text.imported.tokenizer import ImportedTokenizer
 from dragoman.translation.translator import Translator
 from opus_model import LANGUAGES, UNUSUAL, lines, write_opus
 
@@ -42,17 +42,17 @@ class Both:
             self.model = transformers.MarianMTModel.from_pretrained(there).eval()
         self.model.generation_config.bad_words_ids = [[self.model.config.pad_token_id]]
         read_foreign(there, Asked()).write(self.here)
-        self.sides = [load_tokeniser(self.here, name) for name in ("source", "target")]
+        self.sides = [load_tokenizer(self.here, name) for name in ("source", "target")]
         self.to = "zho_Hans" if "languages" in settings else None
         names = ["vocab.json", *(["target_vocab.json"] if settings.get("separate") else [])]
         tables = [json.loads((there / name).read_text(encoding="utf-8")) for name in names]
         self.ids = [self.of_side(side, tables[i if len(tables) > 1 else 0]) for i, side in enumerate(self.sides)]
 
-    def of_side(self, tokeniser: Any, table: dict[str, int]) -> list[int]:
+    def of_side(self, tokenizer: Any, table: dict[str, int]) -> list[int]:
         """For each id here, the one there."""
-        assert isinstance(tokeniser, ImportedTokeniser)
+        assert isinstance(tokenizer, ImportedTokenizer)
         names = [
-            f">>{name[2:-1]}<<" if i >= tokeniser.first_target else name for i, name in enumerate(tokeniser.stored)
+            f">>{name[2:-1]}<<" if i >= tokenizer.first_target else name for i, name in enumerate(tokenizer.stored)
         ]
         names[BOS] = "<pad>"
         return [table[name] for name in names]
@@ -86,7 +86,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Both(tmp_path_factory.mktemp("imported"), KINDS[request.param])
 
 
-def test_the_pieces_are_the_same(both: Both) -> None:
+def test_the_tokens_are_the_same(both: Both) -> None:
     for text in TEXTS:
         assert [both.ids[0][i] for i in [*both.source(text), EOS]] == both.asked([text]).input_ids[0].tolist(), text
         ours, theirs = both.sides[1].encode(text), both.tokenizer(text_target=text).input_ids

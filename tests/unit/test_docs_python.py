@@ -31,7 +31,7 @@ def names(page: str, folder: Path) -> dict[str, Any]:
     given: dict[str, dict[str, Any]] = {
         "evaluating.md": {"references": lines, "translations": lines, "other_translations": lines[::-1]},
         "rivals.md": {"source": torch.tensor([[5, 6, 2]]), "target": torch.tensor([[1, 9]])},
-        "tokenisers.md": {"lines": [*lines, "The keeper told a story."] * 9, "directory": folder},
+        "tokenizers.md": {"lines": [*lines, "The keeper told a story."] * 9, "directory": folder},
     }
     if page in ("inspecting.md", "variations.md"):
         model_at(folder / "my-model", **({"positions": "syntax"} if page == "variations.md" else {}))

@@ -24,14 +24,14 @@ VERBS = {
     "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
     "average": "Average checkpoints or models into one model.",
     "import": "Make a model of one of another toolkit: Opus-MT, fairseq, JoeyNMT.",
-    "prepare": "Learn the tokeniser, clean sentence pairs, and write them as ids for training.",
+    "prepare": "Learn the tokenizer, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
     "score": "How likely a model finds translations that are given, a line for each pair.",
     "serve": "Serve models over HTTP, with a page to translate on.",
     "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
     "recipe": "Show a recipe in full, with the model's size.",
-    "tokenize": "Lines of text to lines of pieces or ids.",
-    "detokenize": "Lines of pieces or ids back to text.",
+    "tokenize": "Lines of text to lines of tokens or ids.",
+    "detokenize": "Lines of tokens or ids back to text.",
 }
 ELSEWHERE = {"import": "import_model"}  # a word that no module can be called by
 
@@ -82,7 +82,7 @@ def main(args: list[str] | None = None) -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # until the end
     elif type(sys.stderr) is TextIOWrapper:
         sys.stderr = Heedless(sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
-    if isinstance(sys.stdout, TextIOWrapper):  # in an old locale, what it cannot write is spelt and not the end of us
+    if isinstance(sys.stdout, TextIOWrapper):  # in an old locale, what it cannot write is spelled and not the end of us
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)

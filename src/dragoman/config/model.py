@@ -39,7 +39,7 @@ class ModelRecipe:
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is how far
     "relative" positions are told apart; "syntax" adds a word's depth in its dependency tree in the encoder. The paper's
     rivals have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward networks;
-    docs/rivals.md says which keys each knows. `output_bias` is a number for each piece that is added to its logit, and
+    docs/rivals.md says which keys each knows. `output_bias` is a number for each token that is added to its logit, and
     `norm_epsilon` what is added to the variance in layer norms, as imported models have them.
     """
 

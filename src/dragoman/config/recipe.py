@@ -22,6 +22,7 @@ from dragoman.errors import RecipeError
 from dragoman.values import conform, suggest
 
 S = TypeVar("S")
+RENAMED = {"train.optimiser": "train.optimizer"}  # keys of recipes that were written before
 OF_IMPORTED = ("output_bias", "norm_epsilon")  # keys of models from other toolkits
 
 
@@ -44,7 +45,7 @@ class Recipe:
                 )
         if self.text.targets and self.model.reads_trees:
             raise RecipeError(
-                f"text.targets={list(self.text.targets)} cannot be together with model.positions='syntax': the piece "
+                f"text.targets={list(self.text.targets)} cannot be together with model.positions='syntax': the token "
                 "of a language has no place in a sentence's tree; use other positions, or a model for each language"
             )
         model = self.model
@@ -88,7 +89,7 @@ class Recipe:
                 raise RecipeError(
                     f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}"
                 )
-            made[name] = section(hints[name], name, dict(values))
+            made[name] = section(hints[name], name, with_present_names(name, values))
         return cls(**made)
 
     def to_toml(self) -> str:
@@ -107,6 +108,11 @@ class Recipe:
             lines = [f"{key} = {toml_value(value)}" for key, value in told.items()]
             parts.append("\n".join([f"[{name}]", *lines]))
         return "\n\n".join(parts) + "\n"
+
+
+def with_present_names(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A section with the names that its keys have now, where it was written before they had them."""
+    return {RENAMED.get(f"{name}.{key}", f"{name}.{key}").partition(".")[2]: value for key, value in values.items()}
 
 
 def section(kind: type[S], name: str, values: dict[str, Any]) -> S:

@@ -15,11 +15,11 @@ CODE, MOST_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # what may name a targ
 
 @dataclass(frozen=True)
 class TextRecipe:
-    """The pieces that text is cut into (section 5.1): the paper's are byte pairs, one vocabulary for both sides.
+    """The tokens that text is cut into (section 5.1): the paper's are byte pairs, one vocabulary for both sides.
 
     `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs. `targets`
-    are the languages that one model translates into, each with a piece of its own that stands before the source; none
-    for a model of one pair of languages. `kind` "imported" is that of models from other toolkits, and is not learnt.
+    are the languages that one model translates into, each with a token of its own that stands before the source; none
+    for a model of one pair of languages. `kind` "imported" is that of models from other toolkits, and is not learned.
     """
 
     kind: Literal["bpe", "unigram", "wordpiece", "imported"] = "bpe"
@@ -28,7 +28,7 @@ class TextRecipe:
     targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a vocabulary without room for pieces, and languages that cannot be named."""
+        """Refuse a vocabulary without room for tokens, and languages that cannot be named."""
         check_kinds(self, "text")
         at_least(1 if self.kind == "imported" else 300, "text.vocabulary_size", self.vocabulary_size)
         for code in self.targets:
@@ -41,7 +41,7 @@ class TextRecipe:
             raise RecipeError(f"text.targets={list(self.targets)} names a language twice; name each once")
         if self.kind != "imported" and self.vocabulary_size - len(self.targets) < 300:
             raise RecipeError(
-                f"text.vocabulary_size={self.vocabulary_size} leaves too little beside the pieces of "
+                f"text.vocabulary_size={self.vocabulary_size} leaves too little beside the tokens of "
                 f"{len(self.targets)} target languages; use at least {300 + len(self.targets)}"
             )
 
@@ -110,7 +110,7 @@ class TrainRecipe:
     steps: int = 100_000
     label_smoothing: float = 0.1
     r_drop: float = 0.0
-    optimiser: Literal["adam", "adamw", "muon"] = "adam"
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-9
@@ -152,7 +152,7 @@ class TrainRecipe:
             at_least(0, f"train.{name}", getattr(self, name))
         for name in ("weight_decay", "epsilon", "r_drop"):
             if getattr(self, name) == float("inf"):
-                raise RecipeError(f"train.{name} must be finite; got inf, with which nothing is learnt")
+                raise RecipeError(f"train.{name} must be finite; got inf, with which nothing is learned")
         seed("train.seed", self.seed)
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
             fraction(f"train.{name}", getattr(self, name))

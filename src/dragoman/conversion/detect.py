@@ -37,7 +37,7 @@ def read_foreign(path: Path, asked: Asked) -> Foreign:
     if path.is_dir() and is_model(path):
         raise ForeignError(f"{path} is a model of Dragoman already; use it as it is")
     if is_marian(path):
-        refuse(asked, "Opus-MT", "tokeniser", "target_tokeniser", "vocabulary")
+        refuse(asked, "Opus-MT", "tokenizer", "target_tokenizer", "vocabulary")
         return read_marian(path, asked.one_target)
     if is_joeynmt(path):
         refuse(asked, "JoeyNMT", "vocabulary", "one_target")

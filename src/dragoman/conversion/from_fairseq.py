@@ -111,9 +111,9 @@ def read_fairseq(path: Path, found: Mapping[str, Any], asked: Asked) -> Foreign:
         if pre:
             layers.norm(f"{name}_norm", f"{name}.layer_norm")
     theirs.refuse_rest()
-    cuts = both_cuts(asked.tokeniser, asked.target_tokeniser)
+    cuts = both_cuts(asked.tokenizer, asked.target_tokenizer)
     source, target = (
-        arrangement.tokeniser(TOOLKIT, cut.cut, cut.model, "<unk>")
+        arrangement.tokenizer(TOOLKIT, cut.cut, cut.model, "<unk>")
         for arrangement, cut in zip(sides, cuts, strict=True)
     )
     known = all(isinstance(language, str) for language in languages)
@@ -177,14 +177,14 @@ def dictionary_file(path: Path, place: Path | None, language: Any) -> Path:
     found = where / f"dict.{language}.txt"
     if not found.is_file():
         raise ForeignError(
-            f"{found} is missing, in which fairseq has the pieces of {language!r}; give the directory that has it "
+            f"{found} is missing, in which fairseq has the tokens of {language!r}; give the directory that has it "
             "(that of the binarised data) with --vocabulary"
         )
     return found
 
 
 def read_dictionary(file: Path) -> list[str]:
-    """The pieces of a dictionary in the order of their ids: the four marks, and a line for each."""
+    """The tokens of a dictionary in the order of their ids: the four marks, and a line for each."""
     try:
         lines = read_bytes(file).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -193,22 +193,22 @@ def read_dictionary(file: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise ForeignError(f"{file}, line {number}: {line!r:.60}; expected a piece and how often it occurs")
+            raise ForeignError(f"{file}, line {number}: {line!r:.60}; expected a token and how often it occurs")
         names.append(name)
     if len({*names}) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ForeignError(f"{file} has the piece {twice!r} twice; each has one id")
+        raise ForeignError(f"{file} has the token {twice!r} twice; each has one id")
     return names
 
 
 def side(names: list[str]) -> Arranged:
-    """A dictionary in our order: the decoder starts with the end mark, and <s> is a piece that nobody writes."""
+    """A dictionary in our order: the decoder starts with the end mark, and <s> is a token that nobody writes."""
     shown = ["<fairseq's s>" if i == BOS else name for i, name in enumerate(names)]
     return arranged(shown, Marks(PAD, EOS, EOS, UNK), silent=(BOS,))
 
 
 def renamed(tensors: Any, path: Path) -> dict[str, Tensor]:
-    """The tensors under the names of fairseq 0.12; older checkpoints have some in one piece or under other names."""
+    """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise ForeignError(f"{path} holds no tensors by name in its part 'model'; expected fairseq's own file")
     norms = {

@@ -1,4 +1,4 @@
-"""JoeyNMT's Transformers: a directory with config.yaml, a checkpoint, vocabularies and the text's tokenisers."""
+"""JoeyNMT's Transformers: a directory with config.yaml, a checkpoint, vocabularies and the text's tokenizers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.conversion.subword_model import Cut, notes_of, read_cut
 from dragoman.conversion.vocabulary import Arranged, Marks, arranged
 from dragoman.errors import ForeignError, MissingExtraError
 from dragoman.text.imported.segmentation import KNOWN, as_text
-from dragoman.text.imported.tokenizer import ImportedTokeniser
+from dragoman.text.imported.tokenizer import ImportedTokenizer
 
 TOOLKIT: Final = "JoeyNMT"
 CONFIG: Final = "config.yaml"
@@ -106,8 +106,8 @@ def read_joeynmt(path: Path, asked: Asked) -> Foreign:
     return Foreign(
         TOOLKIT,
         recipe,
-        text.tokenisers[0],
-        text.tokenisers[1],
+        text.tokenizers[0],
+        text.tokenizers[1],
         {**taken, **layers.weights},
         [checkpoint, path / CONFIG, *text.files],
         longest=POSITIONS - 1,
@@ -185,7 +185,7 @@ def embeddings(
 
 
 class Text:
-    """The text side: vocabularies, marks and tokenisers."""
+    """The text side: vocabularies, marks and tokenizers."""
 
     def __init__(self, path: Path, data: Mapping[str, Any], asked: Asked) -> None:
         where = path / CONFIG
@@ -208,10 +208,10 @@ class Text:
                 vocabulary = path / Path(own["voc_file"]).name
             self.files.append(vocabulary)
             self.sides.append(self.side(vocabulary, symbols))
-            given = asked.target_tokeniser if side == "trg" and asked.target_tokeniser else asked.tokeniser
+            given = asked.target_tokenizer if side == "trg" and asked.target_tokenizer else asked.tokenizer
             self.cuts.append(self.cut(path, settings, given))
         self.files += dict.fromkeys(cut.file for cut in self.cuts if cut.file is not None)
-        self.tokenisers = [known_alone(side, cut) for side, cut in zip(self.sides, self.cuts, strict=True)]
+        self.tokenizers = [known_alone(side, cut) for side, cut in zip(self.sides, self.cuts, strict=True)]
         pair = [side.get("lang") for side in told]
         self.languages = (str(pair[0]), str(pair[1])) if all(isinstance(code, str) for code in pair) else None
 
@@ -222,7 +222,7 @@ class Text:
         except UnicodeDecodeError as error:
             raise ForeignError(f"{file} is no UTF-8 ({error}); copy it again") from None
         if len({*names}) != len(names):
-            raise ForeignError(f"{file} has a piece twice; each has one id")
+            raise ForeignError(f"{file} has a token twice; each has one id")
         ids = [
             symbols.whole(f"{mark}_id", usual, 0) for mark, usual in (("pad", 1), ("bos", 2), ("eos", 3), ("unk", 0))
         ]
@@ -230,7 +230,7 @@ class Text:
                  (("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
-                raise ForeignError(f"{file} does not have {word!r} as its piece {number}, as {symbols.where} say")
+                raise ForeignError(f"{file} does not have {word!r} as its token {number}, as {symbols.where} say")
         return arranged(names, Marks(*ids))
 
     def cut(self, path: Path, settings: Settings, given: Path | None) -> Cut:
@@ -245,20 +245,20 @@ class Text:
             if not beside.is_file():
                 raise ForeignError(
                     f"{beside} is missing, by which {settings.where} cuts text; copy it there, or give it with "
-                    "--tokeniser"
+                    "--tokenizer"
                 )
             given = beside
         return read_cut(given)
 
 
-def known_alone(side: Arranged, cut: Cut) -> ImportedTokeniser:
-    """A side's tokeniser; JoeyNMT has text cut into no other pieces than those of the vocabulary."""
+def known_alone(side: Arranged, cut: Cut) -> ImportedTokenizer:
+    """A side's tokenizer; JoeyNMT has text cut into no other tokens than those of the vocabulary."""
     way, model = cut.cut, cut.model
     if way == "subword-nmt":
         way = KNOWN
     elif way == "sentencepiece" and cut.file is not None:
-        model = as_text(restricted(read_bytes(cut.file), {*side.pieces}))
-    return side.tokeniser(TOOLKIT, way, model, "<unk>")
+        model = as_text(restricted(read_bytes(cut.file), {*side.tokens}))
+    return side.tokenizer(TOOLKIT, way, model, "<unk>")
 
 
 def refuse_text(settings: Settings) -> None:
@@ -269,7 +269,7 @@ def refuse_text(settings: Settings) -> None:
             f"{settings.where} level is {level!r}; models that cut text into 'bpe' or 'word' can be imported"
         )
     settings.refuse("lowercase", False, "text in lower case")
-    settings.refuse("normalize", False, "text that is normalised before it is cut")
+    settings.refuse("normalize", False, "text that is normalized before it is cut")
     settings.refuse("has_prompt", False, "prompts before the text")
     own = settings.values.get("tokenizer_cfg")
     for name, usual, what in (("pretokenizer", "none", "words that are set apart by Moses' rules first"),

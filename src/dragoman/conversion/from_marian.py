@@ -58,7 +58,7 @@ def is_marian(path: Path) -> bool:
 
 
 def read_marian(path: Path, one_target: bool = False) -> Foreign:
-    """The model of such a directory; `one_target` leaves pieces such as >>fra<<, if there are any, what they are."""
+    """The model of such a directory; `one_target` leaves tokens such as >>fra<<, if there are any, what they are."""
     config = Settings(read_json(path / "config.json"), path / "config.json")
     if (kind := config.values.get("model_type")) != "marian":
         raise ForeignError(
@@ -104,8 +104,8 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
     return Foreign(
         TOOLKIT,
         recipe,
-        text.source.tokeniser(TOOLKIT, "sentencepiece", text.models[0]),
-        text.target.tokeniser(TOOLKIT, "sentencepiece", text.models[1]),
+        text.source.tokenizer(TOOLKIT, "sentencepiece", text.models[0]),
+        text.target.tokenizer(TOOLKIT, "sentencepiece", text.models[1]),
         {**taken, **layers.weights},
         [weights, path / "config.json", *text.files],
         longest=positions - 1,  # the end mark has a position too
@@ -127,7 +127,7 @@ def embeddings(theirs: Theirs, config: Settings, sizes: Sequence[int], d: int) -
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     if shared and sizes[0] != sizes[1]:
         raise ForeignError(
-            f"{config.where} shares the embeddings of both sides, but the source has {sizes[0]} pieces and the target "
+            f"{config.where} shares the embeddings of both sides, but the source has {sizes[0]} tokens and the target "
             f"{sizes[1]}"
         )
     tied = config.flag("tie_word_embeddings", True)
@@ -180,7 +180,7 @@ class Text:
                 )
             first = start if file is self.files[-1] else pad
             if first >= size:
-                raise ForeignError(f"{config.where} has decoder_start_token_id={first}, but {size} pieces")
+                raise ForeignError(f"{config.where} has decoder_start_token_id={first}, but {size} tokens")
             languages = codes(names) if file is self.files[2] and not one_target else {}
             sides.append(arranged(filled(names, size), Marks(pad, first, eos, unk), languages, range(len(names), size)))
         self.source, self.target = sides[0], sides[-1]
@@ -191,16 +191,16 @@ class Text:
 
 
 def named(file: Path, size: int) -> list[str]:
-    """The pieces of a vocabulary in the order of their ids, of which there must be a row for each."""
+    """The tokens of a vocabulary in the order of their ids, of which there must be a row for each."""
     table = read_json(file)
     if not all(type(number) is int for number in table.values()):
-        raise ForeignError(f"{file} does not give each piece a number; copy it again")
+        raise ForeignError(f"{file} does not give each token a number; copy it again")
     names = sorted(table, key=table.__getitem__)
     if [table[name] for name in names] != list(range(len(names))):
-        raise ForeignError(f"{file} does not number its pieces 0, 1, 2, ...; copy it again")
+        raise ForeignError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again")
     if not len(names) <= size <= len(names) + MOST_MORE:
         raise ForeignError(
-            f"{file} has {len(names):,} pieces, but config.json says {size:,}; the two are not of one model"
+            f"{file} has {len(names):,} tokens, but config.json says {size:,}; the two are not of one model"
         )
     return names
 
@@ -220,7 +220,7 @@ def word(told: dict[str, Any], key: str, usual: str) -> str:
 def id_of(file: Path, names: list[str], mark: str) -> int:
     """The id of a mark."""
     if mark not in names:
-        raise ForeignError(f"{file} has no piece {mark!r}, which a model needs; copy the whole model")
+        raise ForeignError(f"{file} has no token {mark!r}, which a model needs; copy the whole model")
     return names.index(mark)
 
 
@@ -233,6 +233,6 @@ def one_id(config: Settings, name: str) -> int:
 
 
 def codes(names: Sequence[str]) -> dict[str, int]:
-    """The pieces of target languages, such as >>fra<<, by their codes."""
+    """The tokens of target languages, such as >>fra<<, by their codes."""
     found = {name[2:-2]: i for i, name in enumerate(names) if name.startswith(">>") and name.endswith("<<")}
     return {code: i for code, i in found.items() if len(code) <= MOST_CODE and re.fullmatch(CODE, code)}

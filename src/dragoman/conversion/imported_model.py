@@ -15,7 +15,7 @@ from dragoman.errors import DragomanError, ForeignError, RecipeError
 from dragoman.files import check_tensors, listed, sha256, staged, verify_manifest, write_manifest
 from dragoman.models.directory import build, write_model
 from dragoman.text import PAD, vocabulary_sizes
-from dragoman.text.imported.tokenizer import ImportedTokeniser
+from dragoman.text.imported.tokenizer import ImportedTokenizer
 
 CARD = "card.md"
 MOST_TOKENS = 1024  # of a source that is not split
@@ -30,8 +30,8 @@ class Foreign:
 
     toolkit: str
     model: ModelRecipe
-    source: ImportedTokeniser
-    target: ImportedTokeniser
+    source: ImportedTokenizer
+    target: ImportedTokenizer
     weights: Mapping[str, Tensor]
     files: Sequence[Path]
     longest: int
@@ -87,7 +87,7 @@ Trained with {self.toolkit}, and imported with Dragoman {__version__} from:
 |---|---|---|
 {rows}
 
-The model's own licence says what may be done with it; Dragoman does not know it: write it here.
+The model's own license says what may be done with it; Dragoman does not know it: write it here.
 {notes}
 ## Data
 
@@ -96,7 +96,7 @@ Not known; write it here.
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
-{model.n_heads} heads, d_ff {model.d_ff}; pieces of {self.toolkit}.
+{model.n_heads} heads, d_ff {model.d_ff}; tokens of {self.toolkit}.
 All settings are in recipe.toml; those of [train] are not the ones that it was trained with.
 {into}
 ## Scores

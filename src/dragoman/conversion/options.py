@@ -8,11 +8,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Asked:
-    """`tokeniser` is the file that text was cut with, of the target too unless that has its own; `vocabulary` is the
-    directory that has the pieces, where they are not beside the model; `one_target` says that pieces such as >>fra<<
+    """`tokenizer` is the file that text was cut with, of the target too unless that has its own; `vocabulary` is the
+    directory that has the tokens, where they are not beside the model; `one_target` says that tokens such as >>fra<<
     are no target languages."""
 
-    tokeniser: Path | None = None
-    target_tokeniser: Path | None = None
+    tokenizer: Path | None = None
+    target_tokenizer: Path | None = None
     vocabulary: Path | None = None
     one_target: bool = False

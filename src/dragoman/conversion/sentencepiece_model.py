@@ -1,7 +1,7 @@
-"""A sentencepiece model that may use some of its pieces only, as the library's SetVocabulary makes it.
+"""A sentencepiece model that may use some of its tokens only, as the library's SetVocabulary makes it.
 
 The library cannot be asked for that in all its releases, so the model's own bytes are changed. They are a Protocol
-Buffer: pieces are the field 1, each with a text (1), a score (2) and a type (3), and of a number that is there twice
+Buffer: tokens are the field 1, each with a text (1), a score (2) and a type (3), and of a number that is there twice
 the last one counts.
 """
 
@@ -14,11 +14,11 @@ from dragoman.errors import ForeignError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = range(1, 6)
 VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
-PIECE: Final = 1 << 3 | BYTES
+TOKEN: Final = 1 << 3 | BYTES
 
 
 def restricted(model: bytes, vocabulary: Container[str]) -> bytes:
-    """The model without the pieces that are not in a vocabulary; single characters stay."""
+    """The model without the tokens that are not in a vocabulary; single characters stay."""
     made = bytearray()
     for field, kind, start, content, end in fields(model):
         if (field, kind) != (1, BYTES):
@@ -33,7 +33,7 @@ def restricted(model: bytes, vocabulary: Container[str]) -> bytes:
         entry = model[content:end]
         if of_kind not in (UNKNOWN, CONTROL, USER_DEFINED):
             entry += bytes([3 << 3 | VARINT, NORMAL if text in vocabulary or len(text) == 1 else UNUSED])
-        made += bytes([PIECE]) + written(len(entry)) + entry
+        made += bytes([TOKEN]) + written(len(entry)) + entry
     return bytes(made)
 
 

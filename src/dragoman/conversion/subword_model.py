@@ -12,14 +12,14 @@ from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.sentencepiece import open_model
 
 NO_CUTS = (
-    "Its text is taken as pieces that are separated by spaces, as it was trained: give --tokeniser with its "
+    "Its text is taken as tokens that are separated by spaces, as it was trained: give --tokenizer with its "
     "sentencepiece model or its codes of subword-nmt, and plain text can be translated."
 )
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A way to cut, and its model, as an imported tokeniser stores them; `file` is where it was read."""
+    """A way to cut, and its model, as an imported tokenizer stores them; `file` is where it was read."""
 
     cut: str = "spaces"
     model: str = ""

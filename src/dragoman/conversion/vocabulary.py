@@ -1,4 +1,4 @@
-"""Their pieces as ours: the four marks first, the pieces in their own order, and target languages last."""
+"""Their tokens as ours: the four marks first, the tokens in their own order, and target languages last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.text.imported.tokenizer import KIND, ImportedTokeniser, model_bytes
+from dragoman.text.imported.tokenizer import KIND, ImportedTokenizer, model_bytes
 from dragoman.text.special_tokens import BOS, N_SPECIAL
 
 NEVER: Final = -30.0
@@ -28,16 +28,16 @@ class Marks:
 
 @dataclass(frozen=True)
 class Arranged:
-    """`rows[i]` is the id, there, of our id i; `pieces` are the names from our fifth id on, without the languages."""
+    """`rows[i]` is the id, there, of our id i; `tokens` are the names from our fifth id on, without the languages."""
 
     rows: list[int]
-    pieces: list[str]
+    tokens: list[str]
     languages: tuple[str, ...]
     silent: list[int]
     copied: bool  # whether the start mark is a copy of another mark
 
     def of_rows(self, tensor: Tensor) -> Tensor:
-        """A tensor with a row for each piece, in our order."""
+        """A tensor with a row for each token, in our order."""
         return tensor[torch.tensor(self.rows)]
 
     def bias(self, theirs: Tensor | None) -> Tensor | None:
@@ -50,18 +50,18 @@ class Arranged:
             ours[BOS] += NEVER
         return ours
 
-    def tokeniser(self, toolkit: str, cut: str, model: str, unknown: str = "") -> ImportedTokeniser:
-        """The tokeniser of these pieces."""
-        data = model_bytes(toolkit, cut, model, self.pieces, unknown, self.silent)
-        return ImportedTokeniser(KIND, data, self.languages)
+    def tokenizer(self, toolkit: str, cut: str, model: str, unknown: str = "") -> ImportedTokenizer:
+        """The tokenizer of these tokens."""
+        data = model_bytes(toolkit, cut, model, self.tokens, unknown, self.silent)
+        return ImportedTokenizer(KIND, data, self.languages)
 
 
 def arranged(
     names: Sequence[str], marks: Marks, languages: Mapping[str, int] | None = None, silent: Sequence[int] = ()
 ) -> Arranged:
-    """Their pieces, by name in the order of their ids there, in our order.
+    """Their tokens, by name in the order of their ids there, in our order.
 
-    `languages` are the ids of pieces that name a target language, by its code; `silent` those that write nothing.
+    `languages` are the ids of tokens that name a target language, by its code; `silent` those that write nothing.
     """
     chosen = languages or {}
     first = [marks.pad, marks.start, marks.eos, marks.unk]

@@ -3,7 +3,7 @@
 Lengths here count the end mark. A budget of tokens holds for the source and for the target. *Padded* batches are cut
 from pairs of similar length on both sides, and the budget bounds rows times columns. *Packed* batches take pairs in
 random order and are filled end to end until the next pair would not fit, so that only the tail of each is filler;
-inside a batch, neighbours then fill the steps in which kernels work.
+inside a batch, neighbors then fill the steps in which kernels work.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def plan_padded(pairs: Ints, source: Ints, target: Ints, budget: int, most: int,
 
 
 def by_length(source: Ints, target: Ints, budget: int) -> Ints:
-    """An order in which neighbours are alike on both sides: strips of like source, each sorted by target.
+    """An order in which neighbors are alike on both sides: strips of like source, each sorted by target.
 
     Batches are then tiles in the plane of both lengths, and there are as many strips as makes them about square (the
     factor 3 pads least, as measured). Targets go up and down in turn, so that no seam brings both extremes together.
@@ -141,7 +141,7 @@ def plan_packed(pairs: Ints, source: Ints, target: Ints, shape: Shape, seed: int
 
 
 def fill_steps(source: Ints, target: Ints, room: int = STEP) -> Ints:
-    """An order of the pairs of a packed batch in which neighbours fill `room` tokens, of both sides.
+    """An order of the pairs of a packed batch in which neighbors fill `room` tokens, of both sides.
 
     The longest pair is followed by the longest that fits beside it, and so on; what is longer than the room goes first.
     Kernels then have a fifth fewer places to work on than in random order, where lengths are about 28.

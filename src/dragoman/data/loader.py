@@ -58,7 +58,7 @@ class Loader:
         self.state = state
         growth = self.sampler.growth if self.sampler else (1.0, 1.0)
         longest = int(max(split.source.lengths.max(), split.target.lengths.max())) + 1
-        # What is planned with: the end mark counts, and sampled pieces are more than the plain ones.
+        # What is planned with: the end mark counts, and sampled tokens are more than the plain ones.
         self.source_lengths = (split.source.lengths * growth[0]).astype("int64").clip(max=longest - 1) + 1
         self.target_lengths = (split.target.lengths * growth[1]).astype("int64").clip(max=longest - 1) + 1
         self.shape: Shape | None = None
@@ -163,7 +163,7 @@ class Loader:
             order = fill_steps(source.lengths + 1, target.lengths + 1)
             pairs, source, target = pairs[order], source.in_order(order), target.in_order(order)
         trees = self.split.depths
-        depths = None if trees is None else trees.of_pieces(pairs, source.ids, source.lengths)
+        depths = None if trees is None else trees.of_tokens(pairs, source.ids, source.lengths)
         batch = make_batch(pairs, source, target, self.shape, state, depths)
         return batch.pin() if self.pin else batch
 

@@ -1,4 +1,4 @@
-"""Prepared data: a directory with the ids of each split, the tokenisers, and a manifest of where it all came from.
+"""Prepared data: a directory with the ids of each split, the tokenizers, and a manifest of where it all came from.
 
 prepared = Prepared.open(Path("prepared"))
 for batch in prepared.loader(recipe.data): ...
@@ -18,14 +18,16 @@ from dragoman.config import DataRecipe
 from dragoman.data.shards import Depths, Part, Sentences, Split, dtype_for
 from dragoman.errors import DataError
 from dragoman.files import sha256
+from dragoman.values import renamed
 
 if TYPE_CHECKING:
     from dragoman.data.loader import Loader
-    from dragoman.text import Tokeniser
+    from dragoman.text import Tokenizer
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-TOKENISERS = "tokenisers"
+TOKENIZERS = "tokenizers"
+BEFORE = {"tokenisers": TOKENIZERS}  # names as they were written before
 PICTURE = "lengths.png"
 SIDES = ("source", "target")
 DEPTHS = "depths"  # of the source's bytes in their trees, where there are any
@@ -61,7 +63,7 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of inputs, settings and tokenisers: equal where the prepared ids are equal."""
+        """SHA-256 of inputs, settings and tokenizers: equal where the prepared ids are equal."""
         return str(self.manifest["fingerprint"])
 
     @property
@@ -69,13 +71,18 @@ class Prepared:
         """What `prepare` reported: what each rule dropped, with examples, and counts."""
         return dict(self.manifest["report"])
 
-    @cached_property
-    def tokenisers(self) -> tuple[Tokeniser, Tokeniser]:
-        """The tokenisers of source and target; one and the same where the vocabulary is shared."""
-        from dragoman.text import load_tokeniser
+    @property
+    def tokenizers_directory(self) -> Path:
+        """Where its tokenizers are."""
+        return self.directory / next((name for name in BEFORE if (self.directory / name).is_dir()), TOKENIZERS)
 
-        names = [self.manifest["tokenisers"][side]["name"] for side in SIDES]
-        loaded = {name: load_tokeniser(self.directory / TOKENISERS, name) for name in set(names)}
+    @cached_property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """The tokenizers of source and target; one and the same where the vocabulary is shared."""
+        from dragoman.text import load_tokenizer
+
+        names = [self.manifest["tokenizers"][side]["name"] for side in SIDES]
+        loaded = {name: load_tokenizer(self.tokenizers_directory, name) for name in set(names)}
         return loaded[names[0]], loaded[names[1]]
 
     def split(self, name: str = "train") -> Split:
@@ -86,7 +93,7 @@ class Prepared:
             raise DataError(f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}")
         sides = [
             Sentences.open(
-                self.directory, f"{name}.{side}", dtype_for(self.manifest["tokenisers"][side]["vocabulary_size"])
+                self.directory, f"{name}.{side}", dtype_for(self.manifest["tokenizers"][side]["vocabulary_size"])
             )
             for side in SIDES
         ]
@@ -101,7 +108,7 @@ class Prepared:
         """How deep the source's bytes stand in their trees, if there are any."""
         if not self.has_trees:
             return None
-        widths = np.array(self.tokenisers[0].widths, np.int64)
+        widths = np.array(self.tokenizers[0].widths, np.int64)
         return Depths(Sentences.open(self.directory, f"{name}.{DEPTHS}", "uint8"), widths)
 
     def loader(
@@ -115,7 +122,7 @@ class Prepared:
         epochs: int | None = None,
         pin: bool | None = None,
     ) -> Loader:
-        """Batches of a split; pieces are sampled in training alone."""
+        """Batches of a split; tokens are sampled in training alone."""
         from dataclasses import replace
 
         from dragoman.data.loader import Loader
@@ -125,8 +132,8 @@ class Prepared:
         if split != "train":
             recipe = replace(recipe, sampling=0.0, weights=())
         if recipe.sampling:
-            names = tuple(self.manifest["tokenisers"][side]["name"] for side in SIDES)
-            sampler = Sampler(self.directory / TOKENISERS, names, pairs, recipe.sampling, recipe.seed, recipe.workers)
+            names = tuple(self.manifest["tokenizers"][side]["name"] for side in SIDES)
+            sampler = Sampler(self.tokenizers_directory, names, pairs, recipe.sampling, recipe.seed, recipe.workers)
         return Loader(pairs, recipe, rank=rank, world=world, state=state, epochs=epochs, sampler=sampler, pin=pin)
 
 
@@ -134,7 +141,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a prepared directory, or why it is none."""
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = renamed(json.loads(path.read_text(encoding="utf-8")), BEFORE)
     except FileNotFoundError:
         raise DataError(f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare") from None
     except (OSError, ValueError) as error:
@@ -142,6 +149,6 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again")
-    if not {"inputs", "tokenisers", "splits", "files", "report"} <= manifest.keys():
+    if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
         raise DataError(f"{directory} is no prepared data: {MANIFEST} is that of something else; run: dragoman prepare")
     return manifest

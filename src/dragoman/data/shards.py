@@ -122,15 +122,15 @@ class Writer:
 
 @dataclass(frozen=True)
 class Depths:
-    """The trees of source sentences, laid over their text: how deep each byte stands; `widths` are those of pieces."""
+    """The trees of source sentences, laid over their text: how deep each byte stands; `widths` are those of tokens."""
 
     of_bytes: Sentences
     widths: Ints
 
-    def of_pieces(self, indices: Ints, ids: npt.NDArray[Any], lengths: Ints) -> Ints:
-        """The depths of pieces, in which the chosen sentences lie end to end: that of the byte where each begins.
+    def of_tokens(self, indices: Ints, ids: npt.NDArray[Any], lengths: Ints) -> Ints:
+        """The depths of tokens, in which the chosen sentences lie end to end: that of the byte where each begins.
 
-        As `depths_of_pieces` of dragoman.text.trees.dependency, which has one sentence and no NumPy.
+        As `depths_of_tokens` of dragoman.text.trees.dependency, which has one sentence and no NumPy.
         """
         deep, sizes = self.of_bytes.gather(indices)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])
@@ -138,7 +138,7 @@ class Depths:
         written = ends[last] - ends[last - lengths]
         if len(apart := np.flatnonzero((written - sizes) // 2)):  # it may be 0, or 1 for the first word's space
             raise DataError(
-                f"sentence {int(indices[apart[0]]):,} has {written[apart[0]]:,} bytes of text in its pieces, but its "
+                f"sentence {int(indices[apart[0]]):,} has {written[apart[0]]:,} bytes of text in its tokens, but its "
                 f"tree has {sizes[apart[0]]:,}; they do not belong together, so prepare the data again"
             )
         origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text

@@ -1,7 +1,7 @@
-"""Other pieces for the same sentence each epoch (BPE-dropout, subword regularisation), while training.
+"""Other tokens for the same sentence each epoch (BPE-dropout, subword regularization), while training.
 
 Sentences are decoded from their ids and encoded again by sampling, which is possible because decoding gives the
-normalised text back exactly; so prepared data need not keep the text. What is drawn is a function of (seed, epoch,
+normalized text back exactly; so prepared data need not keep the text. What is drawn is a function of (seed, epoch,
 pair, side), and so is the same in whatever process it is drawn.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.data.batch import Flat
-from dragoman.data.prepare.encoding import tokeniser_at
+from dragoman.data.prepare.encoding import tokenizer_at
 from dragoman.data.prepare.workers import Workers
 from dragoman.data.shards import Ints, Sentences, Split, spread
 
@@ -22,23 +22,23 @@ PROBES = 512
 
 
 class Sampler:
-    """Draws pieces for both sides; `growth` is how many times longer sentences become, by which batches are planned.
+    """Draws tokens for both sides; `growth` is how many times longer sentences become, by which batches are planned.
 
     In C it happens in the thread that makes the batch. Where there is no compiler it is slow and in Python, so with
-    `processes` over 1 it happens there; they load the tokenisers from `directory` by their `names`.
+    `processes` over 1 it happens there; they load the tokenizers from `directory` by their `names`.
     """
 
     def __init__(
         self, directory: Path, names: tuple[str, str], split: Split, alpha: float, seed: int, processes: int = 1
     ) -> None:
         self.directory, self.names, self.alpha, self.seed = directory, names, alpha, seed
-        in_threads = all(tokeniser_at(directory, name).resamples_in_threads for name in names)
+        in_threads = all(tokenizer_at(directory, name).resamples_in_threads for name in names)
         self.workers = Workers(1 if in_threads else processes)
         self.longest = int(max(split.source.lengths.max(initial=0), split.target.lengths.max(initial=0)))
         self.growth = (self._measure(0, split.source), self._measure(1, split.target))
 
     def sample(self, side: int, plain: Flat, pairs: Ints, epoch: int, planned: Ints, room: int | None) -> Flat:
-        """The sentences of a batch in other pieces; where they would outgrow the batch, the plain pieces stay.
+        """The sentences of a batch in other tokens; where they would outgrow the batch, the plain tokens stay.
 
         Padded (no `room`): no sentence may become wider than the batch was planned. Packed: all must fit into `room`.
         """
@@ -68,8 +68,8 @@ class Sampler:
 
 
 def draw(directory: Path, name: str, plain: Flat, alpha: float, seeds: Seeds) -> Flat:
-    """Other pieces of each sentence."""
-    return Flat(*tokeniser_at(directory, name).resample(plain.ids, plain.lengths, alpha, seeds))
+    """Other tokens of each sentence."""
+    return Flat(*tokenizer_at(directory, name).resample(plain.ids, plain.lengths, alpha, seeds))
 
 
 def begins(sentences: Flat) -> Ints:

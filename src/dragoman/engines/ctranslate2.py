@@ -40,7 +40,7 @@ class CTranslate2Engine:
         self.ids = {mark: i for i, mark in MARKS.items()}
 
     @classmethod
-    def load(cls, directory: Path, threads: int | None = None, quantise: bool = True) -> CTranslate2Engine | None:
+    def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> CTranslate2Engine | None:
         """The engine of a model directory that has been verified; None without CTranslate2, or where it has no such
         model."""
         try:
@@ -49,7 +49,7 @@ class CTranslate2Engine:
             return None
         if why_not(Recipe.load(directory / RECIPE).model):
             return None
-        kind = "int8" if quantise else "float32"
+        kind = "int8" if quantize else "float32"
         about = (ctranslate2.__version__, kind, (directory / MANIFEST).read_bytes())
         place = cache_directory() / "ctranslate2" / hashlib.sha256(repr(about).encode()).hexdigest()[:20]
         if not place.is_dir():
@@ -67,7 +67,7 @@ class CTranslate2Engine:
         limits = [search.limit(len(source)) for source in sources]
         found = self._translate(sources, search, max(limits, default=0))
         for i, (limit, best) in enumerate(zip(limits, found, strict=True)):
-            if limit == 0 or any(len(h.pieces) > limit for h in best):  # the others' limit is higher
+            if limit == 0 or any(len(h.tokens) > limit for h in best):  # the others' limit is higher
                 found[i] = self._translate([sources[i]], search, limit)[0]
         return found
 
@@ -92,17 +92,17 @@ class CTranslate2Engine:
             longest = max(map(len, sources))
             raise SearchError(
                 f"CTranslate2 did not translate {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
-                f"{longest:,} pieces, to at most {limit:,} with beam {search.beam}: {error}; let long lines be split "
+                f"{longest:,} tokens, to at most {limit:,} with beam {search.beam}: {error}; let long lines be split "
                 "(split 'long'), or use the engine 'native' or 'torch'"
             ) from None
         return [self._ranked(result, search, limit) for result in results]
 
     def _ranked(self, result: Any, search: Search, limit: int) -> list[Hypothesis]:
-        """CTranslate2 divides by (pieces and end mark) ** length_penalty; we divide by ours."""
+        """CTranslate2 divides by (tokens and end mark) ** length_penalty; we divide by ours."""
         ranked = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             length, cut = len(tokens), len(tokens) == limit
             total = score * (length if cut else length + 1) ** (search.length_penalty if search.beam > 1 else 0.0)
-            pieces = [self.ids[token] if token in self.ids else int(token) for token in tokens]
-            ranked.append(Hypothesis(pieces, total / search.normaliser(length + 1), total, cut))
+            ids = [self.ids[token] if token in self.ids else int(token) for token in tokens]
+            ranked.append(Hypothesis(ids, total / search.normalizer(length + 1), total, cut))
         return sorted(ranked, key=lambda h: -h.score)[: search.n_best]

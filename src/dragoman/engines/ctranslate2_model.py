@@ -38,20 +38,20 @@ def why_not(recipe: ModelRecipe) -> str | None:
 
 
 def to_ctranslate2(
-    directory: str | Path, out: str | Path, quantisation: str | None = None, tokens: Sequence[str] | None = None
+    directory: str | Path, out: str | Path, quantization: str | None = None, tokens: Sequence[str] | None = None
 ) -> None:
-    """Write the model of a verified `directory` to the new directory `out`; `quantisation` is "int8", "float16"...
+    """Write the model of a verified `directory` to the new directory `out`; `quantization` is "int8", "float16"...
 
-    Without `tokens`, a piece is named by its number, and the four marks by their usual names.
+    Without `tokens`, a token is named by its number, and the four marks by their usual names.
     """
     try:
         from ctranslate2.specs import TransformerSpec, common_spec, model_spec
     except ImportError:
         raise DragomanError("CTranslate2 is not installed; run: pip install 'dragoman[ctranslate2]'") from None
     directory, out = Path(directory), Path(out)
-    if quantisation is not None and quantisation not in model_spec.ACCEPTED_MODEL_TYPES:
+    if quantization is not None and quantization not in model_spec.ACCEPTED_MODEL_TYPES:
         raise DragomanError(
-            f"CTranslate2 has no quantisation {quantisation!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
+            f"CTranslate2 has no quantization {quantization!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         held = f", with {listed(out.iterdir())}" if out.is_dir() else ""
@@ -77,13 +77,13 @@ def to_ctranslate2(
         pre_norm=recipe.norm_order == "pre",
         activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
     )
-    fill(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantising writes into them
+    fill(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
     spec.register_source_vocabulary(list(tokens or names(source)))
     spec.register_target_vocabulary(list(tokens or names(target)))
     spec.validate()
-    spec.optimize(quantization=quantisation)
+    spec.optimize(quantization=quantization)
     with staged(out) as place:
         spec.save(str(place))
         shutil.copy(directory / RECIPE, place / RECIPE)
@@ -103,8 +103,8 @@ def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
     if recipe.output_bias:
         spec.decoder.projection.bias = weights["embeddings.output_bias"]
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
-        learnt = weights.get(f"{side}_positions.table")
-        part.position_encodings.encodings = sinusoid(PLACES, recipe.d_model) if learnt is None else learnt
+        learned = weights.get(f"{side}_positions.table")
+        part.position_encodings.encodings = sinusoid(PLACES, recipe.d_model) if learned is None else learned
     if recipe.norm_order == "pre":
         norm(spec.encoder.layer_norm, weights, "encoder_norm")
         norm(spec.decoder.layer_norm, weights, "decoder_norm")

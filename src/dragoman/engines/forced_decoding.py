@@ -12,7 +12,7 @@ import torch
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
-from dragoman.search.types import NO_NUMBERS, USUAL_PIECES
+from dragoman.search.types import NO_NUMBERS, USUAL_TOKENS
 from dragoman.text.special_tokens import BOS, EOS
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -21,13 +21,13 @@ ROWS: Final = 512  # of logits that are held at a time: a vocabulary is wide
 
 @torch.inference_mode()
 def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | None = None) -> list[list[float]]:
-    """For each pair of source and target pieces, the log-probability of each target piece and of the end mark."""
+    """For each pair of source and target tokens, the log-probability of each target token and of the end mark."""
     found: list[list[float]] = [[] for _ in pairs]
     for here in like_lengths(pairs, batch or engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
         hidden = engine.model.hidden(source, target, source_layout, target_layout)[target_layout.real(engine.device)]
-        follows = torch.tensor([piece for i in here for piece in (*pairs[i][1], EOS)], device=engine.device)
+        follows = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
         numbers: list[float] = []
         for start in range(0, len(follows), ROWS):
             logits = engine.model.logits(hidden[start : start + ROWS]).float()
@@ -45,10 +45,10 @@ def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | Non
 def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
     """The number of each pair, and what all its heads looked at: `[L, H, T + 1, S + 1]`, the end mark the last column.
 
-    Row t is the step that reads target piece t - 1, or first the beginning, and writes target piece t, or last the end.
+    Row t is the step that reads target token t - 1, or first the beginning, and writes target token t, or last the end.
     """
     if not isinstance(engine.model, EncoderDecoder):
-        raise SearchError(f"a {type(engine.model).__name__} has no attention between pieces; ask for the text alone")
+        raise SearchError(f"a {type(engine.model).__name__} has no attention between tokens; ask for the text alone")
     for here in like_lengths(pairs, max(1, engine.batch // 8)):  # few, because the weights of all heads take much room
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
@@ -60,7 +60,7 @@ def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
 
 
 def cross_attention(engine: TorchEngine, pairs: Pairs, layer: int | None = None) -> list[Any]:
-    """For each pair, `[T, S]`: how much each target piece, as it was written, looked at each source piece.
+    """For each pair, `[T, S]`: how much each target token, as it was written, looked at each source token.
 
     The mean of the heads of one decoder layer, counted from 0; without a number the last but one, whose heads still
     look at words where those of the last prepare the output. The column of the source's end mark is left out.
@@ -78,7 +78,7 @@ def like_lengths(pairs: Pairs, batch: int) -> Iterator[list[int]]:
     longest = 0
     for i in sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1]))):
         longest = max(longest, len(pairs[i][0]), len(pairs[i][1]))
-        if here and len(here) >= min(batch, batch * USUAL_PIECES // max(1, longest)):
+        if here and len(here) >= min(batch, batch * USUAL_TOKENS // max(1, longest)):
             yield here
             here, longest = [], max(len(pairs[i][0]), len(pairs[i][1]))
         here.append(i)

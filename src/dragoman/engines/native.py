@@ -48,10 +48,10 @@ class NativeEngine:
         vocabulary: tuple[int, int],
         weights: Weights,
         threads: int,
-        quantise: bool,
+        quantize: bool,
     ) -> None:
         self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
-        self.precision = "int8" if quantise else "float32"
+        self.precision = "int8" if quantize else "float32"
         self.batch = 64 * threads
         self.weights = weights  # embeddings are read from the file itself, which must stay mapped
         shapes = {name: w.shape for name, w in weights.items()}
@@ -61,7 +61,7 @@ class NativeEngine:
         shape = Shape(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
             recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATIONS[recipe.activation],
-            POSITIONS[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantise, threads,
+            POSITIONS[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantize, threads,
             recipe.max_distance, recipe.norm_epsilon,
         )  # fmt: skip
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
@@ -73,7 +73,7 @@ class NativeEngine:
         self.lock = threading.Lock()
 
     @classmethod
-    def load(cls, directory: Path, threads: int | None = None, quantise: bool = True) -> NativeEngine | None:
+    def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> NativeEngine | None:
         """The engine of a model directory that has been verified; None where it cannot be had for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
         code = working_code() if unknown(recipe) is None else None
@@ -89,7 +89,7 @@ class NativeEngine:
                 f"{directory / ABOUT} has a vocabulary of {min(vocabulary)}, which does not even hold the {EOS + 1} "
                 "marks; restore it from a copy"
             )
-        return cls(code, recipe, vocabulary, weights, threads or usual_threads(), quantise)
+        return cls(code, recipe, vocabulary, weights, threads or usual_threads(), quantize)
 
     def can(self, search: Search, prefixes: bool = False) -> bool:
         """Every search but sampling and very wide beams."""
@@ -146,16 +146,16 @@ class NativeEngine:
         reached = max([longest, *map(len, sources)]) + 1
         if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
             raise ShapeError(
-                f"a sentence of up to {reached} tokens came, but positions were learnt for "
+                f"a sentence of up to {reached} tokens came, but positions were learned for "
                 f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length"
             )
         for what, rows, size in zip(("source", "prefix"), (sources, prefixes or ()), self.vocabulary, strict=True):
-            for wrong in (piece for row in rows for piece in (min(row, default=0), max(row, default=0))):
+            for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
                 if not 0 <= wrong < size:
-                    raise ShapeError(f"a {what} has the id {wrong}, but the vocabulary has {size} pieces")
+                    raise ShapeError(f"a {what} has the id {wrong}, but the vocabulary has {size} tokens")
 
     def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:
-        """Neighbours together: an equal share for each thread, in batches that fit the caches."""
+        """Neighbors together: an equal share for each thread, in batches that fit the caches."""
         n = len(sources)
         shares = -(-n // self.threads)
         most = max(1, min(shares, MOST_ROWS // search.beam))
@@ -214,34 +214,34 @@ class NativeEngine:
             limits = np.maximum(limits, np.array([len(prefix) for prefix in prefixes], np.int32))
         longest = int(limits.max())
         rows = max(longest, 1)
-        pieces = np.empty((n, search.n_best, rows), np.int32)
+        tokens = np.empty((n, search.n_best, rows), np.int32)
         lengths = np.empty((n, search.n_best), np.int32)
         scores, totals = np.empty_like(lengths, np.float32), np.empty_like(lengths, np.float32)
         flat, source_lengths = end_to_end([[*source, EOS] for source in sources])
         forced, forced_lengths = end_to_end(prefixes) if prefixes is not None else (None, None)
-        normalisers = np.array([search.normaliser(length) for length in range(rows + 2)], np.float32)
+        normalizers = np.array([search.normalizer(length) for length in range(rows + 2)], np.float32)
         job = Job(
             n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
-                flat, source_lengths, limits, forced, forced_lengths, normalisers, pieces, lengths, scores, totals)],
+                flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
         )  # fmt: skip
         failed = self.code.translate(worker, ctypes.byref(job))
         if failed == TILES_REFUSED:
             raise SearchError("the system refuses the processor's tile registers; use engine 'torch'")
         if failed:
             raise MemoryError(
-                f"there is no memory to translate {n} sentences of up to {int(source_lengths.max())} pieces"
+                f"there is no memory to translate {n} sentences of up to {int(source_lengths.max())} tokens"
             )
         if (lengths[:, 0] < 0).any():
             raise SearchError(NO_NUMBERS)
-        columns = (pieces.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
+        columns = (tokens.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
         return [
             [
                 Hypothesis(row[:length], score, total, length == limit)
-                for row, length, score, total in zip(of_pieces, of_lengths, of_scores, of_totals, strict=True)
+                for row, length, score, total in zip(of_tokens, of_lengths, of_scores, of_totals, strict=True)
                 if length >= 0
             ]
-            for of_pieces, of_lengths, of_scores, of_totals, limit in zip(*columns, strict=True)
+            for of_tokens, of_lengths, of_scores, of_totals, limit in zip(*columns, strict=True)
         ]
 
     def __del__(self) -> None:

@@ -31,7 +31,7 @@ class Shape(ctypes.Structure):
     _fields_ = (
         *((n, ctypes.c_int32) for n in ("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers")),
         *((n, ctypes.c_int32) for n in ("source_vocabulary", "target_vocabulary", "activation", "positions")),
-        *((n, ctypes.c_int32) for n in ("max_positions", "pre_norm", "quantised", "threads", "max_distance")),
+        *((n, ctypes.c_int32) for n in ("max_positions", "pre_norm", "quantized", "threads", "max_distance")),
         ("epsilon", ctypes.c_float),
     )
 
@@ -42,7 +42,7 @@ class Job(ctypes.Structure):
     _fields_ = (
         *((n, ctypes.c_int32) for n in ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "limits", "prefix", "prefix_lengths")),
-        *((n, ctypes.c_void_p) for n in ("normalisers", "pieces", "lengths", "scores", "log_probabilities")),
+        *((n, ctypes.c_void_p) for n in ("normalizers", "tokens", "lengths", "scores", "log_probabilities")),
     )
 
 

@@ -194,13 +194,13 @@ class Engines:
     def _native(self) -> Engine | None:
         from dragoman.engines.native import NativeEngine
 
-        return NativeEngine.load(self.directory, self.threads, quantise=self.precision != "float32")
+        return NativeEngine.load(self.directory, self.threads, quantize=self.precision != "float32")
 
     def _ctranslate2(self) -> Engine | None:
         from dragoman.engines.ctranslate2 import CTranslate2Engine
 
         try:
-            engine = CTranslate2Engine.load(self.directory, self.threads, quantise=self.precision != "float32")
+            engine = CTranslate2Engine.load(self.directory, self.threads, quantize=self.precision != "float32")
         except (DragomanError, OSError, RuntimeError) as error:  # its cache: not writable, or another is writing there
             if self.chosen == "auto":
                 return None

@@ -1,4 +1,4 @@
-"""Constituency trees against those of people: labelled bracketing as EVALB counts it with COLLINS.prm (section 6.3).
+"""Constituency trees against those of people: labeled bracketing as EVALB counts it with COLLINS.prm (section 6.3).
 
 As there: a phrase is right where its label and its words are; punctuation (by the tags of the right tree) is taken out
 of both trees first, and with it phrases of nothing else; TOP does not count; ADVP and PRT are one label; of phrases

@@ -23,7 +23,7 @@ class Sizes:
     d_model: int = 512
     n_heads: int = 8
     kernel: int = 3
-    neighbours: int = 65
+    neighbors: int = 65
 
     def __post_init__(self) -> None:
         """Refuse what no layer can be made with."""
@@ -32,8 +32,8 @@ class Sizes:
             raise ShapeError(f"d_model={self.d_model} does not split into n_heads={self.n_heads}; use one of {fitting}")
         if self.kernel < 2:
             raise ShapeError(f"kernel={self.kernel} joins no two positions; use 2 or more")
-        if self.neighbours < 3 or self.neighbours % 2 == 0:
-            raise ShapeError(f"neighbours={self.neighbours} has no middle to look from; use an odd number from 3")
+        if self.neighbors < 3 or self.neighbors % 2 == 0:
+            raise ShapeError(f"neighbors={self.neighbors} has no middle to look from; use an odd number from 3")
 
 
 class Kind(ABC):
@@ -97,28 +97,28 @@ class SelfAttention(Kind):
         return n * n * self.sizes.d_model
 
     def longest_path(self, n: int) -> int:
-        """Any two positions are neighbours."""
+        """Any two positions are neighbors."""
         return 1
 
 
 class Restricted(SelfAttention):
-    """Self-attention to a neighbourhood of r positions around each."""
+    """Self-attention to a neighborhood of r positions around each."""
 
     name, complexity, sequential, path = "self-attention, restricted", "r n d", "1", "n / r"
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        self.radius = sizes.neighbours // 2
+        self.radius = sizes.neighbors // 2
         self.rule = window(self.radius)
 
     def sees(self, n: int, device: torch.device) -> Sees:
-        """Its neighbourhood, as a band wherever that is less work: a model goes by what is quicker."""
+        """Its neighborhood, as a band wherever that is less work: a model goes by what is quicker."""
         sees = super().sees(n, device)
         return replace(sees, mask=None, band=self.radius) if n > 4 * self.radius else sees
 
     def operations(self, n: int) -> int:
         """Of the heads, as above."""
-        return self.sizes.neighbours * n * self.sizes.d_model
+        return self.sizes.neighbors * n * self.sizes.d_model
 
     def longest_path(self, n: int) -> int:
         """A layer carries over (r - 1) / 2 positions."""

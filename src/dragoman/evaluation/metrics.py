@@ -100,12 +100,12 @@ def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> lis
 def make(
     metrics: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> dict[str, Any]:
-    """sacreBLEU's metrics by name; its tokeniser is chosen by the references' script, unless one is named."""
+    """sacreBLEU's metrics by name; its tokenizer is chosen by the references' script, unless one is named."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    tokenize = tokenize or tokeniser_for(references)
+    tokenize = tokenize or tokenizer_for(references)
     spaceless = tokenize in ("zh", "char", "ja-mecab")
     made: dict[str, Any] = {}
     for name in metrics:
@@ -123,26 +123,26 @@ def make(
 
 
 def bleu(make_bleu: Any, tokenize: str, lowercase: bool) -> Any:
-    """BLEU with a tokeniser by name; some of sacreBLEU's need a package or a file that it fetches."""
-    known = tokenisers()
+    """BLEU with a tokenizer by name; some of sacreBLEU's need a package or a file that it fetches."""
+    known = tokenizers()
     if tokenize not in known:
-        raise DataError(f"sacreBLEU has no tokeniser {tokenize!r}{suggest(tokenize, known)}")
+        raise DataError(f"sacreBLEU has no tokenizer {tokenize!r}{suggest(tokenize, known)}")
     try:
         return make_bleu(tokenize=tokenize, lowercase=lowercase)
     except Exception as error:  # a missing package (RuntimeError) or a file that could not be fetched (any of many)
         why = str(error).strip() or type(error).__name__
-        raise DataError(f"sacreBLEU's tokeniser {tokenize!r} cannot be used here: {why}") from None
+        raise DataError(f"sacreBLEU's tokenizer {tokenize!r} cannot be used here: {why}") from None
 
 
-def tokenisers() -> list[str]:
-    """The names of sacreBLEU's tokenisers."""
+def tokenizers() -> list[str]:
+    """The names of sacreBLEU's tokenizers."""
     from sacrebleu.metrics.bleu import BLEU
 
     return list(BLEU.TOKENIZERS)
 
 
-def tokeniser_for(references: Sequence[str]) -> str:
-    """sacreBLEU's tokeniser, by the script of the text: Chinese and Japanese have no spaces to cut at."""
+def tokenizer_for(references: Sequence[str]) -> str:
+    """sacreBLEU's tokenizer, by the script of the text: Chinese and Japanese have no spaces to cut at."""
     text = "".join(references[:200])
     han = sum("\u4e00" <= c <= "\u9fff" for c in text)
     kana = sum("\u3040" <= c <= "\u30ff" for c in text)

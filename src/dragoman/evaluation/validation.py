@@ -11,12 +11,12 @@ import torch
 from dragoman.config import DataRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError
-from dragoman.evaluation.metrics import tokeniser_for
+from dragoman.evaluation.metrics import tokenizer_for
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Padded
 from dragoman.search.beam import beam_search
 from dragoman.search.types import Search
-from dragoman.text import Tokeniser
+from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import PAD
 
 GREEDY = Search(beam=1)
@@ -37,7 +37,7 @@ def refuse_nothing(prepared: Prepared, recipe: DataRecipe) -> None:
     if given := prepared.report.get("valid_read"):
         raise DataError(
             f"of the {given:,} validation pairs that were given, none has at most data.max_tokens={recipe.max_tokens} "
-            "pieces on both sides; give shorter ones, or raise data.max_tokens"
+            "tokens on both sides; give shorter ones, or raise data.max_tokens"
         )
     raise DataError(
         f"there is no validation set: of {len(prepared.split()):,} pairs, none are held out (one in twenty is, up to "
@@ -48,8 +48,8 @@ def refuse_nothing(prepared: Prepared, recipe: DataRecipe) -> None:
 class Validation:
     """The validation set, translated greedily each time it is asked for.
 
-    `loss` is the mean cross-entropy of a target piece without smoothing; `bleu` is sacreBLEU's, on text, cased;
-    `exact` is the percentage of sentences that are the reference to the letter. No translation gets more pieces than
+    `loss` is the mean cross-entropy of a target token without smoothing; `bleu` is sacreBLEU's, on text, cased;
+    `exact` is the percentage of sentences that are the reference to the letter. No translation gets more tokens than
     `longest`, where the model has no more positions. With several target languages, `bleu_de` is that of German and
     `bleu` the mean of all of them, so that a language with few pairs counts as much as one with many.
     """
@@ -68,9 +68,9 @@ class Validation:
 
     def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> Validated:
         """Evaluate the model as it is now; `check` is called before each batch, and may raise to break it off."""
-        languages = Languages(self.prepared.tokenisers[0], self.sentences)
+        languages = Languages(self.prepared.tokenizers[0], self.sentences)
         total = tokens = 0.0
-        source_words, target_words = self.prepared.tokenisers
+        source_words, target_words = self.prepared.tokenizers
         with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
             for batch in loader:
                 check()
@@ -87,14 +87,14 @@ class Validation:
                 if not wanted:
                     continue
                 chosen = torch.tensor(wanted, device=self.device)
-                limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no piece
+                limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no token
                 if self.longest is not None:
                     limits = limits.clamp(max=self.longest)
                 if len(wanted) < len(batch.source):
                     source = Padded(here.source.shape[1], here.source_lengths[chosen])  # no trees with languages
                 found = beam_search(model, here.source[chosen], source, limits[chosen], GREEDY)
                 for i, best in zip(wanted, found, strict=True):
-                    ours = target_words.decode(best[0].pieces) if best else ""
+                    ours = target_words.decode(best[0].tokens) if best else ""
                     read, reference = source_words.decode(batch.source[i].tolist()), batch.target_out[i].tolist()
                     row = (int(batch.pairs[i]), read, ours, target_words.decode(reference))
                     languages.rows[languages.of(int(batch.source[i, 0]))].append(row)
@@ -102,13 +102,13 @@ class Validation:
 
 
 class Languages:
-    """The translations of a validation set by target language, which the first piece of a source tells; or of one.
+    """The translations of a validation set by target language, which the first token of a source tells; or of one.
 
     At most `sentences` are translated, as many of each language; a batch is translated whole, and may bring some more.
     """
 
-    def __init__(self, tokeniser: Tokeniser, sentences: int) -> None:
-        self.codes = {tokeniser.target_id(code): code for code in tokeniser.targets}
+    def __init__(self, tokenizer: Tokenizer, sentences: int) -> None:
+        self.codes = {tokenizer.target_id(code): code for code in tokenizer.targets}
         self.quota = -(-sentences // max(1, len(self.codes)))
         self.rows: dict[int, list[tuple[int, str, str, str]]] = defaultdict(list)
 
@@ -117,7 +117,7 @@ class Languages:
         return head if head in self.codes else -1
 
     def wanted(self, heads: Sequence[int]) -> list[int]:
-        """Which sentences of a batch, by their first pieces, are of a language that has not enough yet."""
+        """Which sentences of a batch, by their first tokens, are of a language that has not enough yet."""
         full = {head for head, rows in self.rows.items() if len(rows) >= self.quota}
         return [i for i, head in enumerate(heads) if self.of(head) not in full]
 
@@ -129,7 +129,7 @@ class Languages:
         for head, rows in sorted(self.rows.items()):
             rows.sort()
             ours, references = [row[2] for row in rows], [row[3] for row in rows]
-            marks[head] = float(BLEU(tokenize=tokeniser_for(references)).corpus_score(ours, [references]).score)
+            marks[head] = float(BLEU(tokenize=tokenizer_for(references)).corpus_score(ours, [references]).score)
             right += [a == b for a, b in zip(ours, references, strict=True)]
         found = {"bleu": sum(marks.values()) / len(marks), "exact": 100 * sum(right) / len(right)}
         return found | {f"bleu_{self.codes[head]}": mark for head, mark in marks.items() if head in self.codes}

@@ -35,7 +35,7 @@ def align_pairs(
     maps = pointed(translator.engines.torch, pairs, translator.pointer)
     lead = translator.lead
     return [
-        align(marks_last(weights, lead), translator.source.pieces(source[lead:]), translator.target.pieces(target))
+        align(marks_last(weights, lead), translator.source.tokens(source[lead:]), translator.target.tokens(target))
         for weights, (source, target) in zip(maps, pairs, strict=True)
     ]
 
@@ -58,11 +58,11 @@ def draw_alignment(source: Sequence[str], target: Sequence[str], links: Links, p
     axis = figure.add_axes((0.25 / (whole + 0.5), 0, whole / (whole + 0.5), 1))
     axis.set(xlim=(0, whole), ylim=(0, 2.2))
     axis.set_axis_off()
-    colours = plot.get_cmap("tab10").colors
+    colors = plot.get_cmap("tab10").colors
     tops = [x + (whole - width) / 2 for x in tops]
     bottoms = [x + (whole - other) / 2 for x in bottoms]
     for s, t in links:
-        axis.plot([tops[s], bottoms[t]], [1.72, 0.48], color=colours[s % 10], linewidth=1.8, solid_capstyle="round")
+        axis.plot([tops[s], bottoms[t]], [1.72, 0.48], color=colors[s % 10], linewidth=1.8, solid_capstyle="round")
     for words, xs, y in ((source, tops, 1.88), (target, bottoms, 0.22)):
         for word, x in zip(words, xs, strict=True):
             axis.text(x, y, word.replace("$", r"\$"), ha="center", va="baseline", fontsize=12)

@@ -21,7 +21,7 @@ LINED = 80  # cells a side, up to which lines are drawn between them
 def draw_attention(
     weights_TS: Any, source: Sequence[str], written: Sequence[str], path: str | Path, title: str = ""
 ) -> str:
-    """Draw one map of weights, a row for each written piece and a column for each source piece."""
+    """Draw one map of weights, a row for each written token and a column for each source token."""
     cell = min(0.42, WIDEST / len(source), WIDEST / len(written))
     size = (1.5 + cell * len(source), 1.2 + 0.86 * cell * len(written))
     figure, axis = pyplot().subplots(figsize=size, layout="constrained")
@@ -65,7 +65,7 @@ def draw_heads(
 
 def labels(side: Side, words: bool) -> list[str]:
     """The names of rows or columns."""
-    return [word.label for word in side.words] if words else list(side.pieces)
+    return [word.label for word in side.words] if words else list(side.tokens)
 
 
 def panels(

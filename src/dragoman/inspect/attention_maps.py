@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.errors import SearchError
-from dragoman.text import Tokeniser, Tree
+from dragoman.text import Tokenizer, Tree
 from dragoman.text.special_tokens import BOS
 from dragoman.translation.alignment import word_numbers
 from dragoman.translation.translator import Translator
@@ -27,10 +27,10 @@ MOST: Final = 1 << 29  # weights that are held at once: 2 GiB
 
 @dataclass(frozen=True)
 class Word:
-    """Some pieces of a side that are shown as one; marks are words of their own."""
+    """Some tokens of a side that are shown as one; marks are words of their own."""
 
     label: str
-    pieces: tuple[int, ...]
+    tokens: tuple[int, ...]
     mark: bool = False
 
 
@@ -38,28 +38,28 @@ class Word:
 class Side:
     """The rows or the columns of a map."""
 
-    pieces: tuple[str, ...]
+    tokens: tuple[str, ...]
     words: tuple[Word, ...]
 
     @classmethod
-    def of(cls, tokeniser: Tokeniser, ids: Sequence[int], before: str = "", after: str = "") -> Side:
+    def of(cls, tokenizer: Tokenizer, ids: Sequence[int], before: str = "", after: str = "") -> Side:
         """A sentence with the mark before it or after it."""
-        pieces = tokeniser.pieces(ids)
+        tokens = tokenizer.tokens(ids)
         shift = 1 if before else 0
         groups: dict[int, list[int]] = {}
-        for place, number in enumerate(word_numbers(pieces)):
+        for place, number in enumerate(word_numbers(tokens)):
             groups.setdefault(number, []).append(place)
         words = [
-            Word(tokeniser.decode([ids[i] for i in group]).strip() or "␣", tuple(i + shift for i in group))
+            Word(tokenizer.decode([ids[i] for i in group]).strip() or "␣", tuple(i + shift for i in group))
             for group in groups.values()
         ]
         first = [Word(before, (0,), True)] if before else []
-        last = [Word(after, (len(pieces) + shift,), True)] if after else []
-        marked = ([before] if before else []) + pieces + ([after] if after else [])
+        last = [Word(after, (len(tokens) + shift,), True)] if after else []
+        marked = ([before] if before else []) + tokens + ([after] if after else [])
         return cls(tuple(marked), tuple(first + words + last))
 
     def in_words(self) -> Side:
-        """The same with a piece for each word."""
+        """The same with a token for each word."""
         words = tuple(Word(word.label, (i,), word.mark) for i, word in enumerate(self.words))
         return Side(tuple(word.label for word in words), words)
 
@@ -68,7 +68,7 @@ class Side:
 class Looked:
     """A sentence pair and its weights, `[layers, heads, rows, columns]` for each use of attention.
 
-    Step t of the decoder reads piece t - 1 and writes piece t, so that its rows can be named by either.
+    Step t of the decoder reads token t - 1 and writes token t, so that its rows can be named by either.
     """
 
     source_text: str
@@ -126,7 +126,7 @@ def look(
 ) -> Looked:
     """Read the source, with its tree if the model reads trees, and write the target: its own, where none is given.
 
-    For a model of several target languages `to` says which; its piece is shown as a mark before the source.
+    For a model of several target languages `to` says which; its token is shown as a mark before the source.
     """
     import torch
 
@@ -161,7 +161,7 @@ def look(
     return Looked(
         source,
         translator.target.decode(target_ids),
-        Side.of(translator.source, text_ids, before="".join(translator.source.pieces(language)), after=END),
+        Side.of(translator.source, text_ids, before="".join(translator.source.tokens(language)), after=END),
         Side.of(translator.target, target_ids, before=START),
         Side.of(translator.target, target_ids, after=END),
         {kind: torch.stack([w[0].float().cpu() for w in of]).numpy() for kind, of in layers.items() if of},
@@ -181,17 +181,17 @@ def check_room(model: EncoderDecoder, source: int, target: int) -> None:
             total = recipe.decoder_layers * target * source
     if total > MOST:
         raise SearchError(
-            f"the texts have {source:,} and {target:,} pieces, between which the heads of this model have {total:,} "
+            f"the texts have {source:,} and {target:,} tokens, between which the heads of this model have {total:,} "
             f"weights; {MOST:,} can be looked at, so give shorter texts, such as a sentence at a time"
         )
 
 
 def by_words(weights: Weights, rows: Side, columns: Side) -> Weights:
-    """Weights between words: the mean over the pieces of who looks, the sum over those of what is looked at.
+    """Weights between words: the mean over the tokens of who looks, the sum over those of what is looked at.
 
     So each row still sums to 1 (Clark et al., 2019).
     """
-    summed = np.stack([weights[..., list(word.pieces)].sum(-1) for word in columns.words], axis=-1)
-    means = [summed[..., list(word.pieces), :].mean(-2) for word in rows.words]
+    summed = np.stack([weights[..., list(word.tokens)].sum(-1) for word in columns.words], axis=-1)
+    means = [summed[..., list(word.tokens), :].mean(-2) for word in rows.words]
     whole: Weights = np.stack(means, axis=-2).astype(np.float32)
     return whole

@@ -20,7 +20,7 @@ LONGEST = 900  # rows or columns of a map: browsers draw no larger canvas
 def page(looked: Looked, words: bool = False) -> str:
     """The page; nothing in it asks for another file or for the network, and a browser is told to refuse it.
 
-    With `words`, it holds the weights between words alone, and not those between pieces.
+    With `words`, it holds the weights between words alone, and not those between tokens.
     """
     if words:
         looked = looked.in_words()
@@ -40,12 +40,12 @@ def check_size(looked: Looked) -> None:
     longest = max(max(weights.shape[2:]) for weights in looked.maps.values())
     if longest > LONGEST:
         raise SearchError(
-            f"a page shows texts of up to {LONGEST:,} pieces; these have {longest:,}. Give shorter texts, such as a "
-            "sentence at a time, or --words, which joins the pieces of a word"
+            f"a page shows texts of up to {LONGEST:,} tokens; these have {longest:,}. Give shorter texts, such as a "
+            "sentence at a time, or --words, which joins the tokens of a word"
         )
     if total > MOST:
         raise SearchError(
-            f"a page holds up to {MOST:,} weights; between these {longest:,} pieces, all that was asked for has "
+            f"a page holds up to {MOST:,} weights; between these {longest:,} tokens, all that was asked for has "
             f"{total:,}. Ask for less of it: --kind, --layer, --head or --words; or give shorter texts"
         )
 
@@ -64,11 +64,11 @@ def data(looked: Looked, words: bool = False) -> dict[str, Any]:
 
 
 def side(of: Side) -> dict[str, Any]:
-    """Pieces, and the words that they make."""
+    """Tokens, and the words that they make."""
     return {
-        "pieces": list(of.pieces),
-        "marks": [i for word in of.words if word.mark for i in word.pieces],
-        "words": [{"label": w.label, "pieces": list(w.pieces), "mark": w.mark} for w in of.words],
+        "tokens": list(of.tokens),
+        "marks": [i for word in of.words if word.mark for i in word.tokens],
+        "words": [{"label": w.label, "tokens": list(w.tokens), "mark": w.mark} for w in of.words],
     }
 
 

@@ -38,14 +38,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Forced:
-    """A batch of pairs whose translation is given: what is read, and what follows each piece that is written."""
+    """A batch of pairs whose translation is given: what is read, and what follows each token that is written."""
 
     numbers: list[int]
     source: Tensor
     source_layout: Padded
     target: Tensor
     target_layout: Padded
-    follows: Tensor  # [N], the pieces and end marks of all the sentences, one after the other
+    follows: Tensor  # [N], the tokens and end marks of all the sentences, one after the other
     owner: Tensor  # [N], the row of each
 
 
@@ -54,7 +54,7 @@ def batches(engine: TorchEngine, pairs: Pairs, few: bool = False) -> Iterator[Fo
     for here in like_lengths(pairs, max(1, engine.batch // 8) if few else engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
-        follows = torch.tensor([piece for i in here for piece in (*pairs[i][1], EOS)], device=engine.device)
+        follows = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
         owner = torch.tensor([row for row, i in enumerate(here) for _ in (*pairs[i][1], EOS)], device=engine.device)
         yield Forced(here, source, source_layout, target, target_layout, follows, owner)
 
@@ -92,7 +92,7 @@ class Gates:
             self.by_kind[kind][layer - 1].gates[head - 1] = 0.0
 
     def costs(self, batch: Forced, memory: Memory | None = None) -> Tensor:
-        """`[B]`: the cross-entropy of each sentence, summed over its pieces and its end mark, in nats."""
+        """`[B]`: the cross-entropy of each sentence, summed over its tokens and its end mark, in nats."""
         model = self.model
         memory = memory if memory is not None else model.encode(batch.source, batch.source_layout)
         hidden = model.decode(batch.target, memory, batch.target_layout)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-FAR: Final = 5  # pieces away, up to which places are counted one by one
+FAR: Final = 5  # tokens away, up to which places are counted one by one
 EVEN: Final = 0.95  # of the entropy that equal weights would have
 MOST: Final = 0.5  # of the queries, or of the weight: enough to be named after
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class Behavior:
     """Means over all queries of a corpus; shares are between 0 and 1, and None where there is no such thing.
 
     Within a sentence, the place of a query is its own; between two, it is the point of the diagonal beside it.
@@ -26,15 +26,15 @@ class Behaviour:
     at: Mapping[int, float]  # how often the greatest weight is so far away, among queries that have such a key
     end: float | None  # weight on the end mark,
     first: float  # on the first key of all,
-    punctuation: float  # on pieces without a letter or figure,
-    same: float | None  # on the same piece at other places, among queries that have one,
-    rarest: float | None  # and on the piece of the sentence that comes least often in the corpus
-    diagonal: float | None  # how often the greatest weight is within one piece of the diagonal
+    punctuation: float  # on tokens without a letter or figure,
+    same: float | None  # on the same token at other places, among queries that have one,
+    rarest: float | None  # and on the token of the sentence that comes least often in the corpus
+    diagonal: float | None  # how often the greatest weight is within one token of the diagonal
     aligns: float | None  # how often it is where the model's pointer looks, for the better step of the two
     step: Literal["writes", "reads"] | None = None  # which step that is
 
 
-def label(does: Behaviour | None, first: str = "the first piece") -> str:
+def label(does: Behavior | None, first: str = "the first token") -> str:
     """What it does in a few words; `first` names the first key."""
     if does is None:
         return "mixes positions"
@@ -48,14 +48,14 @@ def label(does: Behaviour | None, first: str = "the first piece") -> str:
     return f"mixed; {words} {percent(share)}"
 
 
-def candidates(does: Behaviour, first: str) -> list[tuple[float, str]]:
+def candidates(does: Behavior, first: str) -> list[tuple[float, str]]:
     """All that a head might be named after, with its share."""
     end = does.end or 0.0
     found = [(does.first, first), (does.punctuation, "punctuation"), (end, "the end mark")]
     if max(end, does.punctuation) < MOST <= end + does.punctuation:
         found.append((end + does.punctuation, "punctuation and end"))
     found += [(share, distance(offset)) for offset, share in does.at.items()]
-    for share, words in ((does.diagonal, "along the diagonal"), (does.rarest, "the rarest piece")):
+    for share, words in ((does.diagonal, "along the diagonal"), (does.rarest, "the rarest token")):
         if share is not None:
             found.append((share, words))
     return found
@@ -67,11 +67,11 @@ def distance(offset: int) -> str:
         case 0:
             return "itself"
         case -1:
-            return "the previous piece"
+            return "the previous token"
         case 1:
-            return "the next piece"
+            return "the next token"
         case _:
-            return f"{abs(offset)} pieces {'back' if offset < 0 else 'ahead'}"
+            return f"{abs(offset)} tokens {'back' if offset < 0 else 'ahead'}"
 
 
 def percent(share: float) -> str:

@@ -16,11 +16,11 @@ from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.inspect.attention_maps import Kind
 from dragoman.inspect.gates import Forced, Gates, Place
-from dragoman.inspect.head_labels import Behaviour
+from dragoman.inspect.head_labels import Behavior
 from dragoman.inspect.head_statistics import Tally, pointed_goals, scene_of
 from dragoman.nn import LowRank, everything
 from dragoman.search.types import NO_NUMBERS, Search
-from dragoman.text import Tokeniser
+from dragoman.text import Tokenizer
 from dragoman.text.words import MARK
 from dragoman.translation.translator import Translator
 
@@ -70,7 +70,7 @@ class Slopes:
 
 def looked_at(
     translator: Translator, gates: Gates, work: Sequence[Forced], watch: Watch
-) -> dict[Place, Behaviour | None]:
+) -> dict[Place, Behavior | None]:
     """What each head does; None for low-rank attention, whose weights are no shares."""
     model, pointer = gates.model, translator.pointer
     counts: dict[Kind, tuple[int, int]] = {
@@ -98,7 +98,7 @@ def looked_at(
             tally.add(getattr(maps, kind), scenes[kind])
         watch.advance()
     return {
-        place: tallies[place.kind].behaviour(place.layer - 1, place.head - 1) if place.kind in tallies else None
+        place: tallies[place.kind].behavior(place.layer - 1, place.head - 1) if place.kind in tallies else None
         for place in gates.places
     }
 
@@ -108,18 +108,18 @@ def low_rank(function: object) -> bool:
     return isinstance(function, LowRank)
 
 
-def is_punctuation(tokeniser: Tokeniser) -> list[bool]:
-    """For each piece of a vocabulary, whether it is of signs alone."""
-    pieces = (piece.strip(MARK) for piece in tokeniser.pieces(range(tokeniser.vocabulary_size)))
-    return [bool(piece) and not any(letter.isalnum() for letter in piece) for piece in pieces]
+def is_punctuation(tokenizer: Tokenizer) -> list[bool]:
+    """For each token of a vocabulary, whether it is of signs alone."""
+    tokens = (token.strip(MARK) for token in tokenizer.tokens(range(tokenizer.vocabulary_size)))
+    return [bool(token) and not any(letter.isalnum() for letter in token) for token in tokens]
 
 
 def occurrences(work: Sequence[Forced], vocabulary: int) -> Tensor:
-    """`[V]`: how often each piece comes in the sources."""
+    """`[V]`: how often each token comes in the sources."""
     counts = sum((Counter(batch.source.flatten().tolist()) for batch in work), Counter[int]())
     table = torch.zeros(vocabulary, dtype=torch.float64)
-    for piece, count in counts.items():
-        table[piece] = count
+    for token, count in counts.items():
+        table[token] = count
     return table.to(work[0].source.device)
 
 
@@ -150,10 +150,10 @@ def removed_in_turn(gates: Gates, work: Sequence[Forced], watch: Watch) -> Tenso
 def curve_of(
     gates: Gates, order: Sequence[Place], work: Sequence[Forced], watch: Watch, score: Score | None = None
 ) -> tuple[Point, ...]:
-    """The cross-entropy a piece as heads are removed in this order, from none to all."""
+    """The cross-entropy a token as heads are removed in this order, from none to all."""
     steps = sorted({round(i * len(order) / POINTS) for i in range(POINTS + 1)} if len(order) > POINTS else
                    range(len(order) + 1))  # fmt: skip
-    pieces = sum(len(batch.follows) for batch in work)
+    tokens = sum(len(batch.follows) for batch in work)
     watch.begin("removing many heads", len(steps) * len(work))
     found = []
     for count in steps:
@@ -163,7 +163,7 @@ def curve_of(
             gates.remove(order[:count])
             bleu = score(gates)
             gates.remove([])
-        found.append(Point(count, cost / pieces, bleu))
+        found.append(Point(count, cost / tokens, bleu))
     return tuple(found)
 
 
@@ -174,5 +174,5 @@ def translations(gates: Gates, translator: Translator, pairs: Pairs) -> list[str
     for start in range(0, len(pairs), SENTENCES):
         sources = [source for source, _ in pairs[start : start + SENTENCES]]
         found = engine.search(sources, Search(beam=1))
-        written += [translator.target.decode(best[0].pieces) for best in found]
+        written += [translator.target.decode(best[0].tokens) for best in found]
     return written

@@ -1,4 +1,4 @@
-"""Sums over all that the heads of a model look at, batch by batch: what `Behaviour` is the mean of."""
+"""Sums over all that the heads of a model look at, batch by batch: what `Behavior` is the mean of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dragoman.inspect.attention_maps import Kind
-from dragoman.inspect.head_labels import FAR, Behaviour
+from dragoman.inspect.head_labels import FAR, Behavior
 from dragoman.nn import Padded, Rule, look
 
 
@@ -27,7 +27,7 @@ class Scene:
     places: Tensor  # [B, T], where each query stands among the keys, between two of them perhaps
     marked: dict[str, tuple[Tensor, Tensor]]
     within: bool  # queries and keys are the same sentence
-    goals: Tensor | None = None  # [B, T - 1], where the model's pointer points at each written piece; -1 for nowhere
+    goals: Tensor | None = None  # [B, T - 1], where the model's pointer points at each written token; -1 for nowhere
 
 
 def scene_of(
@@ -41,8 +41,8 @@ def scene_of(
 ) -> Scene:
     """From the ids of both sides and how they lie.
 
-    `punctuation [V]` says which pieces of the keys' vocabulary have no letter or figure, `rarity [V]` how often each
-    comes. The keys of a decoder's own attention end with the last piece, all others with the end mark.
+    `punctuation [V]` says which tokens of the keys' vocabulary have no letter or figure, `rarity [V]` how often each
+    comes. The keys of a decoder's own attention end with the last token, all others with the end mark.
     """
     (asking, asking_layout), (asked, asked_layout) = queries, keys
     device, size = asked.device, asked_layout.size
@@ -60,7 +60,7 @@ def scene_of(
     column, within = torch.arange(size, device=device).expand(len(asked), size), kind != "cross"
     places = torch.arange(asking.shape[1], device=device).expand(asking.shape).double()
     if not within:
-        # from the first piece to the end mark, on both sides
+        # from the first token to the end mark, on both sides
         places = places * (lengths[:, None] - 1) / steps.clamp(min=1)
     marked = {
         "first": ((column == 0)[:, None], real),
@@ -78,15 +78,15 @@ def scene_of(
     return Scene(real, shown, places, marked, within, goals)
 
 
-def pointed_goals(cross: Sequence[Tensor], pointer: Any, lengths: Tensor, pieces: Tensor, lead: int) -> Tensor:
-    """`[B, T - 1]`: the key at which the pointer looks for each written piece; -1 at marks, and after the last piece.
+def pointed_goals(cross: Sequence[Tensor], pointer: Any, lengths: Tensor, tokens: Tensor, lead: int) -> Tensor:
+    """`[B, T - 1]`: the key at which the pointer looks for each written token; -1 at marks, and after the last token.
 
-    `lengths` count the keys with the end mark, `pieces` those written, and `lead` are the marks before a source.
+    `lengths` count the keys with the end mark, `tokens` those written, and `lead` are the marks before a source.
     """
     layer = cross[pointer.layer]
     rows = layer.mean(1) if pointer.head is None else layer[:, pointer.head]
     found = (rows[:, :-1] if pointer.step == "writes" else rows[:, 1:]).argmax(-1)
-    counted = torch.arange(found.shape[1], device=found.device) < pieces[:, None]
+    counted = torch.arange(found.shape[1], device=found.device) < tokens[:, None]
     return torch.where(counted & (found < lengths[:, None] - 1) & (found >= lead), found, -1)
 
 
@@ -103,7 +103,7 @@ class Tally:
         for layer, weights in enumerate(maps):
             self._add_layer(layer, weights.double(), scene)
 
-    def behaviour(self, layer: int, head: int) -> Behaviour:
+    def behavior(self, layer: int, head: int) -> Behavior:
         """The means of one head, counted from 0."""
 
         def mean(name: str) -> float | None:
@@ -117,7 +117,7 @@ class Tally:
         if mean("writes") is not None:
             step = "writes" if known("writes") >= known("reads") else "reads"
         offset = known("offset")
-        return Behaviour(
+        return Behavior(
             offset=offset,
             spread=max(0.0, known("square") - offset**2) ** 0.5,
             entropy=known("entropy"),

@@ -20,7 +20,7 @@ from dragoman.engines.forced_decoding import Pairs
 from dragoman.errors import SearchError
 from dragoman.inspect.attention_maps import Kind
 from dragoman.inspect.gates import Gates, Place, batches
-from dragoman.inspect.head_labels import Behaviour, label
+from dragoman.inspect.head_labels import Behavior, label
 from dragoman.inspect.head_passes import (
     Point,
     Unwatched,
@@ -36,8 +36,8 @@ from dragoman.text import Tree
 from dragoman.translation.alignment_head import Pointer
 from dragoman.translation.translator import Translator
 
-LONGEST: Final = 512  # pieces of a side: the weights of all heads take its square
-# Weights times pieces times heads, up to which heads are removed one by one unasked: some three minutes on one core.
+LONGEST: Final = 512  # tokens of a side: the weights of all heads take its square
+# Weights times tokens times heads, up to which heads are removed one by one unasked: some three minutes on one core.
 CHEAP: Final = 4e12
 
 Score = Callable[[Sequence[str], Sequence[str]], float]
@@ -45,7 +45,7 @@ Score = Callable[[Sequence[str], Sequence[str]], float]
 
 @dataclass(frozen=True)
 class Head:
-    """A head: which one, what it does, and what it is worth in nats of cross-entropy a target piece.
+    """A head: which one, what it does, and what it is worth in nats of cross-entropy a target token.
 
     `removal` is the rise when this head alone is removed, None where it was not tried. `slope` is the estimate of it
     to first order: minus the derivative by the head's gate. `sensitivity` is Michel's: the derivative's absolute value,
@@ -53,7 +53,7 @@ class Head:
     """
 
     place: Place
-    does: Behaviour | None
+    does: Behavior | None
     label: str
     removal: float | None
     slope: float
@@ -71,9 +71,9 @@ class Survey:
     """All heads, encoder, decoder and cross, and what they were asked about."""
 
     heads: tuple[Head, ...]
-    cross_entropy: float  # nats a target piece, end marks counted
+    cross_entropy: float  # nats a target token, end marks counted
     sentences: int
-    pieces: int  # target pieces and end marks
+    tokens: int  # target tokens and end marks
     left_out: int  # pairs that were empty on a side, or too long
     pointer: str
     curve: tuple[Point, ...] = ()
@@ -112,7 +112,7 @@ class Survey:
             }
             for head in self.heads
         ]
-        own = ("cross_entropy", "sentences", "pieces", "left_out", "pointer", "exact")
+        own = ("cross_entropy", "sentences", "tokens", "left_out", "pointer", "exact")
         told: dict[str, Any] = {name: getattr(self, name) for name in own}
         return {**told, "agreement": self.agreement(), "heads": rows, "curve": [asdict(point) for point in self.curve]}
 
@@ -139,27 +139,27 @@ def survey(
     pairs, kept = pairs_of(translator, sources, targets, trees, to)
     gates, engine = Gates(model), translator.engines.torch
     few, many = list(batches(engine, pairs, few=True)), list(batches(engine, pairs))
-    pieces = sum(len(target) + 1 for _, target in pairs)
+    tokens = sum(len(target) + 1 for _, target in pairs)
     does, slopes = looked_at(translator, gates, few, watch), slopes_of(gates, few, watch)
     if ablate is None:
         passing = sum(len(source) + len(target) + 2 for source, target in pairs)
         ablate = model.parameter_count() * passing * len(gates.places) <= CHEAP
     removals = removed_in_turn(gates, many, watch) if ablate else None
-    pointer, first = translator.pointer, "the language mark" if translator.lead else "the first piece"
+    pointer, first = translator.pointer, "the language mark" if translator.lead else "the first token"
     pointing = head_of(pointer, model.recipe.n_heads)
     heads = tuple(
         Head(
             place,
             does[place],
             label(does[place], "the start mark" if place.kind == "decoder" else first),
-            None if removals is None else float(removals[i]) / pieces,
-            -float(slopes.signed[i]) / pieces,
-            float(slopes.sizes[i]) / pieces,
+            None if removals is None else float(removals[i]) / tokens,
+            -float(slopes.signed[i]) / tokens,
+            float(slopes.sizes[i]) / tokens,
             place == pointing,
         )
         for i, place in enumerate(gates.places)
     )
-    found = Survey(heads, slopes.cost / pieces, len(pairs), pieces, len(sources) - len(pairs), str(pointer))
+    found = Survey(heads, slopes.cost / tokens, len(pairs), tokens, len(sources) - len(pairs), str(pointer))
     if not (curve or bleu):
         return found
     references = [targets[i] for i in kept]
@@ -189,7 +189,7 @@ def pairs_of(
     trees: Iterable[Tree] | None,
     to: str | Sequence[str] | None,
 ) -> tuple[Pairs, list[int]]:
-    """The pieces of the pairs that have something on both sides and are not too long, and their numbers."""
+    """The tokens of the pairs that have something on both sides and are not too long, and their numbers."""
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
         raise SearchError("pairs come as two lists of as many sentences each, such as ['one'] and ['eins']")
     read, written = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
@@ -201,7 +201,7 @@ def pairs_of(
     ]
     if not kept:
         raise SearchError(
-            f"no pair to ask about: none of {len(read):,} has something on both sides and at most {most:,} pieces on "
+            f"no pair to ask about: none of {len(read):,} has something on both sides and at most {most:,} tokens on "
             "each; give some hundreds of sentences with their translations"
         )
     return [(read[i], written[i]) for i in kept], kept
@@ -217,9 +217,9 @@ def head_of(pointer: Pointer, heads: int) -> Place | None:
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     """The correlation of ranks, those of equal values shared; 0 where one side has no order at all."""
     ranks = [ranked(np.asarray(values, dtype=np.float64)) for values in (one, other)]
-    centred = [rank - rank.mean() for rank in ranks]
-    size = float(np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum()))
-    return float(centred[0] @ centred[1]) / size if size else 0.0
+    centered = [rank - rank.mean() for rank in ranks]
+    size = float(np.sqrt((centered[0] ** 2).sum() * (centered[1] ** 2).sum()))
+    return float(centered[0] @ centered[1]) / size if size else 0.0
 
 
 def ranked(values: Any) -> Any:

@@ -15,7 +15,7 @@ from dragoman.text import Tree
 from dragoman.translation.translator import Translator
 
 EXAMPLES: Final = 4  # pairs whose weights the page holds
-USUAL: Final = range(6, 31)  # pieces of a source that make a map to look at,
+USUAL: Final = range(6, 31)  # tokens of a source that make a map to look at,
 MOST_TARGET: Final = 60  # and of its target
 
 

@@ -41,25 +41,25 @@ def draw_survey(survey: Survey, path: str | Path, title: str = "") -> str:
         max([high, *(y + PANEL[1] + 0.7 for _, y in corners)]),
     )
     figure = plot.figure(figsize=whole)
-    norm, colours = PowerNorm(0.5, 0, 1000 * max(1e-9, *(head.worth for head in survey.heads))), plot.get_cmap("Blues")
+    norm, colors = PowerNorm(0.5, 0, 1000 * max(1e-9, *(head.worth for head in survey.heads))), plot.get_cmap("Blues")
 
     def axes(x: float, y: float, w: float, h: float) -> Any:
         """A place in inches from the top left."""
         return figure.add_axes((x / whole[0], 1 - (y + h) / whole[1], w / whole[0], h / whole[1]))
 
-    def say(words: str, y: float, size: float, colour: str) -> None:
-        figure.text(0.12 / whole[0], 1 - y / whole[1], words, fontsize=size, va="center", color=colour)
+    def say(words: str, y: float, size: float, color: str) -> None:
+        figure.text(0.12 / whole[0], 1 - y / whole[1], words, fontsize=size, va="center", color=color)
 
     say(title.replace("$", r"\$"), 0.25, 12, INK)
     say(measure(survey), 0.52, 8.5, "0.35")
     y = HEADING
     for kind, rows in blocks:
         axis = axes(LEFT, y + NAMES, WIDE * len(rows[0]), HIGH * len(rows))
-        draw_block(axis, rows, norm, colours)
+        draw_block(axis, rows, norm, colors)
         axis.set_title(f"{kind}: {TITLES[kind]}", fontsize=10, pad=20, loc="left", color=INK)
         y += NAMES + HIGH * len(rows) + GAP
     bar = axes(LEFT, y + 0.05, min(4.0, wide - LEFT), 0.13)
-    scale = figure.colorbar(plot.cm.ScalarMappable(norm, colours), cax=bar, orientation="horizontal")
+    scale = figure.colorbar(plot.cm.ScalarMappable(norm, colors), cax=bar, orientation="horizontal")
     scale.outline.set_visible(False)
     bar.tick_params(labelsize=7.5, length=2, colors="0.35")
     draw_curve(survey, [axes(*corner, *PANEL) for corner in corners])
@@ -69,14 +69,14 @@ def draw_survey(survey: Survey, path: str | Path, title: str = "") -> str:
 def measure(survey: Survey) -> str:
     """What the figures in the cells are."""
     how = (
-        "In bold and colour: how much the cross-entropy rises without this head"
+        "In bold and color: how much the cross-entropy rises without this head"
         if survey.exact
-        else "In bold and colour: the size of the cross-entropy's slope at this head's gate"
+        else "In bold and color: the size of the cross-entropy's slope at this head's gate"
     )
-    return f"{how}, in thousandths of a nat a piece, over {survey.sentences:,} sentence pairs"
+    return f"{how}, in thousandths of a nat a token, over {survey.sentences:,} sentence pairs"
 
 
-def draw_block(axis: Any, rows: list[list[Head]], norm: Any, colours: Any) -> None:
+def draw_block(axis: Any, rows: list[list[Head]], norm: Any, colors: Any) -> None:
     """A row for each layer, a cell for each head."""
     from matplotlib.patches import Rectangle
 
@@ -85,7 +85,7 @@ def draw_block(axis: Any, rows: list[list[Head]], norm: Any, colours: Any) -> No
         column, row = head.place.head - 1, head.place.layer - 1
         shade = float(norm(max(0.0, 1000 * head.worth)))
         ink = "white" if shade > 0.71 else "black"  # whichever has more contrast: at least 4.5
-        axis.add_patch(Rectangle((column, row), 1, 1, facecolor=colours(shade), edgecolor="white", linewidth=2))
+        axis.add_patch(Rectangle((column, row), 1, 1, facecolor=colors(shade), edgecolor="white", linewidth=2))
         axis.text(column + 0.5, row + 0.2, figure_of(head.worth), ha="center", va="center", fontsize=9, weight="bold",
                   color=ink)  # fmt: skip
         words = "\n".join(textwrap.wrap(head.label.replace(" %", "\xa0%"), LETTERS)[:3])  # a figure keeps its sign
@@ -109,7 +109,7 @@ def draw_curve(survey: Survey, axes: list[Any]) -> None:
     """Cross-entropy, and BLEU if it is there, over the number of heads that were removed."""
     removed = [point.removed for point in survey.curve]
     series = [
-        ("cross-entropy, nats a piece", [point.cross_entropy for point in survey.curve]),
+        ("cross-entropy, nats a token", [point.cross_entropy for point in survey.curve]),
         ("BLEU, greedy", [point.bleu for point in survey.curve]),
     ]
     for axis, (name, values) in zip(axes, series, strict=False):

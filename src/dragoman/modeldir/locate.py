@@ -11,7 +11,7 @@ from pathlib import Path
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, NEEDED, RECIPE, is_model, promised, verify_manifest
 from dragoman.native.build import cache_directory
-from dragoman.text import Tokeniser, load_tokeniser
+from dragoman.text import Tokenizer, load_tokenizer
 from dragoman.text.store import KINDS, read_description
 from dragoman.values import shown, suggest, suggest_directory
 
@@ -70,7 +70,7 @@ def verify_once(directory: Path) -> None:
     for name in ("shared",) if "shared.json" in files else ("source", "target"):
         if f"{name}.json" not in files or not any(name + ending in files for ending, _ in KINDS.values()):
             raise DamagedError(
-                f"{directory / MANIFEST} does not name {name}.json and the tokeniser's model; restore it from a copy"
+                f"{directory / MANIFEST} does not name {name}.json and the tokenizer's model; restore it from a copy"
             )
     try:
         manifest = (directory / MANIFEST).read_bytes()
@@ -91,38 +91,38 @@ def verify_once(directory: Path) -> None:
 
 
 def models_beside(directory: Path, ensemble: str | Path | Iterable[str | Path] | None) -> list[Path]:
-    """The models that translate together with a first one: found, verified, and refused where their pieces differ."""
+    """The models that translate together with a first one: found, verified, and refused where their tokens differ."""
     if ensemble is None or isinstance(ensemble, str | os.PathLike) or not isinstance(ensemble, Iterable):
         ensemble = [] if ensemble is None else [ensemble]
     others = [find_model(other) for other in ensemble]
     for other in others:
         verify_once(other)
-        refuse_other_pieces(directory, other)
+        refuse_other_tokens(directory, other)
     return others
 
 
-def refuse_other_pieces(directory: Path, other: Path) -> None:
-    """Refuse a model whose ids mean other pieces than those of the first, by the content of the tokenisers' files."""
+def refuse_other_tokens(directory: Path, other: Path) -> None:
+    """Refuse a model whose ids mean other tokens than those of the first, by the content of the tokenizers' files."""
     for side in ("source", "target"):
-        (ours, *our_content), (theirs, *their_content) = (tokeniser_file(place, side) for place in (directory, other))
+        (ours, *our_content), (theirs, *their_content) = (tokenizer_file(place, side) for place in (directory, other))
         if our_content != their_content:
             raise SearchError(
                 f"{other} cannot translate together with {directory}: {theirs} is not what {ours} is, so that the same "
-                "number means other pieces; train both on the same prepared data, or one with --from the other"
+                "number means other tokens; train both on the same prepared data, or one with --from the other"
             )
 
 
-def tokeniser_file(directory: Path, side: str) -> tuple[Path, str, list[str]]:
-    """The file that holds the pieces of a side, in a model that has been verified, its SHA-256 and target languages."""
+def tokenizer_file(directory: Path, side: str) -> tuple[Path, str, list[str]]:
+    """The file that holds the tokens of a side, in a model that has been verified, its SHA-256 and target languages."""
     files = promised(directory)
     name = "shared" if "shared.json" in files else side
     found = next(name + ending for ending, _ in KINDS.values() if name + ending in files)
     return directory / found, files[found][1], read_description(directory / f"{name}.json").get("targets", [])
 
 
-def open_tokenisers(directory: Path) -> tuple[Tokeniser, Tokeniser]:
-    """The tokenisers of the source and of the target, one and the same where the vocabulary is shared."""
+def open_tokenizers(directory: Path) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of the source and of the target, one and the same where the vocabulary is shared."""
     if (directory / "shared.json").is_file():
-        shared = load_tokeniser(directory, "shared")
+        shared = load_tokenizer(directory, "shared")
         return shared, shared
-    return load_tokeniser(directory, "source"), load_tokeniser(directory, "target")
+    return load_tokenizer(directory, "source"), load_tokenizer(directory, "target")

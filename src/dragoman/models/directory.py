@@ -1,4 +1,4 @@
-"""A model is a directory that a person can read: recipe.toml, model.safetensors, the tokenisers' files, a manifest."""
+"""A model is a directory that a person can read: recipe.toml, model.safetensors, the tokenizers' files, a manifest."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class EncoderDecoder(nn.Module, ABC):
         sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
         if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
             raise RecipeError(
-                f"vocabulary must be a number of pieces, or two for source and target; got {vocabulary!r}"
+                f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}"
             )
         if recipe.tie == "all" and not isinstance(vocabulary, int):
             raise RecipeError(
                 f"model.tie='all' needs one vocabulary for source and target, but two came, of {vocabulary[0]} and "
-                f"{vocabulary[1]} pieces; use model.tie='target', or a shared vocabulary"
+                f"{vocabulary[1]} tokens; use model.tie='target', or a shared vocabulary"
             )
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
         self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie, recipe.output_bias)
@@ -94,7 +94,7 @@ class EncoderDecoder(nn.Module, ABC):
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
+        """The decoder's output `[..., D]` to a score for each token, `[..., V]`."""
         return self.embeddings.logits(hidden)
 
     def projection(self) -> Tensor:
@@ -102,7 +102,7 @@ class EncoderDecoder(nn.Module, ABC):
         return self.embeddings.projection()
 
     def projection_bias(self) -> Tensor | None:
-        """What `logits` adds for each piece `[V]`, if anything."""
+        """What `logits` adds for each token `[V]`, if anything."""
         return self.embeddings.output_bias
 
     def parameter_count(self) -> int:

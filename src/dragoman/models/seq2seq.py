@@ -63,7 +63,7 @@ class Seq2Seq(Protocol[S]):
         """The matrix `[V, D]` of `logits`, for a loss that never holds all the logits."""
 
     def projection_bias(self) -> Tensor | None:
-        """What `logits` adds for each piece `[V]`, if anything."""
+        """What `logits` adds for each token `[V]`, if anything."""
 
     def encode(self, source: Tensor, layout: Layout | None = None) -> Memory:
         """Read the sources."""

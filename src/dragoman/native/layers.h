@@ -49,8 +49,8 @@ static void product_chunk(void *given, int chunk, int member) {
 
 /* Rows of floats made ready for products; `x` must be as wide as the product's inputs, filling included. */
 static void enter(Worker *w, const float *x, int rows, int width) {
-    if (w->model->shape.quantised)
-        quantise(x, rows, width, &w->rows);
+    if (w->model->shape.quantized)
+        quantize(x, rows, width, &w->rows);
     else
         w->rows.x = (float *)x;
 }
@@ -63,7 +63,7 @@ static void multiply(Worker *w, const Linear *l, int rows, float *y, int then) {
     together(&w->team, (blocks + per - 1) / per, product_chunk, &p);
 }
 
-static void normalise(const Model *m, const Norm *n, const float *x, float *y, int rows) {
+static void normalize(const Model *m, const Norm *n, const float *x, float *y, int rows) {
     int d = m->shape.d_model, width = m->width, whole = d / LANES * LANES;
     for (int r = 0; r < rows; r++, x += width, y += width) {
         Floats sum = splat(0.0f), squares = splat(0.0f);
@@ -81,18 +81,18 @@ static void normalise(const Model *m, const Norm *n, const float *x, float *y, i
     }
 }
 
-/* What a sub-layer reads: x itself, or x normalised. */
+/* What a sub-layer reads: x itself, or x normalized. */
 static void before(Worker *w, const Norm *n, int rows) {
     const Model *m = w->model;
-    if (m->shape.pre_norm) normalise(m, n, w->x, w->h, rows);
+    if (m->shape.pre_norm) normalize(m, n, w->x, w->h, rows);
     enter(w, m->shape.pre_norm ? w->h : w->x, rows, m->width);
 }
 
-/* x plus what the sub-layer makes of `from`; normalised, after the paper. */
+/* x plus what the sub-layer makes of `from`; normalized, after the paper. */
 static void after(Worker *w, const Linear *l, const float *from, const Norm *n, int rows) {
     enter(w, from, rows, l->k);
     multiply(w, l, rows, w->x, ADD);
-    if (!w->model->shape.pre_norm) normalise(w->model, n, w->x, w->x, rows);
+    if (!w->model->shape.pre_norm) normalize(w->model, n, w->x, w->x, rows);
 }
 
 static void feed_forward(Worker *w, const Layer *l, int rows) {
@@ -181,7 +181,7 @@ static void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32
         after(w, &l->output, w->mixed, &l->around_attention, tokens);
         feed_forward(w, l, tokens);
     }
-    if (m->encoder_norm.weight) normalise(m, &m->encoder_norm, w->x, w->x, tokens);
+    if (m->encoder_norm.weight) normalize(m, &m->encoder_norm, w->x, w->x, tokens);
     enter(w, w->x, tokens, m->width);
     for (int i = 0; i < m->shape.decoder_layers; i++) {
         const Linear *l = &m->decoder[i].key_value;
@@ -235,6 +235,6 @@ static void step(Worker *w, const int32_t *ids, const int32_t *at, const Place *
         after(w, &l->cross_output, w->mixed, &l->around_cross, rows);
         feed_forward(w, l, rows);
     }
-    if (m->decoder_norm.weight) normalise(m, &m->decoder_norm, w->x, w->x, rows);
+    if (m->decoder_norm.weight) normalize(m, &m->decoder_norm, w->x, w->x, rows);
     enter(w, w->x, rows, m->width);
 }

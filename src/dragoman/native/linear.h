@@ -80,7 +80,7 @@ static void tiles_end(void) {}
 ALWAYS int flips(int rows) { return NARROW_DOTS || (VNNI_ROWS > 0 && (!TILES || rows <= VNNI_ROWS)); }
 
 /* x to eight bits: row r is scale[r] * q[r]. */
-static void quantise(const float *x, int rows, int width, Rows *to) {
+static void quantize(const float *x, int rows, int width, Rows *to) {
     to->flipped = flips(rows);
     to->x = NULL;
     for (int r = 0; r < rows; r++) {

@@ -33,7 +33,7 @@ static void region_close(Region *r) {
     *r = (Region){0};
 }
 
-/* The next piece of a region, on a cache line of its own; NULL for a region that only counts what will be needed. */
+/* The next token of a region, on a cache line of its own; NULL for a region that only counts what will be needed. */
 static void *take(Region *r, size_t bytes) {
     char *p = r->start ? r->start + r->used : NULL;
     r->used += (bytes + 127) & ~(size_t)127;

@@ -9,7 +9,7 @@ enum { STORE, ADD, RELU, GELU, SILU, TANH };
 /* As engines/native.py fills it in. */
 typedef struct {
     int32_t d_model, heads, d_k, d_v, d_ff, encoder_layers, decoder_layers, source_vocabulary, target_vocabulary;
-    int32_t activation, positions, max_positions, pre_norm, quantised, threads, max_distance;
+    int32_t activation, positions, max_positions, pre_norm, quantized, threads, max_distance;
     float epsilon; /* of the norms */
 } Shape;
 
@@ -83,7 +83,7 @@ static int channels(const Heads *h, Order order, int plain, int *from) {
 static void make_linear(Making *m, Linear *l, int inputs, Order in, int outputs, Order out) {
     const Heads *h = &m->model->heads;
     int k = channels(h, in, inputs, NULL), n = channels(h, out, outputs, NULL);
-    linear_place(l, &m->model->region, k, n, m->model->shape.quantised);
+    linear_place(l, &m->model->region, k, n, m->model->shape.quantized);
     const float *w = next_tensor(&m->tensors), *bias = next_tensor(&m->tensors);
     int number = m->count++;
     if (!m->packings) return;

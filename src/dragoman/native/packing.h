@@ -15,13 +15,13 @@ typedef struct {
 } Packing;
 
 /* Where a linear's arrays will lie. */
-static void linear_place(Linear *l, Region *r, int k, int n, int quantised) {
+static void linear_place(Linear *l, Region *r, int k, int n, int quantized) {
     l->k = padded(k);
     l->n = padded(n);
     size_t all = (size_t)l->k * l->n;
     l->w8 = NULL;
     l->wf = NULL;
-    if (quantised)
+    if (quantized)
         l->w8 = take(r, all);
     else
         l->wf = take(r, 4 * all);
@@ -30,7 +30,7 @@ static void linear_place(Linear *l, Region *r, int k, int n, int quantised) {
     l->start = take(r, 4 * (size_t)l->n);
 }
 
-/* Sixteen outputs of a block: each quantised for itself, then laid side by side. */
+/* Sixteen outputs of a block: each quantized for itself, then laid side by side. */
 static void pack_sixteen(const Packing *p, int first, float *row, int8_t *bytes) {
     const Linear *l = p->to;
     for (int c = 0; c < 16; c++) {
@@ -50,7 +50,7 @@ static void pack_sixteen(const Packing *p, int first, float *row, int8_t *bytes)
             continue;
         }
         Rows q = {.q = mine, .scale = l->scale + n};
-        quantise(row, 1, l->k, &q);
+        quantize(row, 1, l->k, &q);
         int32_t sum = 0;
         for (int j = 0; j < l->k; j++) {
             mine[j] = (int8_t)(q.flipped ? mine[j] ^ -128 : mine[j]);

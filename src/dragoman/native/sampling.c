@@ -1,4 +1,4 @@
-/* Other pieces for the sentences of a batch: what text/subword_sampling.py does, number for number, at the speed of training.
+/* Other tokens for the sentences of a batch: what text/subword_sampling.py does, number for number, at the speed of training.
 
    A sentence comes as ids, is written out as UTF-8, and is cut again word by word. What is drawn is a function of the
    sentence and its seed alone. Built with -ffp-contract=off: a fused product would be another number than Python's. */
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "piece_tree.h"
+#include "token_tree.h"
 
 typedef struct {
     uint64_t state;
@@ -15,12 +15,12 @@ typedef struct {
 } Draws;
 
 typedef struct {
-    int32_t piece, before, after, merged, start; /* merged: what this and the next become, under 0 if nothing */
+    int32_t token, before, after, merged, start; /* merged: what this and the next become, under 0 if nothing */
 } Symbol;
 
 typedef struct {
-    double sum; /* of the weights of all pieces that end at the same place and do not start later */
-    int32_t start, piece;
+    double sum; /* of the weights of all tokens that end at the same place and do not start later */
+    int32_t start, token;
 } Edge;
 
 typedef struct {
@@ -54,9 +54,9 @@ static int is_left_out(Draws *d) {
     return 1;
 }
 
-static int32_t *spell(const Pieces *p, int32_t piece, const uint8_t *from, const uint8_t *to, int32_t *out) {
-    if (piece >= 0 && piece < p->vocabulary) {
-        *out++ = piece;
+static int32_t *spell(const Tokens *p, int32_t token, const uint8_t *from, const uint8_t *to, int32_t *out) {
+    if (token >= 0 && token < p->vocabulary) {
+        *out++ = token;
         return out;
     }
     while (from < to) *out++ = p->first - 256 + *from++;
@@ -81,16 +81,16 @@ static uint64_t pop(uint64_t *queue, int32_t *n) {
     return least;
 }
 
-/* Make symbol `i` of `n` and the next one a candidate, if they merge to a piece. */
-static void offer(const Pieces *p, Room *r, int32_t i, int32_t n, int32_t *waiting) {
+/* Make symbol `i` of `n` and the next one a candidate, if they merge to a token. */
+static void offer(const Tokens *p, Room *r, int32_t i, int32_t n, int32_t *waiting) {
     Symbol *s = &r->symbols[i];
-    int32_t next = s->after < n ? r->symbols[s->after].piece : -1;
-    s->merged = s->piece >= 0 && next >= 0 ? place(&p->pairs, of_two(s->piece, next))->value : -1;
+    int32_t next = s->after < n ? r->symbols[s->after].token : -1;
+    s->merged = s->token >= 0 && next >= 0 ? place(&p->pairs, of_two(s->token, next))->value : -1;
     if (s->merged >= 0) push(r->queue, waiting, of_two(s->merged, i));
 }
 
 /* BPE-dropout (Provilkov et al., 2020). */
-static int32_t *cut_bpe(const Pieces *p, Room *r, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
+static int32_t *cut_bpe(const Tokens *p, Room *r, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
     Symbol *s = r->symbols;
     int32_t n = 0, waiting = 0, aside = 0;
     for (const uint8_t *at = word; at < end; n++) {
@@ -110,18 +110,18 @@ static int32_t *cut_bpe(const Pieces *p, Room *r, Draws *d, const uint8_t *word,
         }
         while (aside) push(r->queue, &waiting, r->left_out[--aside]);
         int32_t right = s[left].after, after = s[right].after;
-        s[left].piece = merged, s[left].after = after, s[right].merged = -1;
+        s[left].token = merged, s[left].after = after, s[right].merged = -1;
         if (after < n) s[after].before = left;
         offer(p, r, left, n, &waiting);
         if (s[left].before >= 0) offer(p, r, s[left].before, n, &waiting);
     }
     for (int32_t i = 0; i < n; i = s[i].after)
-        out = spell(p, s[i].piece, word + s[i].start, word + s[s[i].after].start, out);
+        out = spell(p, s[i].token, word + s[i].start, word + s[s[i].after].start, out);
     return out;
 }
 
-/* Subword regularisation (Kudo, 2018): by the probability of each segmentation to the power of `alpha`. */
-static int32_t *cut_unigram(const Pieces *p, Room *r, Draws *d, double alpha, const uint8_t *word, const uint8_t *end,
+/* Subword regularization (Kudo, 2018): by the probability of each segmentation to the power of `alpha`. */
+static int32_t *cut_unigram(const Tokens *p, Room *r, Draws *d, double alpha, const uint8_t *word, const uint8_t *end,
                             int32_t *out) {
     const size_t stride = (size_t)p->longest;
     int32_t n = 0, *starts = r->starts;
@@ -143,10 +143,10 @@ static int32_t *cut_unigram(const Pieces *p, Room *r, Draws *d, double alpha, co
         int32_t node = 0;
         for (int32_t to = start + 1; to <= n; to++) {
             node = walk(p, node, word + starts[to - 1], word + starts[to]);
-            int32_t piece = node < 0 ? -1 : p->piece_at[node];
-            if (piece >= 0 || to == start + 1) {
-                double score = piece < 0 ? UNKNOWN_SCORE : p->scores[piece - p->first];
-                Edge edge = {r->forward[start] + alpha * score, start, piece};
+            int32_t token = node < 0 ? -1 : p->token_at[node];
+            if (token >= 0 || to == start + 1) {
+                double score = token < 0 ? UNKNOWN_SCORE : p->scores[token - p->first];
+                Edge edge = {r->forward[start] + alpha * score, start, token};
                 r->edges[(size_t)to * stride + (size_t)r->n_edges[to]++] = edge;
             }
             if (node < 0) break;
@@ -158,18 +158,18 @@ static int32_t *cut_unigram(const Pieces *p, Room *r, Draws *d, double alpha, co
         int32_t last = r->n_edges[at] - 1, i = 0;
         double drawn = uniform(d) * edges[last].sum;
         while (i < last && edges[i].sum <= drawn) i++;
-        r->symbols[chosen] = (Symbol){.piece = edges[i].piece, .start = starts[edges[i].start], .after = starts[at]};
+        r->symbols[chosen] = (Symbol){.token = edges[i].token, .start = starts[edges[i].start], .after = starts[at]};
         at = edges[i].start;
     }
     while (chosen--) {
         const Symbol *s = &r->symbols[chosen];
-        out = spell(p, s->piece, word + s->start, word + s->after, out);
+        out = spell(p, s->token, word + s->start, word + s->after, out);
     }
     return out;
 }
 
 /* MaxMatch-dropout (Hiraoka, 2022). */
-static int32_t *cut_wordpiece(const Pieces *p, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
+static int32_t *cut_wordpiece(const Tokens *p, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
     while (word < end) {
         const uint8_t *first = word + width(word, end), *to = first;
         int32_t found = -1, node = 0;
@@ -178,8 +178,8 @@ static int32_t *cut_wordpiece(const Pieces *p, Draws *d, const uint8_t *word, co
             node = walk(p, node, at, next);
             if (node < 0) break;
             at = next;
-            if (p->piece_at[node] < 0 || (at > first && is_left_out(d))) continue;
-            found = p->piece_at[node], to = at;
+            if (p->token_at[node] < 0 || (at > first && is_left_out(d))) continue;
+            found = p->token_at[node], to = at;
         }
         out = spell(p, found, word, to, out);
         word = to;
@@ -193,11 +193,11 @@ static void room_close(Room *r) {
 }
 
 /* Room for a sentence of `bytes`, which has no more characters than that. */
-static int room_open(Room *r, const Pieces *p, size_t bytes) {
+static int room_open(Room *r, const Tokens *p, size_t bytes) {
     size_t n = bytes + 1;
     *r = (Room){.text = malloc(n), .symbols = malloc(n * sizeof *r->symbols)};
     int failed = !r->text || !r->symbols;
-    if (p->kind == BPE) { /* one candidate for each two neighbours, and two more for each merge */
+    if (p->kind == BPE) { /* one candidate for each two neighbors, and two more for each merge */
         r->queue = malloc(3 * n * sizeof *r->queue);
         r->left_out = malloc(3 * n * sizeof *r->left_out);
         failed |= !r->queue || !r->left_out;
@@ -212,11 +212,11 @@ static int room_open(Room *r, const Pieces *p, size_t bytes) {
     return failed ? -1 : 0;
 }
 
-static size_t written(const Pieces *p, int32_t id) { return (size_t)(p->offsets[id + 1] - p->offsets[id]); }
+static size_t written(const Tokens *p, int32_t id) { return (size_t)(p->offsets[id + 1] - p->offsets[id]); }
 
-/* `n` encoded sentences, end to end in `ids`, in other pieces, end to end in `out`, which has room for an id for each
+/* `n` encoded sentences, end to end in `ids`, in other tokens, end to end in `out`, which has room for an id for each
    byte that `ids` write. Words begin at spaces. -1 where there is no memory. */
-int resample(const Pieces *p, int64_t n, const int32_t *ids, const int64_t *lengths, double alpha, double scale,
+int resample(const Tokens *p, int64_t n, const int32_t *ids, const int64_t *lengths, double alpha, double scale,
              const uint64_t *seeds, int32_t *out, int64_t *out_lengths) {
     size_t longest = 0;
     const int32_t *id = ids;
@@ -254,7 +254,7 @@ int resample(const Pieces *p, int64_t n, const int32_t *ids, const int64_t *leng
                     merges += p->merges[*plain];
                     whole &= *plain >= p->first - 256; /* a mark is no part of a word */
                 }
-                if (whole && at == next && merges <= d.kept) { /* nothing is left out: the pieces are the plain ones */
+                if (whole && at == next && merges <= d.kept) { /* nothing is left out: the tokens are the plain ones */
                     d.kept -= merges;
                     while (from < plain) *out++ = *from++;
                 } else {
@@ -268,18 +268,18 @@ int resample(const Pieces *p, int64_t n, const int32_t *ids, const int64_t *leng
     return 0;
 }
 
-/* " abab!", of which "!" has no piece. One candidate stays, the next is left out: BPE then has "ab" once, WordPiece
+/* " abab!", of which "!" has no token. One candidate stays, the next is left out: BPE then has "ab" once, WordPiece
    does not see "abab". The best by far, which unigram draws, is "abab". */
 int self_test(void) {
     enum { FIRST = 260, COUNT = 265, MARK = FIRST - 256 + '!' };
-    const char *learnt[] = {"ab", "abab", "a", "b", " "};
+    const char *learned[] = {"ab", "abab", "a", "b", " "};
     const double scores[] = {-2, -3, -5, -5, -1};
     uint8_t bytes[256 + 16];
     int64_t offsets[COUNT + 1] = {0};
     for (int i = 0; i < 256; i++) bytes[i] = (uint8_t)i, offsets[FIRST - 256 + i + 1] = i + 1;
     for (int i = 0; i < COUNT - FIRST; i++) {
-        size_t length = strlen(learnt[i]);
-        memcpy(bytes + offsets[FIRST + i], learnt[i], length);
+        size_t length = strlen(learned[i]);
+        memcpy(bytes + offsets[FIRST + i], learned[i], length);
         offsets[FIRST + i + 1] = offsets[FIRST + i] + (int64_t)length;
     }
     const int32_t ids[] = {264, 261, MARK};
@@ -289,9 +289,9 @@ int self_test(void) {
     for (int32_t kind = BPE; kind <= WORDPIECE; kind++) {
         int32_t out[8] = {0};
         int64_t made = 0;
-        Pieces *p = pieces_new(kind, COUNT, COUNT, FIRST, bytes, offsets, scores);
+        Tokens *p = tokens_new(kind, COUNT, COUNT, FIRST, bytes, offsets, scores);
         int failed = !p || resample(p, 1, ids, &length, 100.0, 1.0 / log(0.5), &seed, out, &made);
-        pieces_free(p);
+        tokens_free(p);
         if (failed || made != lengths[kind] || memcmp(out, expected[kind], (size_t)made * sizeof *out)) return 1;
     }
     return 0;

@@ -11,8 +11,8 @@ typedef struct {
     const int32_t *source, *source_lengths; /* ids end to end, each source with its end mark */
     const int32_t *limits;
     const int32_t *prefix, *prefix_lengths; /* ids end to end; NULL for none */
-    const float *normalisers;               /* for each length up to longest + 1, the end mark counted */
-    int32_t *pieces;                        /* [sentence][n_best][longest] */
+    const float *normalizers;               /* for each length up to longest + 1, the end mark counted */
+    int32_t *tokens;                        /* [sentence][n_best][longest] */
     int32_t *lengths;                       /* [sentence][n_best]; -1 where there is no hypothesis */
     float *scores, *log_probabilities;      /* [sentence][n_best] */
 } Job;
@@ -20,7 +20,7 @@ typedef struct {
 typedef struct {
     float score, total;
     int32_t length;
-    int32_t *pieces;
+    int32_t *tokens;
 } Ended;
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
     float total;
     int32_t sentence;
     int32_t *table;  /* its entries of the log, one a position */
-    int32_t *pieces;
+    int32_t *tokens;
 } Open;
 
 typedef struct {
@@ -56,12 +56,12 @@ typedef struct {
 } Search;
 
 static void end_hypothesis(Search *s, Sentence *of, const Open *parent, float total, int length) {
-    Ended e = {total / s->job->normalisers[length + 1], total, length, NULL};
+    Ended e = {total / s->job->normalizers[length + 1], total, length, NULL};
     int at = of->ended++;
-    int32_t *room = of->done[at].pieces;
+    int32_t *room = of->done[at].tokens;
     for (; at > 0 && of->done[at - 1].score < e.score; at--) of->done[at] = of->done[at - 1];
-    e.pieces = room;
-    memcpy(room, parent->pieces, sizeof(int32_t) * (size_t)length);
+    e.tokens = room;
+    memcpy(room, parent->tokens, sizeof(int32_t) * (size_t)length);
     of->done[at] = e;
     of->slots--;
 }
@@ -69,7 +69,7 @@ static void end_hypothesis(Search *s, Sentence *of, const Open *parent, float to
 /* Whether no open hypothesis, the best of which has this total, can enter the n best any more. */
 static int beyond_reach(const Search *s, const Sentence *of, float best, int length) {
     if (of->ended < s->job->n_best) return 0;
-    const float *n = s->job->normalisers;
+    const float *n = s->job->normalizers;
     float most = n[of->limit + 1], soon = n[length + 1 < s->job->longest + 1 ? length + 1 : s->job->longest + 1];
     return of->done[s->job->n_best - 1].score >= best / (most > soon ? most : soon);
 }
@@ -83,7 +83,7 @@ static void forbid(Search *s, int r, int position) {
     bans[++bans[0]] = BOS;
     if (position < job->min_length) bans[++bans[0]] = EOS;
     int n = job->no_repeat;
-    const int32_t *written = s->open[r].pieces;
+    const int32_t *written = s->open[r].tokens;
     if (n > 0)
         for (int i = 0; i + n <= position; i++)
             if (!memcmp(written + i, written + position - (n - 1), sizeof(int32_t) * (size_t)(n - 1)))
@@ -131,8 +131,8 @@ static int extend(Search *s, Sentence *of, int first, int position, int to) {
         child->total = c->total;
         child->sentence = parent->sentence;
         memcpy(child->table, parent->table, sizeof(int32_t) * (size_t)(position + 1));
-        memcpy(child->pieces, parent->pieces, sizeof(int32_t) * (size_t)position);
-        child->pieces[position] = c->id;
+        memcpy(child->tokens, parent->tokens, sizeof(int32_t) * (size_t)position);
+        child->tokens[position] = c->id;
     }
     if (to > from && beyond_reach(s, of, s->next[from].total, position + 1)) to = from;
     of->open = to - from;
@@ -151,7 +151,7 @@ static void answer(const Search *s) {
             job->lengths[at] = e->length;
             job->scores[at] = e->score;
             job->log_probabilities[at] = e->total;
-            memcpy(job->pieces + at * job->longest, e->pieces, sizeof(int32_t) * (size_t)e->length);
+            memcpy(job->tokens + at * job->longest, e->tokens, sizeof(int32_t) * (size_t)e->length);
         }
 }
 
@@ -163,7 +163,7 @@ static void run_search(Search *s, int32_t *ids, int32_t *at, Place *places) {
             Open *o = &s->open[r];
             const Sentence *of = &s->sentences[o->sentence];
             o->table[position] = (int32_t)(entry + (size_t)r);
-            ids[r] = position ? o->pieces[position - 1] : BOS;
+            ids[r] = position ? o->tokens[position - 1] : BOS;
             at[r] = position;
             places[r] = (Place){of->first, of->length, o->table};
             forbid(s, r, position);

@@ -1,8 +1,8 @@
-/* Threads that split one piece of work, for a sentence that comes alone.
+/* Threads that split one token of work, for a sentence that comes alone.
 
 Work is cut into chunks, and whoever is free takes the next one. A member that the system has put to sleep takes none,
 and nobody waits for it, unless it sleeps over a chunk. Where that costs much, others want the processor as well, and
-the team is dissolved. Members spin between pieces of work, which follow each other within microseconds, and end with the call that
+the team is dissolved. Members spin between tokens of work, which follow each other within microseconds, and end with the call that
 made them. Which member does a chunk never changes its numbers. */
 #pragma once
 #include <pthread.h>

@@ -18,7 +18,7 @@ Worker *worker_new(const Model *m) {
     if (posix_memalign((void **)&w, 64, sizeof *w)) return NULL;
     memset(w, 0, sizeof *w);
     w->model = m;
-    w->half = HALF && m->shape.quantised;
+    w->half = HALF && m->shape.quantized;
     w->entry = (size_t)(key_floats(&m->heads) + value_floats(&m->heads)) * (w->half ? 2 : 4);
     return w;
 }
@@ -72,7 +72,7 @@ static void place_batch(Worker *w, Search *s, Batch *b) {
     s->row_bans = take(r, sizeof(int32_t *) * rows);
     s->scan.best = take(r, sizeof(Best) * rows * members);
     s->scan.part = take(r, sizeof(Part) * rows * PARTS);
-    Piece *pieces = take(r, sizeof(Piece) * rows * members * slots);
+    Token *tokens = take(r, sizeof(Token) * rows * members * slots);
     size_t ban_room = 4 + (job->no_repeat ? steps : 0);
     int32_t *bans = take(r, 4 * rows * ban_room);
     int32_t *histories = take(r, 4 * rows * 4 * steps);
@@ -81,13 +81,13 @@ static void place_batch(Worker *w, Search *s, Batch *b) {
     if (!r->start) return;
     memset(w->mixed, 0, floats * all * (size_t)l->output.k);
     for (int i = 0; i < b->longest_source; i++) w->iota[i] = i;
-    for (size_t i = 0; i < rows * members; i++) s->scan.best[i].best = pieces + i * slots;
+    for (size_t i = 0; i < rows * members; i++) s->scan.best[i].best = tokens + i * slots;
     for (size_t i = 0; i < rows; i++) {
         s->row_bans[i] = bans + i * ban_room;
-        s->open[i] = (Open){.table = histories + 4 * i * steps, .pieces = histories + (4 * i + 1) * steps};
-        s->next[i] = (Open){.table = histories + (4 * i + 2) * steps, .pieces = histories + (4 * i + 3) * steps};
+        s->open[i] = (Open){.table = histories + 4 * i * steps, .tokens = histories + (4 * i + 1) * steps};
+        s->next[i] = (Open){.table = histories + (4 * i + 2) * steps, .tokens = histories + (4 * i + 3) * steps};
     }
-    for (size_t i = 0; i < (size_t)job->sentences * slots; i++) ended[i].pieces = done + i * steps;
+    for (size_t i = 0; i < (size_t)job->sentences * slots; i++) ended[i].tokens = done + i * steps;
     for (int i = 0; i < job->sentences; i++) s->sentences[i].done = ended + (size_t)i * slots;
 }
 
@@ -157,17 +157,17 @@ int self_test(void) {
     for (int i = 0; i < N; i++) from[i] = i, w[i * K] = 127.0f; /* scales are 1, and nothing is rounded */
     for (int i = 0; i < TILE; i++) x[i * K] = 127.0f;
     for (int i = 0; i < K; i++) x[i] = w[i] = 127.0f, w[K + i] = -127.0f; /* the largest sums */
-    for (int quantised = 0; quantised < 2; quantised++) {
+    for (int quantized = 0; quantized < 2; quantized++) {
         Linear l;
         Region r = {0};
-        linear_place(&l, &r, K, N, quantised);
+        linear_place(&l, &r, K, N, quantized);
         if (region_open(&r, r.used)) return 2;
-        linear_place(&l, &r, K, N, quantised);
+        linear_place(&l, &r, K, N, quantized);
         Packing p = {.to = &l, .w = w, .columns = K, .from_row = from};
         if (pack_all(&p, 1, 2)) return 2;
         for (int rows = 1; rows <= TILE; rows++) {
             Rows in = {.q = q, .scale = scale, .x = x};
-            if (quantised) quantise(x, rows, K, &in);
+            if (quantized) quantize(x, rows, K, &in);
             product_block(&l, &in, 0, rows, 0, y);
             for (int i = 0; i < rows * N; i++) {
                 double sum = 0.0;

@@ -1,4 +1,4 @@
-/* The projection to the vocabulary, its softmax and its best pieces in one pass; logits are never written down.
+/* The projection to the vocabulary, its softmax and its best tokens in one pass; logits are never written down.
 
 The vocabulary is cut into PARTS fixed parts, each with a sum of its own, so that threads may share the work and the
 sums still come out the same. */
@@ -12,13 +12,13 @@ sums still come out the same. */
 typedef struct {
     float value;
     int32_t id;
-} Piece;
+} Token;
 
-/* The best pieces of one row that one member has seen, best first; of two alike the lower id. */
+/* The best tokens of one row that one member has seen, best first; of two alike the lower id. */
 typedef struct {
     int count;
     float least; /* a logit must be over this to come in */
-    Piece *best;
+    Token *best;
 } Best;
 
 /* Sum of e^(logit - reference) over a part. */
@@ -36,13 +36,13 @@ typedef struct {
     const int32_t *const *banned; /* for each row: how many, and then the ids that cannot follow */
 } Scan;
 
-static void keep_piece(Best *b, int keep, float value, int32_t id) {
+static void keep_token(Best *b, int keep, float value, int32_t id) {
     int at = b->count < keep ? b->count++ : keep - 1;
     while (at > 0 && (b->best[at - 1].value < value || (b->best[at - 1].value == value && b->best[at - 1].id > id))) {
         b->best[at] = b->best[at - 1];
         at--;
     }
-    b->best[at] = (Piece){value, id};
+    b->best[at] = (Token){value, id};
     if (b->count == keep) b->least = b->best[keep - 1].value;
 }
 
@@ -59,7 +59,7 @@ static __attribute__((noinline)) void look_closer(const Scan *s, int row, Best *
             p->sum *= exp_of(splat(p->reference - logits[i]));
             p->reference = logits[i];
         }
-        if (logits[i] > b->least && !is_banned(s->banned[row], id + i)) keep_piece(b, s->keep, logits[i], id + i);
+        if (logits[i] > b->least && !is_banned(s->banned[row], id + i)) keep_token(b, s->keep, logits[i], id + i);
     }
 }
 
@@ -146,9 +146,9 @@ static void scan_vocabulary(Scan *s, Team *team) {
         for (int r = 0; r < s->rows; r++) {
             Best *to = &s->best[r], *from = &s->best[m * s->rows + r];
             for (int i = 0; i < from->count; i++) {
-                Piece p = from->best[i];
+                Token p = from->best[i];
                 int fits = to->count < s->keep || p.value > to->least || (p.value == to->least && p.id < to->best[s->keep - 1].id);
-                if (fits) keep_piece(to, s->keep, p.value, p.id);
+                if (fits) keep_token(to, s->keep, p.value, p.id);
             }
         }
 }

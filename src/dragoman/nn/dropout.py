@@ -49,7 +49,7 @@ def keep_mask(x: Tensor, p: float) -> Tensor:
 def hashed_mask(x: Tensor, p: float, drawn: Tensor) -> Tensor:
     """False with probability `p`, in the shape of `x`: a function of each place and two numbers from [0, 1).
 
-    With two rounds instead of three, neighbours were correlated by 0.005.
+    With two rounds instead of three, neighbors were correlated by 0.005.
     """
     first, second = (drawn * (1 << 24)).to(torch.int32).unbind()
     bits = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape) + (first << 7)

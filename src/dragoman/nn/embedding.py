@@ -16,7 +16,7 @@ class Embeddings(nn.Module):
 
     `tie` says which share a matrix: "all" three, as in the paper; the "target"'s embedding and the projection; "none".
     A shared matrix is one parameter with one name, so that it is counted once and saved once. `bias` adds a number for
-    each piece to its logit, which the paper does not have, and models of other toolkits may.
+    each token to its logit, which the paper does not have, and models of other toolkits may.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Embeddings(nn.Module):
                 if source_vocabulary != target_vocabulary:
                     raise ShapeError(
                         f"tie='all' shares one matrix between source and target, but their vocabularies have "
-                        f"{source_vocabulary} and {target_vocabulary} pieces; use tie='target' or one shared vocabulary"
+                        f"{source_vocabulary} and {target_vocabulary} tokens; use tie='target' or one shared vocabulary"
                     )
                 sizes = {"shared": source_vocabulary}
                 self.names = ("shared", "shared", "shared")
@@ -59,7 +59,7 @@ class Embeddings(nn.Module):
         return self._rows(ids, 1, "target")
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The decoder's output `[..., D]` to a score for each piece, `[..., V]`."""
+        """The decoder's output `[..., D]` to a score for each token, `[..., V]`."""
         return F.linear(hidden, self.projection(), self.output_bias)
 
     def projection(self) -> Tensor:
@@ -92,6 +92,6 @@ def refuse_ids(ids: Tensor, vocabulary: int, side: str) -> None:
         if least < 0 or most >= vocabulary:
             wrong = least if least < 0 else most
             raise ShapeError(
-                f"there is the id {wrong} among the {side} ids; its vocabulary has {vocabulary} pieces, with ids from "
+                f"there is the id {wrong} among the {side} ids; its vocabulary has {vocabulary} tokens, with ids from "
                 f"0 to {vocabulary - 1}"
             )

@@ -1,4 +1,4 @@
-"""Normalisation: the paper's layer norm, and batch norm beside it for study."""
+"""Normalization: the paper's layer norm, and batch norm beside it for study."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class Norm(Protocol):
     """What the residual connection needs of a norm."""
 
     def __call__(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """`x [..., D]` normalised; `real [...]` is True at tokens and False at padding."""
+        """`x [..., D]` normalized; `real [...]` is True at tokens and False at padding."""
 
 
 class LayerNorm(nn.LayerNorm):
     """Each token by its own mean and variance (Ba et al., 2016); padding cannot matter to it."""
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalise each vector by itself."""
+        """Normalize each vector by itself."""
         return super().forward(x)
 
 
@@ -44,7 +44,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_variance", torch.ones(d_model))
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalise by the batch in training, by what training saw in evaluation."""
+        """Normalize by the batch in training, by what training saw in evaluation."""
         mean, variance = self._measure(x, real) if self.training else (self.running_mean, self.running_variance)
         y = (x.float() - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
         return y.to(x.dtype)

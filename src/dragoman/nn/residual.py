@@ -29,7 +29,7 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
-        """Add, then normalise; what passes between layers has the precision of the products."""
+        """Add, then normalize; what passes between layers has the precision of the products."""
         y = sublayer(x)
         if self.training and torch.compiler.is_compiling() and isinstance(self.norm, LayerNorm) and suits(x, y):
             return add_and_norm(x, y, self.norm, self.dropout.p)
@@ -39,7 +39,7 @@ class PostNorm(nn.Module):
 class PreNorm(nn.Module):
     """A departure that trains deep stacks without warm-up: x + Dropout(Sublayer(LayerNorm(x))).
 
-    Nothing normalises the sum on its way up, so that a stack of these ends with a norm of its own.
+    Nothing normalizes the sum on its way up, so that a stack of these ends with a norm of its own.
     """
 
     def __init__(self, norm: Norm, dropout: float) -> None:
@@ -48,6 +48,6 @@ class PreNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
-        """Normalise, then add."""
+        """Normalize, then add."""
         y: Tensor = x + self.dropout(sublayer(self.norm(x, real)))
         return y

@@ -24,21 +24,21 @@ class Finished:
     def __init__(self, n: int, slots: int, rules: Rules) -> None:
         self.limits, device = rules.limits, rules.limits.device
         lengths = range(rules.longest + 2)
-        self.normalisers = torch.tensor([rules.search.normaliser(length) for length in lengths], device=device)
+        self.normalizers = torch.tensor([rules.search.normalizer(length) for length in lengths], device=device)
         self.count = torch.zeros(n, dtype=torch.long, device=device)
         self.totals = torch.full((n, slots), -torch.inf, device=device)
         self.scores, self.lengths = self.totals.clone(), torch.zeros_like(self.totals, dtype=torch.long)
-        self.pieces = torch.full((n, slots, rules.longest), PAD, device=device)
+        self.tokens = torch.full((n, slots, rules.longest), PAD, device=device)
 
     def add(self, ended: Tensor, sentences: Tensor, totals: Tensor, written: Tensor, length: int) -> None:
-        """Keep the hypotheses of `ended [B, W]`, which have so many pieces."""
+        """Keep the hypotheses of `ended [B, W]`, which have so many tokens."""
         rows, beams = ended.nonzero(as_tuple=True)
         here = sentences[rows]
         slots = self.count[here] + (ended.cumsum(1) - 1)[rows, beams]
         self.totals[here, slots] = totals[rows, beams]
-        self.scores[here, slots] = totals[rows, beams] / self.normalisers[length + 1]
+        self.scores[here, slots] = totals[rows, beams] / self.normalizers[length + 1]
         self.lengths[here, slots] = length
-        self.pieces[here, slots] = written[rows, beams]
+        self.tokens[here, slots] = written[rows, beams]
         self.count.index_add_(0, sentences, ended.sum(1))
 
     def beyond_reach(self, sentences: Tensor, best: Tensor, length: int, n_best: int) -> Tensor:
@@ -47,17 +47,17 @@ class Finished:
         A log-probability only falls, so that the best to hope for is to end with this one, at the length that divides
         by most.
         """
-        most = self.normalisers[self.limits[sentences] + 1].maximum(self.normalisers[min(length + 1, len(self) - 1)])
+        most = self.normalizers[self.limits[sentences] + 1].maximum(self.normalizers[min(length + 1, len(self) - 1)])
         return self.scores[sentences].topk(n_best).values[:, -1] >= best / most
 
     def __len__(self) -> int:
-        return len(self.normalisers)
+        return len(self.normalizers)
 
     def best(self, n: int) -> list[list[Hypothesis]]:
         """The n best of each sentence, best first, and of equals the one that ended first."""
         order = self.scores.argsort(dim=1, descending=True, stable=True)[:, :n]
         truncated = (self.lengths == self.limits[:, None]).gather(1, order).tolist()
-        pieces = self.pieces.gather(1, order[:, :, None].expand(-1, -1, self.pieces.shape[2])).tolist()
+        tokens = self.tokens.gather(1, order[:, :, None].expand(-1, -1, self.tokens.shape[2])).tolist()
         columns = [x.gather(1, order).tolist() for x in (self.lengths, self.scores, self.totals)]
         return [
             [
@@ -65,7 +65,7 @@ class Finished:
                 for row, length, score, total, cut in zip(*sentence, strict=True)
                 if total > -torch.inf
             ]
-            for sentence in zip(pieces, *columns, truncated, strict=True)
+            for sentence in zip(tokens, *columns, truncated, strict=True)
         ]
 
 
@@ -81,7 +81,7 @@ def beam_search(
     *,
     patient: bool = False,
 ) -> list[list[Hypothesis]]:
-    """The `search.n_best` best hypotheses for each source; each has at most `limits [B]` pieces.
+    """The `search.n_best` best hypotheses for each source; each has at most `limits [B]` tokens.
 
     `plans` say what each must contain and must not. A hypothesis ends only with all of it there; where none can, the
     best of those that have most of it are given.
@@ -102,33 +102,33 @@ def beam_search(
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
         rows, beams = totals.shape
-        logits, normaliser = allowed(logits, rules, written, position, sentences)
-        likely, pieces = top(logits, min(width, logits.shape[-1]))
+        logits, normalizer = allowed(logits, rules, written, position, sentences)
+        likely, tokens = top(logits, min(width, logits.shape[-1]))
         if required is not None:
             room = rules.limits[sentences] - position - 1
-            totals, pieces, parents = required.choose(
-                logits, normaliser, (likely, pieces), totals, slots, sentences, room, finished.count[sentences] > 0
+            totals, tokens, parents = required.choose(
+                logits, normalizer, (likely, tokens), totals, slots, sentences, room, finished.count[sentences] > 0
             )
         else:
-            candidates = (totals[:, :, None] + (likely - normaliser).view(rows, beams, -1)).flatten(1)
+            candidates = (totals[:, :, None] + (likely - normalizer).view(rows, beams, -1)).flatten(1)
             totals, picked = candidates.topk(min(width, candidates.shape[1])) if beams > 1 else (candidates, None)
             if picked is None:
-                pieces, parents = pieces.view(rows, -1), torch.zeros_like(pieces)
+                tokens, parents = tokens.view(rows, -1), torch.zeros_like(tokens)
             else:
                 parents = picked // (candidates.shape[1] // beams)
-                pieces = pieces.view(rows, -1).gather(1, picked)
+                tokens = tokens.view(rows, -1).gather(1, picked)
             totals = totals.masked_fill(torch.arange(totals.shape[1], device=device) >= slots[:, None], -torch.inf)
         written = written.gather(1, parents[:, :, None].expand(-1, -1, rules.longest))
-        ended = (pieces == EOS) & (totals > -torch.inf)
+        ended = (tokens == EOS) & (totals > -torch.inf)
         if any_ended := bool(ended.any()):
             some_ended = True
             finished.add(ended, sentences, totals, written, position)
             slots = slots - ended.sum(1)
             totals, order = totals.masked_fill(ended, -torch.inf).sort(dim=1, descending=True, stable=True)
-            pieces, parents = pieces.gather(1, order), parents.gather(1, order)
+            tokens, parents = tokens.gather(1, order), parents.gather(1, order)
             written = written.gather(1, order[:, :, None].expand(-1, -1, rules.longest))
         if position < rules.longest:
-            written[:, :, position] = pieces
+            written[:, :, position] = tokens
         keep = torch.arange(rows, device=device)
         if any_ended or totals.shape[1] > beams or (some_ended and width > 1):
             going = totals[:, 0] > -torch.inf
@@ -139,9 +139,9 @@ def beam_search(
                 break
             open_beams = int((totals[keep] > -torch.inf).sum(1).max())
             slots, sentences = slots[keep], sentences[keep]
-            totals, pieces, parents = (x[keep, :open_beams] for x in (totals, pieces, parents))
+            totals, tokens, parents = (x[keep, :open_beams] for x in (totals, tokens, parents))
             written, width = written[keep, :open_beams], int(slots.max())
-        ids = pieces.flatten()
+        ids = tokens.flatten()
         chosen = (keep[:, None] * beams + parents).flatten()
         if len(chosen) != rows * beams or not torch.equal(chosen, torch.arange(rows * beams, device=device)):
             state = state.select(chosen, keep if len(keep) < rows else None)

@@ -1,8 +1,8 @@
 """Several models that write one translation together, as a model that any search can drive.
 
-At each step every model says how likely it finds each piece, and the mean of that is what the search sees. The mean of
-probabilities is the mixture of the models: a piece that one of them knows stays likely, even where another never
-learnt it. The mean of log-probabilities, made to sum to one again, is their product: what one model finds impossible
+At each step every model says how likely it finds each token, and the mean of that is what the search sees. The mean of
+probabilities is the mixture of the models: a token that one of them knows stays likely, even where another never
+learned it. The mean of log-probabilities, made to sum to one again, is their product: what one model finds impossible
 is so for all.
 """
 
@@ -35,7 +35,7 @@ class EnsembleState:
 
 
 class Ensemble(nn.Module):
-    """Models of any kinds and sizes over the same pieces, by the mean of their probabilities or log-probabilities.
+    """Models of any kinds and sizes over the same tokens, by the mean of their probabilities or log-probabilities.
 
     Its logits are the logarithms of what the models find together, up to a constant of each row.
     """
@@ -46,7 +46,7 @@ class Ensemble(nn.Module):
         sizes = sorted({len(model.projection()) for model in self._members()})
         if len(sizes) != 1:
             raise SearchError(
-                f"models write together only where they choose from the same pieces; these choose from "
+                f"models write together only where they choose from the same tokens; these choose from "
                 f"{' and '.join(f'{size:,}' for size in sizes) or 'none'}"
             )
 

@@ -18,9 +18,9 @@ MARKS = slice(PAD, BOS + 1)  # what no sentence holds; the end mark comes right 
 
 
 class Rules:
-    """For a batch of sentences, which pieces are allowed at each position; the rest is set to minus infinity.
+    """For a batch of sentences, which tokens are allowed at each position; the rest is set to minus infinity.
 
-    `limits [B]` are the most pieces of each. `prefixes` are the pieces that each must begin with, and stand above all
+    `limits [B]` are the most tokens of each. `prefixes` are the tokens that each must begin with, and stand above all
     other rules. `avoided` are phrases that none may contain, where there are any.
     """
 
@@ -66,7 +66,7 @@ class Rules:
 
 
 def forbid_repeats(logits: Tensor, written: Tensor, n: int) -> None:
-    """Minus infinity for each piece that would end a run of n pieces that `written [R, T]` already holds."""
+    """Minus infinity for each token that would end a run of n tokens that `written [R, T]` already holds."""
     windows = written.unfold(1, n, 1)  # [R, T - n + 1, n]
     last = written[:, written.shape[1] - (n - 1) :]
     rows, where = (windows[:, :, :-1] == last[:, None]).all(-1).nonzero(as_tuple=True)

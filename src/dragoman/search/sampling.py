@@ -1,4 +1,4 @@
-"""Translations drawn by chance, one piece after the other, for a whole batch at once.
+"""Translations drawn by chance, one token after the other, for a whole batch at once.
 
 A draw needs one random number, and that number is a function of (seed, source, number of the hypothesis, position):
 what else is in the batch cannot change it.
@@ -41,7 +41,7 @@ def uniform(keys: Tensor, position: int) -> Tensor:
 
 
 def draw(logits: Tensor, numbers: Tensor, sampling: Sampling) -> Tensor:
-    """One piece for each row of `logits [R, V]`, by the numbers in [0, 1)."""
+    """One token for each row of `logits [R, V]`, by the numbers in [0, 1)."""
     logits, order = logits.double() / sampling.temperature, None
     if sampling.top_k or sampling.top_p < 1:
         kept = min(sampling.top_k, logits.shape[-1]) or logits.shape[-1]
@@ -93,10 +93,10 @@ def sample(
         rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams))
         ids = draw(logits, uniform(keys.flatten(), position), sampling)
         totals = totals + (logits.gather(1, ids[:, None]).squeeze(1) - whole).view_as(totals)
-        pieces = ids.view_as(totals)
-        ended = (pieces == EOS) & (totals > -torch.inf)
+        tokens = ids.view_as(totals)
+        ended = (tokens == EOS) & (totals > -torch.inf)
         if position < rules.longest:
-            written[:, :, position] = pieces
+            written[:, :, position] = tokens
         if avoided is not None:
             avoided.advance(ids)
         if bool(ended.any()):

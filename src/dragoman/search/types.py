@@ -15,11 +15,11 @@ from dragoman.values import shown
 Mean = Literal["probabilities", "log-probabilities"]  # of several models that translate together
 MOST_THREADS: Final = 1024
 MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
-MOST_PIECES: Final = 100_000
+MOST_TOKENS: Final = 100_000
 MOST_PENALTY: Final = 5.0  # lp of the longest text is then still a float32
 WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
 WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
-USUAL_PIECES: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
+USUAL_TOKENS: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
 NO_NUMBERS: Final = "the model gives no probabilities for a sentence: its weights hold numbers that are none"
 
 
@@ -50,7 +50,7 @@ def settle(settings: object, **kinds: Callable[[str, Any], int | float]) -> None
 
 @dataclass(frozen=True)
 class Sampling:
-    """Draw pieces by chance instead of searching: from the `top_k` likeliest, or the likeliest that hold `top_p`.
+    """Draw tokens by chance instead of searching: from the `top_k` likeliest, or the likeliest that hold `top_p`.
 
     The draw of a sentence is a function of `seed`, the sentence and the number of its hypothesis, and of nothing else
     in the batch.
@@ -78,14 +78,14 @@ class Sampling:
 class Search:
     """How to look for a translation; the defaults are the paper's (section 6.1).
 
-    A sentence has `beam` slots. At each step its open hypotheses are extended by every piece, and the likeliest stay,
+    A sentence has `beam` slots. At each step its open hypotheses are extended by every token, and the likeliest stay,
     as many as there are open slots; one that ends keeps its slot to itself. The search ends when every slot has ended,
     or when no open hypothesis can still beat the `n_best` that have. Beam 1 is greedy search.
 
     Hypotheses are ranked by log P(Y | X) / lp(Y), with lp(Y) = ((5 + |Y|) / 6) ** length_penalty, where |Y| counts
-    pieces and the end mark. Y has at most `extra_length` pieces more than the source, and no more than `max_length`;
+    tokens and the end mark. Y has at most `extra_length` tokens more than the source, and no more than `max_length`;
     at that length only the end mark can follow. It has at least `min_length`.
-    `no_repeat` n forbids a piece that would make n pieces in a row appear twice.
+    `no_repeat` n forbids a token that would make n tokens in a row appear twice.
     Probabilities are the model's, over its whole vocabulary: what is forbidden (padding and the start mark always) is
     left out, and what it had is not shared out among the rest.
     """
@@ -105,9 +105,9 @@ class Search:
             self,
             beam=partial(whole, least=1, most=MOST_BEAM),
             n_best=partial(whole, least=1, most=MOST_BEAM),
-            extra_length=partial(whole, least=0, most=MOST_PIECES),
-            min_length=partial(whole, least=0, most=MOST_PIECES),
-            no_repeat=partial(whole, least=0, most=MOST_PIECES),
+            extra_length=partial(whole, least=0, most=MOST_TOKENS),
+            min_length=partial(whole, least=0, most=MOST_TOKENS),
+            no_repeat=partial(whole, least=0, most=MOST_TOKENS),
             length_penalty=real,
         )
         if self.max_length is not None:
@@ -128,21 +128,21 @@ class Search:
         if self.max_length is not None and self.max_length < self.min_length:
             raise SearchError(f"max_length={self.max_length} leaves no room for min_length={self.min_length}")
 
-    def limit(self, source_pieces: int) -> int:
-        """The most pieces, without the end mark, that a source of so many pieces, without its own, may turn into."""
-        longest = max(source_pieces + self.extra_length, self.min_length)
+    def limit(self, source_tokens: int) -> int:
+        """The most tokens, without the end mark, that a source of so many tokens, without its own, may turn into."""
+        longest = max(source_tokens + self.extra_length, self.min_length)
         return longest if self.max_length is None else min(longest, self.max_length)
 
-    def normaliser(self, length: int) -> float:
-        """lp of a hypothesis of so many pieces, the end mark counted."""
+    def normalizer(self, length: int) -> float:
+        """lp of a hypothesis of so many tokens, the end mark counted."""
         return float(((5 + length) / 6) ** self.length_penalty)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as pieces, without the end mark; `score` is what it was ranked by."""
+    """One translation as tokens, without the end mark; `score` is what it was ranked by."""
 
-    pieces: list[int]
+    tokens: list[int]
     score: float
     log_probability: float
     truncated: bool = False  # it reached the limit of its length and was ended there
@@ -167,7 +167,7 @@ class Engine(Protocol):
     def search(
         self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; sources are pieces without marks.
+        """The best hypotheses for each source, best first; sources are tokens without marks.
 
         The caller hands sentences of like length together; a forced prefix is part of the hypothesis and its score.
         PyTorch's takes `plans` besides, which say what each translation must contain and must not.

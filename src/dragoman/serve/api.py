@@ -60,7 +60,7 @@ def api(service: Service) -> APIRouter:
 
     @router.post("/v1/attention", responses=REFUSALS, tags=["look"])
     async def attention(body: AttentionRequest, request: Request) -> AttentionResponse:
-        """Translate one line, and tell what each piece looked at while it was written."""
+        """Translate one line, and tell what each token looked at while it was written."""
         asked = service.asked(body)
         if len(body.text) > MOST_LOOKED:
             raise ProblemError(

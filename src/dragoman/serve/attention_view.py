@@ -1,4 +1,4 @@
-"""What a line's pieces looked at, as the page draws it."""
+"""What a line's tokens looked at, as the page draws it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # of characters that the voca
 
 
 def looked(model: str, source: str, translation: Translation) -> AttentionResponse:
-    """The two sides in words and pieces, and the weights between the pieces."""
+    """The two sides in words and tokens, and the weights between the tokens."""
     weights = translation.attention
     return AttentionResponse(
         model=model,
@@ -27,28 +27,28 @@ def looked(model: str, source: str, translation: Translation) -> AttentionRespon
     )
 
 
-def side(text: str, pieces: Sequence[str]) -> Side:
+def side(text: str, tokens: Sequence[str]) -> Side:
     """The words of a text with their places, looked for from left to right.
 
-    A word that the tokeniser writes in another way than the text does has no place; those after it still have theirs.
+    A word that the tokenizer writes in another way than the text does has no place; those after it still have theirs.
     """
     groups: dict[int, list[int]] = {}
-    for place, number in enumerate(seen_words(pieces)):
+    for place, number in enumerate(seen_words(tokens)):
         if number >= 0:
             groups.setdefault(number, []).append(place)
     words, cursor = [], 0
     for group in groups.values():
-        label = BYTES.sub(written, "".join(pieces[i] for i in group)).replace(MARK, " ").strip()
+        label = BYTES.sub(written, "".join(tokens[i] for i in group)).replace(MARK, " ").strip()
         start = text.find(label, cursor) if label else -1
         if start >= 0:
             cursor = start + len(label)
         words.append(
-            Word(text=label, start=start if start >= 0 else None, end=cursor if start >= 0 else None, pieces=group)
+            Word(text=label, start=start if start >= 0 else None, end=cursor if start >= 0 else None, tokens=group)
         )
-    return Side(text=text, pieces=list(pieces), words=words)
+    return Side(text=text, tokens=list(tokens), words=words)
 
 
-def written(pieces: re.Match[str]) -> str:
-    """The characters that pieces of single bytes write."""
-    each = (written_by(int(number, 16)) for number in re.findall("<0x(..)>", pieces[0]))
+def written(tokens: re.Match[str]) -> str:
+    """The characters that tokens of single bytes write."""
+    each = (written_by(int(number, 16)) for number in re.findall("<0x(..)>", tokens[0]))
     return b"".join(each).decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from dragoman.search.types import MOST_BEAM, whole
 
 ESCAPED: Final = 12  # bytes of a character in JSON at most, as in \ud83d\ude00
 FRAME: Final = 1 << 16  # bytes of a body beside its text; bodies up to this size need no share of the memory
-MOST_LENGTH: Final = 500  # pieces that a request may ask for beyond what the source has: a search cannot be interrupted
+MOST_LENGTH: Final = 500  # tokens that a request may ask for beyond what the source has: a search cannot be interrupted
 MOST_LOOKED: Final = 1_000  # characters of a line to look into: weights grow with the square
 MOST_SENTENCES: Final = 50_000  # of a request, however short: each takes memory beside its characters
 MOST_REQUIRED: Final = 50  # phrases of a request

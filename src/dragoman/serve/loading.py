@@ -64,7 +64,7 @@ def looks(translator: Translator, search: Search, to: str | None = None) -> bool
     """Whether a model has attention to show, tried, so that what shows it is loaded too."""
     try:
         translator.translate(WARM, search=search, alignment=True, attention=True, to=to)
-    except SearchError:  # a model without attention between pieces
+    except SearchError:  # a model without attention between tokens
         return False
     return True
 

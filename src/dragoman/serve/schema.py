@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from dragoman.search.types import MOST_BEAM, MOST_PENALTY, MOST_PIECES, Sampling, Search
+from dragoman.search.types import MOST_BEAM, MOST_PENALTY, MOST_TOKENS, Sampling, Search
 from dragoman.serve.limits import MOST_AVOIDED, MOST_LENGTH, MOST_REQUIRED, MOST_TERMS
 from dragoman.serve.texts import Answer
 
@@ -21,7 +21,7 @@ class Body(BaseModel):
 
 
 class Drawing(Body):
-    """Draw pieces by chance instead of searching."""
+    """Draw tokens by chance instead of searching."""
 
     temperature: float = Field(Sampling.temperature, ge=1e-6, le=1e6, description="Over 1 the unlikely gets likelier.")
     top_k: int = Field(Sampling.top_k, ge=0, description="Draw from so many of the likeliest; 0 cuts nothing off.")
@@ -43,11 +43,11 @@ class Settings(Body):
         Search.length_penalty, ge=-MOST_PENALTY, le=MOST_PENALTY, allow_inf_nan=False, description="alpha of lp."
     )
     extra_length: int = Field(
-        Search.extra_length, ge=0, le=MOST_LENGTH, description="At most so many pieces more than the source has."
+        Search.extra_length, ge=0, le=MOST_LENGTH, description="At most so many tokens more than the source has."
     )
-    max_length: int | None = Field(None, ge=1, description="At most so many pieces.")
-    min_length: int = Field(0, ge=0, le=MOST_LENGTH, description="At least so many pieces.")
-    no_repeat: int = Field(0, ge=0, le=MOST_PIECES, description="Never the same so many pieces in a row twice; 0: may.")
+    max_length: int | None = Field(None, ge=1, description="At most so many tokens.")
+    min_length: int = Field(0, ge=0, le=MOST_LENGTH, description="At least so many tokens.")
+    no_repeat: int = Field(0, ge=0, le=MOST_TOKENS, description="Never the same so many tokens in a row twice; 0: may.")
 
 
 class TranslateRequest(Settings):
@@ -140,29 +140,29 @@ class AttentionRequest(Settings):
 
 
 class Word(BaseModel):
-    """A word of one side: its place in the text, and its pieces."""
+    """A word of one side: its place in the text, and its tokens."""
 
     text: str
     start: int | None = Field(description="Its first character in the text; null where it is not there to the letter.")
     end: int | None
-    pieces: list[int]
+    tokens: list[int]
 
 
 class Side(BaseModel):
     """One side of a translation."""
 
     text: str
-    pieces: list[str]
+    tokens: list[str]
     words: list[Word]
 
 
 class AttentionResponse(BaseModel):
-    """What each piece looked at while it was written."""
+    """What each token looked at while it was written."""
 
     model: str
     source: Side
     target: Side
-    weights: list[list[float]] = Field(description="A row for each target piece, a column for each source piece.")
+    weights: list[list[float]] = Field(description="A row for each target token, a column for each source token.")
     alignment: Alignment
 
 

@@ -167,7 +167,7 @@ class Service:
         return await asyncio.to_thread(answers, plans, found)
 
     async def look(self, text: str, asked: Asked, deadline: float, gone: Gone) -> Translation:
-        """One line with its alignment and what every piece looked at."""
+        """One line with its alignment and what every token looked at."""
         asked = replace(asked, alignment=True, attention=True)
         self.check_size([text])
         return (await self.sentences([text], asked, deadline, gone))[0]

@@ -83,7 +83,7 @@ def cutter(translator: Translator) -> Cut:
 
     def cut(line: str) -> list[str]:
         few = len(line) < translator.longest and len(line.encode("utf-8", "replace")) < translator.longest
-        if few or len(translator.source.encode(line)) <= translator.longest:  # a piece is a byte at least
+        if few or len(translator.source.encode(line)) <= translator.longest:  # a token is a byte at least
             return [line]
         sentences = [sentence for found in segment(translator.language, line) if (sentence := found.strip())]
         return [part for sentence in sentences for part in shorter(sentence)] or [line]

@@ -1,12 +1,12 @@
-"""Text to ids and back (section 5.1): one normaliser, three ways to learn pieces, one protocol."""
+"""Text to ids and back (section 5.1): one normalizer, three ways to learn tokens, one protocol."""
 
 from __future__ import annotations
 
 from dragoman.text.learn import learn
-from dragoman.text.normalization import normalise
+from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import BOS, EOS, N_SPECIAL, PAD, UNK
-from dragoman.text.store import load_tokeniser
-from dragoman.text.tokenizer import Tokeniser, vocabulary_sizes
+from dragoman.text.store import load_tokenizer
+from dragoman.text.tokenizer import Tokenizer, vocabulary_sizes
 from dragoman.text.trees.constituency import Bracketing, read_brackets
 from dragoman.text.trees.dependency import Tree, read_trees
 from dragoman.text.trees.linearization import bracket_line, lay_brackets
@@ -18,13 +18,13 @@ __all__ = [
     "PAD",
     "UNK",
     "Bracketing",
-    "Tokeniser",
+    "Tokenizer",
     "Tree",
     "bracket_line",
     "lay_brackets",
     "learn",
-    "load_tokeniser",
-    "normalise",
+    "load_tokenizer",
+    "normalize",
     "read_brackets",
     "read_trees",
     "vocabulary_sizes",

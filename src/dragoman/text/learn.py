@@ -1,4 +1,4 @@
-"""Learning a tokeniser: count words, choose the characters that get a piece, and let the libraries do the rest."""
+"""Learning a tokenizer: count words, choose the characters that get a token, and let the libraries do the rest."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from random import Random
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import normalise
+from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
-from dragoman.text.store import LEARNT, from_model
-from dragoman.text.token_table import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES
-from dragoman.text.tokenizer import PieceTokeniser, Tokeniser, collector_paused
+from dragoman.text.store import LEARNED, from_model
+from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
+from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, collector_paused
 from dragoman.text.words import MARK, chunks, segments
 
 READ_CHARACTERS: Final = 50_000_000
@@ -23,9 +23,9 @@ DISTINCT_CHARACTERS: Final = 12_000_000
 """What the libraries are handed at most; only text without spaces, where every line is a new "word", gets near it."""
 
 RESERVED: Final = frozenset({MARK, "\u2585"})
-"""sentencepiece keeps these two for itself; they are spelt in bytes."""
+"""sentencepiece keeps these two for itself; they are spelled in bytes."""
 
-LEARNING_THREADS: Final = 2  # fixed: unigram's sums, and so its pieces, depend on the number
+LEARNING_THREADS: Final = 2  # fixed: unigram's sums, and so its tokens, depend on the number
 
 
 def learn(
@@ -35,23 +35,23 @@ def learn(
     *,
     character_coverage: float = 0.9995,
     read_characters: int = READ_CHARACTERS,
-) -> Tokeniser:
-    """A tokeniser from lines of text; the same lines give the same tokeniser.
+) -> Tokenizer:
+    """A tokenizer from lines of text; the same lines give the same tokenizer.
 
-    `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer pieces, because a
-    piece that never occurs helps nobody: look at the tokeniser's own `vocabulary_size`. Rare characters of large
-    alphabets, beyond the `character_coverage` of the text, are spelt in bytes.
+    `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer tokens, because a
+    token that never occurs helps nobody: look at the tokenizer's own `vocabulary_size`. Rare characters of large
+    alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
     """
-    if kind not in LEARNT:
-        raise TextError(f"there is no tokeniser {kind!r}; there are: {', '.join(LEARNT)}")
+    if kind not in LEARNED:
+        raise TextError(f"there is no tokenizer {kind!r}; there are: {', '.join(LEARNED)}")
     if isinstance(lines, str | bytes):
         raise TextError(f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}")
     if type(vocabulary_size) is not int:
         raise TextError(f"vocabulary_size is a whole number; got {vocabulary_size!r}")
-    if vocabulary_size <= FIRST_LEARNT + 1:
+    if vocabulary_size <= FIRST_LEARNED + 1:
         raise TextError(
-            f"vocabulary_size={vocabulary_size} leaves no room for pieces: {FIRST_LEARNT} ids are the special ones and "
-            "the 256 bytes; ask for 300 at the very least, 8000 is usual"
+            f"vocabulary_size={vocabulary_size} leaves no room for tokens: {FIRST_LEARNED} ids are the special ones "
+            "and the 256 bytes; ask for 300 at the very least, 8000 is usual"
         )
     if not 0 < character_coverage <= 1:
         raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual")
@@ -63,7 +63,7 @@ def learn(
             for chunk in chunks(word, alphabet):
                 table[chunk] += count
         table = bounded(table)
-    learner: Callable[[Counter[str], int], PieceTokeniser] = {
+    learner: Callable[[Counter[str], int], SubwordTokenizer] = {
         "bpe": learn_bpe,
         "unigram": learn_unigram,
         "wordpiece": learn_wordpiece,
@@ -94,20 +94,20 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
     """How often each word occurs, in the order of first sight."""
     words: Counter[str] = Counter()
     for line in lines:
-        words.update(normalise(line).split(" "))
+        words.update(normalize(line).split(" "))
     del words[""]
     if not words:
-        raise TextError("there is no text to learn a tokeniser from: no line holds more than white space")
+        raise TextError("there is no text to learn a tokenizer from: no line holds more than white space")
     return words
 
 
 def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) -> frozenset[str]:
-    """The characters that get a piece, the most frequent first, and always some room left for longer pieces.
+    """The characters that get a token, the most frequent first, and always some room left for longer tokens.
 
     All of them where they are few, as in a European language; where they are many, as in Chinese, those that make up
-    `coverage` of the text, and never more than half of what is to be learnt.
+    `coverage` of the text, and never more than half of what is to be learned.
     """
-    few, most = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNT) // 2
+    few, most = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNED) // 2
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -134,22 +134,22 @@ def bounded(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Count
     return Counter({chunk: count for chunk, count in table.items() if count > 1 or random.random() < part})
 
 
-def learn_unigram(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+def learn_unigram(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
     """A unigram model by sentencepiece."""
     return by_sentencepiece("unigram", table, vocabulary_size)
 
 
-def learn_bpe(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+def learn_bpe(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
     """BPE by sentencepiece, stopped where no pair occurs twice.
 
     The library goes on to pairs that occur no more. A pair's frequency only falls from merge to merge, and the last
-    merge's frequency is that of its piece in the text, so the last useful size is found by halving.
+    merge's frequency is that of its token in the text, so the last useful size is found by halving.
     """
-    tokeniser = by_sentencepiece("bpe", table, vocabulary_size)
-    if occurs_twice(tokeniser, table):
-        return tokeniser
-    letters = sum(len(piece) == 1 for piece in tokeniser.table.names[FIRST_LEARNT:])
-    good, bad = FIRST_LEARNT + letters, tokeniser.vocabulary_size
+    tokenizer = by_sentencepiece("bpe", table, vocabulary_size)
+    if occurs_twice(tokenizer, table):
+        return tokenizer
+    letters = sum(len(token) == 1 for token in tokenizer.table.names[FIRST_LEARNED:])
+    good, bad = FIRST_LEARNED + letters, tokenizer.vocabulary_size
     while bad - good > 1:
         middle = (good + bad) // 2
         if occurs_twice(by_sentencepiece("bpe", table, middle), table):
@@ -159,22 +159,22 @@ def learn_bpe(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
     return by_sentencepiece("bpe", table, good)
 
 
-def occurs_twice(tokeniser: PieceTokeniser, table: Counter[str]) -> bool:
-    """Whether the piece that was merged last is there at least twice."""
-    merged = [piece for piece in tokeniser.table.names[FIRST_LEARNT:] if len(piece) > 1]
+def occurs_twice(tokenizer: SubwordTokenizer, table: Counter[str]) -> bool:
+    """Whether the token that was merged last is there at least twice."""
+    merged = [token for token in tokenizer.table.names[FIRST_LEARNED:] if len(token) > 1]
     if not merged:
         return True
-    last, text = tokeniser.table.ids[merged[-1]], merged[-1].replace(MARK, " ")
+    last, text = tokenizer.table.ids[merged[-1]], merged[-1].replace(MARK, " ")
     return (
-        sum(count * tokeniser.encode_marked(chunk).count(last) for chunk, count in table.items() if text in chunk) > 1
+        sum(count * tokenizer.encode_marked(chunk).count(last) for chunk, count in table.items() if text in chunk) > 1
     )
 
 
-def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
-    """Pieces from counted chunks; handing over counts is quicker than handing over the text."""
+def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
+    """Tokens from counted chunks; handing over counts is quicker than handing over the text."""
     from sentencepiece import SentencePieceTrainer
 
-    rows = [" \t1", *(f"{chunk}\t{count}" for chunk, count in table.items())]  # a lone space is always a piece
+    rows = [" \t1", *(f"{chunk}\t{count}" for chunk, count in table.items())]  # a lone space is always a token
     longest = max(map(len, rows)) * 4
     model = io.BytesIO()
     options: dict[str, Any] = {
@@ -202,7 +202,7 @@ def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> Pi
     return from_model(kind, model.getvalue())
 
 
-def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> PieceTokeniser:
+def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
     """WordPiece by `tokenizers`, whose trainer merges the most frequent pair, as BPE does."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
@@ -210,12 +210,12 @@ def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> PieceTokeniser
     for chunk, count in table.items():
         for part in segments(chunk):
             parts[part] += count
-    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL_PIECES[UNK]))
+    learner = Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS[UNK]))
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocabulary_size,
         min_frequency=2,
-        special_tokens=[*SPECIAL_PIECES, *BYTE_PIECES],
+        special_tokens=[*SPECIAL_TOKENS, *BYTE_TOKENS],
         continuing_subword_prefix="",
         show_progress=False,
     )
@@ -224,7 +224,7 @@ def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> PieceTokeniser
     tokenizer = Tokenizer(
         models.WordPiece(
             learner.get_vocab(),
-            unk_token=SPECIAL_PIECES[UNK],
+            unk_token=SPECIAL_TOKENS[UNK],
             continuing_subword_prefix="",
             max_input_chars_per_word=500,
         )

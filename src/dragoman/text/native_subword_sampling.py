@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dragoman.native import library
 from dragoman.text.subword_sampling import run_scale
-from dragoman.text.token_table import FIRST_LEARNT, PieceTable
+from dragoman.text.token_table import FIRST_LEARNED, TokenTable
 
 KINDS: Final = ("bpe", "unigram", "wordpiece")  # numbered as in C
 
@@ -20,43 +20,43 @@ Ints = NDArray[Any]
 
 
 class NativeSampler:
-    """The pieces of a vocabulary in C's own tables. `resample` may be called from several threads at once."""
+    """The tokens of a vocabulary in C's own tables. `resample` may be called from several threads at once."""
 
-    def __init__(self, code: ctypes.CDLL, kind: str, table: PieceTable, scores: Sequence[float]) -> None:
-        learnt = table.written[FIRST_LEARNT:]
-        characters = {c for piece in learnt for c in piece.decode()} if kind == "bpe" else set()
-        # A character that has no piece of its own, as part of one; what is left of it in the end is spelt in bytes.
-        pieces = table.written + sorted({c.encode() for c in characters}.difference(learnt))
+    def __init__(self, code: ctypes.CDLL, kind: str, table: TokenTable, scores: Sequence[float]) -> None:
+        learned = table.written[FIRST_LEARNED:]
+        characters = {c for token in learned for c in token.decode()} if kind == "bpe" else set()
+        # A character that has no token of its own, as part of one; what is left of it in the end is spelled in bytes.
+        tokens = table.written + sorted({c.encode() for c in characters}.difference(learned))
         self.code = code
-        self.bytes = np.frombuffer(b"".join(pieces) or b" ", np.uint8)
-        self.offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
+        self.bytes = np.frombuffer(b"".join(tokens) or b" ", np.uint8)
+        self.offsets = np.cumsum([0, *map(len, tokens)], dtype=np.int64)
         self.sizes = np.diff(self.offsets)
         self.scores = np.array(scores or [0.0], np.float64)
-        self.pieces = code.pieces_new(
-            KINDS.index(kind), len(pieces), len(table), FIRST_LEARNT,
+        self.tokens = code.tokens_new(
+            KINDS.index(kind), len(tokens), len(table), FIRST_LEARNED,
             address(self.bytes), address(self.offsets), address(self.scores),
         )  # fmt: skip
-        if not self.pieces:
-            raise MemoryError("there is no memory for the table of pieces")
-        weakref.finalize(self, code.pieces_free, self.pieces)
+        if not self.tokens:
+            raise MemoryError("there is no memory for the table of tokens")
+        weakref.finalize(self, code.tokens_free, self.tokens)
 
     @classmethod
-    def build(cls, kind: str, table: PieceTable, scores: Sequence[float]) -> NativeSampler | None:
+    def build(cls, kind: str, table: TokenTable, scores: Sequence[float]) -> NativeSampler | None:
         """None where there is no C compiler; a product and a sum are not fused, so that they are Python's."""
         code = library("sampling", "-ffp-contract=off")
         return None if code is None else cls(declared(code), kind, table, scores)
 
     def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
-        """Other pieces of the sentences that lie end to end in `ids`."""
+        """Other tokens of the sentences that lie end to end in `ids`."""
         given = np.ascontiguousarray(ids, np.int32)
         given_lengths = np.ascontiguousarray(lengths, np.int64)
         given_seeds = np.ascontiguousarray(seeds, np.uint64)
         assert given_lengths.min(initial=0) >= 0 and given_lengths.sum() == len(given)
         assert len(given_seeds) == len(given_lengths)
-        room = int(self.sizes[given].sum())  # no new piece writes less than a byte
+        room = int(self.sizes[given].sum())  # no new token writes less than a byte
         drawn, drawn_lengths = np.empty(room, np.int32), np.empty(len(given_lengths), np.int64)
         failed = self.code.resample(
-            self.pieces, len(given_lengths), address(given), address(given_lengths), alpha, run_scale(alpha),
+            self.tokens, len(given_lengths), address(given), address(given_lengths), alpha, run_scale(alpha),
             address(given_seeds), address(drawn), address(drawn_lengths),
         )  # fmt: skip
         if failed:
@@ -72,8 +72,8 @@ def address(array: Ints) -> int:
 def declared(code: ctypes.CDLL) -> ctypes.CDLL:
     """With the types of its functions."""
     pointer, number = ctypes.c_void_p, ctypes.c_int32
-    code.pieces_new.argtypes, code.pieces_new.restype = (number,) * 4 + (pointer,) * 3, pointer
-    code.pieces_free.argtypes, code.pieces_free.restype = (pointer,), None
+    code.tokens_new.argtypes, code.tokens_new.restype = (number,) * 4 + (pointer,) * 3, pointer
+    code.tokens_free.argtypes, code.tokens_free.restype = (pointer,), None
     code.resample.argtypes = (
         pointer, ctypes.c_int64, pointer, pointer, ctypes.c_double, ctypes.c_double, pointer, pointer, pointer,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one normaliser: whatever becomes ids goes through `normalise` first, and nothing else changes a text.
+"""The one normalizer: whatever becomes ids goes through `normalize` first, and nothing else changes a text.
 
 1. Invisible leftovers are dropped: control characters that are no white space (NUL, DEL, C1, ...), the byte order mark
    U+FEFF and the soft hyphen U+00AD. Joiners and direction marks stay, because emoji, Persian and Hebrew need them.
@@ -7,7 +7,7 @@
 3. Every run of white space, as `str.split` sees it (no-break and ideographic spaces and U+2028 included), becomes one
    space, and none is left at either end.
 
-The order makes it idempotent: dropping first, because NFC must see the neighbours that remain.
+The order makes it idempotent: dropping first, because NFC must see the neighbors that remain.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from __future__ import annotations
 import re
 from typing import Final
 from unicodedata import is_normalized
-from unicodedata import normalize as unicode_normalise
+from unicodedata import normalize as unicode_normalize
 
 from dragoman.errors import TextError
 
 VERSION: Final = 1
-"""Saved with every tokeniser; grows when the same text would come out differently."""
+"""Saved with every tokenizer; grows when the same text would come out differently."""
 
 DROPPED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\ufeff]+")
 
 
-def normalise(text: str) -> str:
-    """The text as the tokenisers see it, and as they give it back; text that is already so costs next to nothing."""
+def normalize(text: str) -> str:
+    """The text as the tokenizers see it, and as they give it back; text that is already so costs next to nothing."""
     if not isinstance(text, str):
         raise TextError(f"a text is a str; got {type(text).__name__} {text!r:.60}")
     if (
@@ -43,4 +43,4 @@ def normalise(text: str) -> str:
             f"the text holds a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}: half of a "
             "UTF-16 pair is not Unicode text; decode the file as UTF-8 (or, if it is UTF-16, as UTF-16)"
         ) from None
-    return " ".join(unicode_normalise("NFC", DROPPED.sub("", text)).split())
+    return " ".join(unicode_normalize("NFC", DROPPED.sub("", text)).split())

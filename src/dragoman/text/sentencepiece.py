@@ -1,4 +1,4 @@
-"""BPE and unigram by the sentencepiece library, told to leave the text as our normaliser made it."""
+"""BPE and unigram by the sentencepiece library, told to leave the text as our normalizer made it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 
 from dragoman.errors import TextError
 from dragoman.text.subword_sampling import Draws, Lattice, bpe_dropout, draw, unigram_lattice
-from dragoman.text.token_table import FIRST_LEARNT, MARK_IDS, byte_ids
-from dragoman.text.tokenizer import BLOCK, PieceTokeniser, collector_paused
+from dragoman.text.token_table import FIRST_LEARNED, MARK_IDS, byte_ids
+from dragoman.text.tokenizer import BLOCK, SubwordTokenizer, collector_paused
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 
 
-class SentencePieceTokeniser(PieceTokeniser):
-    """A sentencepiece model; its space mark ▁, where the text itself has one, is spelt in bytes around the library."""
+class SentencePieceTokenizer(SubwordTokenizer):
+    """A sentencepiece model; a space mark ▁ in the text itself is spelled in bytes, around the library."""
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         self.processor = open_model(model)
         names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
-        scores = self.processor.get_score(list(range(FIRST_LEARNT, len(names))))
+        scores = self.processor.get_score(list(range(FIRST_LEARNED, len(names))))
         super().__init__(kind, model, names, targets, scores)
-        learnt = [name.replace(MARK, " ") for name in names[FIRST_LEARNT:]]
-        self.ids = {piece: FIRST_LEARNT + i for i, piece in enumerate(learnt)}
-        self.longest = max(map(len, learnt), default=1)
-        self.score_of = dict(zip(learnt, scores, strict=True))
+        learned = [name.replace(MARK, " ") for name in names[FIRST_LEARNED:]]
+        self.ids = {token: FIRST_LEARNED + i for i, token in enumerate(learned)}
+        self.longest = max(map(len, learned), default=1)
+        self.score_of = dict(zip(learned, scores, strict=True))
         self.merges: dict[str, tuple[int, list[int]]] = {}
         self.lattices: dict[tuple[str, float], Lattice] = {}
 
@@ -39,7 +39,7 @@ class SentencePieceTokeniser(PieceTokeniser):
         return ids
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text; where the library does it, threads take a block each and so normalise meanwhile."""
+        """`encode` for each text; where the library does it, threads take a block each and so normalize meanwhile."""
         if threads <= 1 or len(texts) <= BLOCK or (self.kind == "bpe" and has_words(texts)):
             return super().encode_many(texts, threads)
         blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
@@ -70,20 +70,20 @@ class SentencePieceTokeniser(PieceTokeniser):
         draws.kept -= merges
         return plain
 
-    def spell(self, pieces: list[str]) -> list[int]:
-        """The ids of pieces, in bytes where a character has none."""
+    def spell(self, tokens: list[str]) -> list[int]:
+        """The ids of tokens, in bytes where a character has none."""
         ids: list[int] = []
-        for piece in pieces:
-            known = self.ids.get(piece)
-            ids += byte_ids(piece) if known is None else (known,)
+        for token in tokens:
+            known = self.ids.get(token)
+            ids += byte_ids(token) if known is None else (known,)
         return ids
 
     def plain_merges(self, word: str) -> tuple[int, list[int]]:
         """How many merges BPE needs for a word, and its ids, remembered."""
         known = self.merges.get(word)
         if known is None:
-            pieces = bpe_dropout(word, self.ids)
-            known = len(word) - len(pieces), self.spell(pieces)
+            tokens = bpe_dropout(word, self.ids)
+            known = len(word) - len(tokens), self.spell(tokens)
             if len(self.merges) < CACHED_WORDS:
                 self.merges[word] = known
         return known

@@ -1,4 +1,4 @@
-"""Tokenisers as files: the library's own model, and beside it `<name>.json`, which says what it is and confirms it."""
+"""Tokenizers as files: the library's own model, and beside it `<name>.json`, which says what it is and confirms it."""
 
 from __future__ import annotations
 
@@ -12,34 +12,35 @@ from typing import Any, Final
 from dragoman.errors import TextError
 from dragoman.files import write_safely
 from dragoman.text.imported.tokenizer import KIND as IMPORTED
-from dragoman.text.imported.tokenizer import ImportedTokeniser
+from dragoman.text.imported.tokenizer import ImportedTokenizer
 from dragoman.text.normalization import VERSION
-from dragoman.text.sentencepiece import SentencePieceTokeniser
-from dragoman.text.tokenizer import PieceTokeniser, Tokeniser
-from dragoman.text.wordpiece import WordPieceTokeniser
-from dragoman.values import suggest, suggest_directory
+from dragoman.text.sentencepiece import SentencePieceTokenizer
+from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer
+from dragoman.text.wordpiece import WordPieceTokenizer
+from dragoman.values import renamed, suggest, suggest_directory
 
 FORMAT: Final = 1
-WITH_TARGETS: Final = 2  # the format of those with pieces for target languages, which older versions do not know
+WITH_TARGETS: Final = 2  # the format of those with tokens for target languages, which older versions do not know
+BEFORE: Final = {"normaliser": "normalizer"}  # keys as they were written before
 NAME: Final = r"[\w-][\w.-]*"
-DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normaliser": int, "sha256": str}
-LEARNT: Final[dict[str, tuple[str, type[PieceTokeniser]]]] = {
-    "bpe": (".spm", SentencePieceTokeniser),
-    "unigram": (".spm", SentencePieceTokeniser),
-    "wordpiece": (".tokenizer.json", WordPieceTokeniser),
+DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normalizer": int, "sha256": str}
+LEARNED: Final[dict[str, tuple[str, type[SubwordTokenizer]]]] = {
+    "bpe": (".spm", SentencePieceTokenizer),
+    "unigram": (".spm", SentencePieceTokenizer),
+    "wordpiece": (".tokenizer.json", WordPieceTokenizer),
 }
-KINDS: Final[dict[str, tuple[str, type[PieceTokeniser | ImportedTokeniser]]]] = {
-    **LEARNT,
-    IMPORTED: (".imported.json", ImportedTokeniser),
+KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer | ImportedTokenizer]]]] = {
+    **LEARNED,
+    IMPORTED: (".imported.json", ImportedTokenizer),
 }
-"""Each kind with the ending of its file; those of other toolkits are not learnt, but imported."""
+"""Each kind with the ending of its file; those of other toolkits are not learned, but imported."""
 
 
-def from_model(kind: str, model: bytes, targets: Sequence[str] = ()) -> PieceTokeniser:
-    """A tokeniser that was learnt here, from its model's bytes."""
-    make: Any = LEARNT[kind][1]
-    tokeniser: PieceTokeniser = make(kind, model, targets)
-    return tokeniser
+def from_model(kind: str, model: bytes, targets: Sequence[str] = ()) -> SubwordTokenizer:
+    """A tokenizer that was learned here, from its model's bytes."""
+    make: Any = LEARNED[kind][1]
+    tokenizer: SubwordTokenizer = make(kind, model, targets)
+    return tokenizer
 
 
 def save(
@@ -48,7 +49,7 @@ def save(
     """Write the model, then the description: what is half-written is never confirmed."""
     if not re.fullmatch(NAME, name):
         raise TextError(
-            f"a tokeniser cannot be saved as {name!r}; use letters, digits, '-', '_' and '.', as in 'shared'"
+            f"a tokenizer cannot be saved as {name!r}; use letters, digits, '-', '_' and '.', as in 'shared'"
         )
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + KINDS[kind][0]), directory / f"{name}.json"
@@ -56,7 +57,7 @@ def save(
         "format": WITH_TARGETS if targets else FORMAT,
         "kind": kind,
         "vocabulary_size": vocabulary_size,
-        "normaliser": VERSION,
+        "normalizer": VERSION,
         "model": path.name,
         "sha256": hashlib.sha256(model).hexdigest(),
         **({"targets": list(targets)} if targets else {}),
@@ -66,10 +67,10 @@ def save(
     return [path, description]
 
 
-def load_tokeniser(directory: Path, name: str) -> Tokeniser:
-    """The tokeniser that was saved under this name; what its description does not confirm is not loaded."""
+def load_tokenizer(directory: Path, name: str) -> Tokenizer:
+    """The tokenizer that was saved under this name; what its description does not confirm is not loaded."""
     if not re.fullmatch(NAME, name):
-        raise TextError(f"{name!r} is no name of a tokeniser; the usual ones are 'shared', or 'source' and 'target'")
+        raise TextError(f"{name!r} is no name of a tokenizer; the usual ones are 'shared', or 'source' and 'target'")
     description = Path(directory) / f"{name}.json"
     if not description.exists():
         raise TextError(why_none(Path(directory), name))
@@ -80,38 +81,38 @@ def load_tokeniser(directory: Path, name: str) -> Tokeniser:
     if hashlib.sha256(model).hexdigest() != about["sha256"]:
         raise TextError(
             f"{path} is not the file that {description.name} describes (its SHA-256 differs): it was changed or "
-            "damaged; copy the tokeniser again, or learn it again"
+            "damaged; copy the tokenizer again, or learn it again"
         )
     try:
         make: Any = KINDS[kind][1]
-        tokeniser: Tokeniser = make(kind, model, about.get("targets", ()))
+        tokenizer: Tokenizer = make(kind, model, about.get("targets", ()))
     except TextError as error:
         raise TextError(f"{path} cannot be loaded: {error}") from None
-    if tokeniser.vocabulary_size != about["vocabulary_size"]:
+    if tokenizer.vocabulary_size != about["vocabulary_size"]:
         raise TextError(
-            f"{path} holds {tokeniser.vocabulary_size} pieces, but {description} says {about['vocabulary_size']}; "
-            "copy the tokeniser again, or learn it again"
+            f"{path} holds {tokenizer.vocabulary_size} tokens, but {description} says {about['vocabulary_size']}; "
+            "copy the tokenizer again, or learn it again"
         )
-    return tokeniser
+    return tokenizer
 
 
 def read_description(path: Path) -> dict[str, Any]:
     """The checked content of a `<name>.json`."""
     content = read(path)
     try:
-        about = json.loads(content)
+        about = renamed(json.loads(content), BEFORE)
         wrong = [key for key, kind in DESCRIBED.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"{path} does not describe a tokeniser ({type(error).__name__}: {error})") from None
+        raise TextError(f"{path} does not describe a tokenizer ({type(error).__name__}: {error})") from None
     if wrong:
-        raise TextError(f"{path} does not describe a tokeniser: {wrong[0]}={about[wrong[0]]!r}")
+        raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}")
     if not isinstance(about.get("targets", []), list):
-        raise TextError(f"{path} does not describe a tokeniser: targets={about['targets']!r}")
+        raise TextError(f"{path} does not describe a tokenizer: targets={about['targets']!r}")
     known = about["format"] == (WITH_TARGETS if "targets" in about else FORMAT)
-    if not known or about["normaliser"] != VERSION or about["kind"] not in KINDS:
+    if not known or about["normalizer"] != VERSION or about["kind"] not in KINDS:
         raise TextError(
-            f"{path} has format {about['format']}, normaliser {about['normaliser']}, kind {about['kind']!r}; this "
-            f"Dragoman reads format {FORMAT} (with target languages {WITH_TARGETS}), normaliser {VERSION} and "
+            f"{path} has format {about['format']}, normalizer {about['normalizer']}, kind {about['kind']!r}; this "
+            f"Dragoman reads format {FORMAT} (with target languages {WITH_TARGETS}), normalizer {VERSION} and "
             f"{', '.join(KINDS)}; use the one that wrote it"
         )
     return dict(about)
@@ -122,30 +123,30 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise TextError(f"{path} does not exist; copy the tokeniser again, or learn it again") from None
+        raise TextError(f"{path} does not exist; copy the tokenizer again, or learn it again") from None
     except OSError as error:
         raise TextError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def why_none(directory: Path, name: str) -> str:
-    """What there is in the place of a tokeniser, and what was perhaps meant."""
+    """What there is in the place of a tokenizer, and what was perhaps meant."""
     if there := names_in(directory):
-        return f"{directory} has no tokeniser of the name (--name) {name!r}{suggest(name, there)}"
+        return f"{directory} has no tokenizer of the name (--name) {name!r}{suggest(name, there)}"
     lacking = f"there is no directory {directory}"
     if directory.is_dir():
-        lacking = f"{directory} has no tokeniser"
+        lacking = f"{directory} has no tokenizer"
     elif directory.exists():
-        lacking = f"{directory} is a file, and no directory with a tokeniser"
+        lacking = f"{directory} is a file, and no directory with a tokenizer"
     meant = suggest_directory(directory, lambda place: bool(names_in(place)))
-    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNT.values()))
+    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNED.values()))
     return (
-        f"{lacking}; a tokeniser is {name}.json and {endings} beside it, in a model or where `dragoman prepare` puts "
+        f"{lacking}; a tokenizer is {name}.json and {endings} beside it, in a model or where `dragoman prepare` puts "
         f"them{meant or '; give such a directory'}"
     )
 
 
 def names_in(directory: Path) -> list[str]:
-    """The names of the tokenisers in a directory."""
+    """The names of the tokenizers in a directory."""
     endings = {ending for ending, _ in KINDS.values()}
     return sorted(
         path.stem

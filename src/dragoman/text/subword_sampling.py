@@ -1,6 +1,6 @@
-"""Other segmentations of the same word, drawn at random while training, so that a model meets its pieces in company.
+"""Other segmentations of the same word, drawn at random while training, so that a model meets its tokens in company.
 
-BPE-dropout (Provilkov et al., 2020) and subword regularisation (Kudo, 2018) for one word at a time. They are written
+BPE-dropout (Provilkov et al., 2020) and subword regularization (Kudo, 2018) for one word at a time. They are written
 here, and not taken from sentencepiece, because its generator cannot be seeded again within a thread, and a training run
 that is continued must draw what the run that was not stopped would have drawn. `native/sampling.c` does the same for
 whole batches, number for number; without a C compiler this is what is used.
@@ -16,11 +16,11 @@ from itertools import accumulate
 from typing import Final
 
 Lattice = list[tuple[list[int], list[float]]]
-"""For each end: where pieces that end there start, and the running sum of their probabilities."""
+"""For each end: where tokens that end there start, and the running sum of their probabilities."""
 
 MASK: Final = 2**64 - 1
 NEVER: Final = 2.0**62
-UNKNOWN_SCORE: Final = -100.0  # any number: a character without a piece can be spelt in one way only
+UNKNOWN_SCORE: Final = -100.0  # any number: a character without a token can be spelled in one way only
 
 
 class Draws:
@@ -110,11 +110,11 @@ def unigram_lattice(word: str, scores: Mapping[str, float], longest: int, alpha:
 
 def draw(word: str, lattice: Lattice, draws: Draws) -> list[str]:
     """One segmentation from the lattice, from its end to its start."""
-    pieces = []
+    tokens = []
     end = len(word)
     while end:
         starts, sums = lattice[end]
         start = starts[min(bisect(sums, draws.uniform() * sums[-1]), len(starts) - 1)]
-        pieces.append(word[start:end])
+        tokens.append(word[start:end])
         end = start
-    return pieces[::-1]
+    return tokens[::-1]

@@ -1,7 +1,7 @@
-"""Target languages as pieces: which one stands before a source says what it is translated into (Johnson et al., 2017).
+"""Target languages as tokens: which one stands before a source says what it is translated into (Johnson et al., 2017).
 
-Such a piece is the vocabulary's own: no text is ever cut into it, and it writes nothing. A learnt piece cannot have its
-name, because digits are always pieces by themselves.
+Such a token is the vocabulary's own: no text is ever cut into it, and it writes nothing. A learned token cannot have
+its name, because digits are always tokens by themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Ints = NDArray[Any]
 
 
-def piece_of(code: str) -> str:
-    """How the piece of a language is called: `<2de>`, read as "to German"."""
+def token_of(code: str) -> str:
+    """How the token of a language is called: `<2de>`, read as "to German"."""
     return f"<2{code}>"
 
 
@@ -38,7 +38,7 @@ def checked_codes(codes: Sequence[str]) -> tuple[str, ...]:
                 "'zh-Hans'"
             )
     if len({*codes}) != len(codes):
-        raise TextError(f"the target languages {', '.join(codes)} name one of them twice; each has one piece")
+        raise TextError(f"the target languages {', '.join(codes)} name one of them twice; each has one token")
     return tuple(codes)
 
 

@@ -1,4 +1,4 @@
-"""What each id writes: decoding is the same joining, whichever way the pieces were found."""
+"""What each id writes: decoding is the same joining, whichever way the tokens were found."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 
 from dragoman.errors import TextError
 from dragoman.text.special_tokens import N_SPECIAL, UNK
-from dragoman.text.target_languages import piece_of
+from dragoman.text.target_languages import token_of
 from dragoman.text.words import MARK
 
-SPECIAL_PIECES: Final = ("<pad>", "<s>", "</s>", "<unk>")
-BYTE_PIECES: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
-FIRST_LEARNT: Final = N_SPECIAL + len(BYTE_PIECES)
-"""Every vocabulary starts with the special ids and the 256 bytes; what was learnt comes after them."""
+SPECIAL_TOKENS: Final = ("<pad>", "<s>", "</s>", "<unk>")
+BYTE_TOKENS: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
+FIRST_LEARNED: Final = N_SPECIAL + len(BYTE_TOKENS)
+"""Every vocabulary starts with the special ids and the 256 bytes; what was learned comes after them."""
 
 
 def byte_ids(text: str) -> list[int]:
-    """Text spelt with byte pieces, for characters that have no piece."""
+    """Text spelled with byte tokens, for characters that have no token."""
     return [N_SPECIAL + byte for byte in text.encode("utf-8")]
 
 
 def written_by(byte: int) -> bytes:
-    """What the piece of a byte writes.
+    """What the token of a byte writes.
 
-    Control characters, a line's end among them, are none of a normalised text: only a model may write their pieces, and
+    Control characters, a line's end among them, are none of a normalized text: only a model may write their tokens, and
     then a line must stay a line, and text that training reads again.
     """
     return b"" if byte < 0x20 or byte == 0x7F else bytes([byte])
@@ -35,31 +35,31 @@ MARK_IDS: Final = byte_ids(MARK)
 
 
 class Names:
-    """The names of a vocabulary's pieces by id, and their ids by name."""
+    """The names of a vocabulary's tokens by id, and their ids by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
-        self.ids = {piece: number for number, piece in reversed([*enumerate(self.names)])}
+        self.ids = {token: number for number, token in reversed([*enumerate(self.names)])}
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The pieces by name."""
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens by name."""
         return [self.names[number] for number in self.checked(ids)]
 
-    def to_ids(self, pieces: Iterable[str]) -> list[int]:
-        """The ids of pieces by name, the inverse of `pieces`."""
+    def to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of tokens by name, the inverse of `tokens`."""
         try:
-            return [self.ids[piece] for piece in pieces]
+            return [self.ids[token] for token in tokens]
         except KeyError as error:
             raise TextError(
-                f"there is no piece {error.args[0]!r} in this vocabulary of {len(self)}; "
-                "pieces are what `dragoman tokenize` prints with the same tokeniser, separated by spaces"
+                f"there is no token {error.args[0]!r} in this vocabulary of {len(self)}; "
+                "tokens are what `dragoman tokenize` prints with the same tokenizer, separated by spaces"
             ) from None
 
     def checked(self, ids: Iterable[int]) -> list[int]:
-        """The ids as a list, refused where one is outside of the vocabulary: -1 would silently be the last piece."""
+        """The ids as a list, refused where one is outside of the vocabulary: -1 would silently be the last token."""
         try:
             numbers = [index(number) for number in ids]
         except TypeError:
@@ -70,25 +70,25 @@ class Names:
         return numbers
 
 
-class PieceTable(Names):
-    """The pieces of a vocabulary by id, as people see them and as the bytes that they write.
+class TokenTable(Names):
+    """The tokens of a vocabulary by id, as people see them and as the bytes that they write.
 
     The last are those of target languages, if there are any, which write nothing.
     """
 
-    def __init__(self, pieces: Sequence[str], targets: Sequence[str] = ()) -> None:
-        if tuple(pieces[:FIRST_LEARNT]) != SPECIAL_PIECES + BYTE_PIECES:
+    def __init__(self, tokens: Sequence[str], targets: Sequence[str] = ()) -> None:
+        if tuple(tokens[:FIRST_LEARNED]) != SPECIAL_TOKENS + BYTE_TOKENS:
             raise TextError(
-                "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte pieces; "
-                "only tokenisers learnt by Dragoman can be used: learn one with `dragoman prepare`"
+                "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte tokens; "
+                "only tokenizers learned by Dragoman can be used: learn one with `dragoman prepare`"
             )
-        if taken := {*map(piece_of, targets)}.intersection(pieces):
-            raise TextError(f"{min(taken)} is a learnt piece, and cannot be that of a target language as well")
-        super().__init__([*pieces, *map(piece_of, targets)])
-        learnt = [piece.replace(MARK, " ").encode("utf-8") for piece in pieces[FIRST_LEARNT:]]
+        if taken := {*map(token_of, targets)}.intersection(tokens):
+            raise TextError(f"{min(taken)} is a learned token, and cannot be that of a target language as well")
+        super().__init__([*tokens, *map(token_of, targets)])
+        learned = [token.replace(MARK, " ").encode("utf-8") for token in tokens[FIRST_LEARNED:]]
         special = [b""] * N_SPECIAL
         special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
-        self.written = special + [written_by(byte) for byte in range(256)] + learnt + [b""] * len(targets)
+        self.written = special + [written_by(byte) for byte in range(256)] + learned + [b""] * len(targets)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text that the ids write; bytes that are no UTF-8, as a model may produce, become U+FFFD."""

@@ -1,4 +1,4 @@
-"""What every tokeniser can do, and the parts that all of them share."""
+"""What every tokenizer can do, and the parts that all of them share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import VERSION, normalise
+from dragoman.text.normalization import VERSION, normalize
 from dragoman.text.subword_sampling import Draws
 from dragoman.text.target_languages import checked_codes, with_heads, without_heads
-from dragoman.text.token_table import PieceTable
+from dragoman.text.token_table import TokenTable
 from dragoman.text.words import SPACELESS, WordCache, mark
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ BLOCK: Final = 1024
 """Texts encoded in one go: enough to make a library's call cheap, few enough to keep them near."""
 
 
-class Tokeniser(Protocol):
-    """Text to ids and back: decode(encode(text)) == normalise(text) for any text, and nothing is ever unknown.
+class Tokenizer(Protocol):
+    """Text to ids and back: decode(encode(text)) == normalize(text) for any text, and nothing is ever unknown.
 
     Imported ones promise neither; they do what the toolkit does that they come from.
     """
@@ -56,23 +56,23 @@ class Tokeniser(Protocol):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The target languages that have a piece of their own, to stand before a source; usually none."""
+        """The target languages that have a token of their own, to stand before a source; usually none."""
 
     def target_id(self, language: str) -> int:
-        """The id of a target language's piece."""
+        """The id of a target language's token."""
 
-    def with_targets(self, targets: Sequence[str]) -> Tokeniser:
-        """The same with a piece for each of these target languages, after all others."""
+    def with_targets(self, targets: Sequence[str]) -> Tokenizer:
+        """The same with a token for each of these target languages, after all others."""
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
 
     @property
     def marks_words(self) -> bool:
-        """Whether a piece says by itself that a word begins with it."""
+        """Whether a token says by itself that a word begins with it."""
 
     def encode_marked(self, marked: str) -> list[int]:
-        """The ids of normalised text just as it is, with or without a space before its first word."""
+        """The ids of normalized text just as it is, with or without a space before its first word."""
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text, by the quickest way there is."""
@@ -90,18 +90,18 @@ class Tokeniser(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text that the ids write; PAD, BOS, EOS and target languages write nothing."""
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces as a person reads them, ▁ for a space."""
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as a person reads them, ▁ for a space."""
 
-    def to_ids(self, pieces: Sequence[str]) -> list[int]:
-        """The inverse of `pieces`."""
+    def to_ids(self, tokens: Sequence[str]) -> list[int]:
+        """The inverse of `tokens`."""
 
     def save(self, directory: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokeniser` reads."""
+        """Write the files that `load_tokenizer` reads."""
 
 
-class PieceTokeniser(ABC):
-    """The shared part: normalising, words, decoding; the ways to find and to sample pieces are the subclasses'."""
+class SubwordTokenizer(ABC):
+    """The shared part: normalizing, words, decoding; the ways to find and to sample tokens are the subclasses'."""
 
     def __init__(
         self, kind: str, model: bytes, names: Sequence[str], targets: Sequence[str] = (), scores: Sequence[float] = ()
@@ -109,12 +109,12 @@ class PieceTokeniser(ABC):
         self.kind = kind
         self.model = model
         self.targets = checked_codes(targets)
-        self.table = PieceTable(names, self.targets)
+        self.table = TokenTable(names, self.targets)
         self.first_target = len(names)
-        self.scores = scores  # of the learnt pieces, where there are any
+        self.scores = scores  # of the learned tokens, where there are any
         self.words = WordCache()
 
-    def __reduce__(self) -> tuple[type[PieceTokeniser], tuple[str, bytes, tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type[SubwordTokenizer], tuple[str, bytes, tuple[str, ...]]]:
         """Processes are handed the model's bytes, and start with an empty cache."""
         return type(self), (self.kind, self.model, self.targets)
 
@@ -127,7 +127,7 @@ class PieceTokeniser(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the kind, the normaliser's version and the model's bytes."""
+        """Of the kind, the normalizer's version and the model's bytes."""
         languages = f" to {' '.join(self.targets)}" if self.targets else ""
         return hashlib.sha256(f"{self.kind} {VERSION}{languages}\n".encode() + self.model).hexdigest()
 
@@ -137,21 +137,21 @@ class PieceTokeniser(ABC):
         return [len(written) for written in self.table.written]
 
     def target_id(self, language: str) -> int:
-        """The id of a target language's piece."""
+        """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
             raise TextError(f"there is no target language {language!r} in this vocabulary; {there}")
         return self.first_target + self.targets.index(language)
 
-    def with_targets(self, targets: Sequence[str]) -> PieceTokeniser:
-        """The same pieces, and after them one for each of these target languages."""
+    def with_targets(self, targets: Sequence[str]) -> SubwordTokenizer:
+        """The same tokens, and after them one for each of these target languages."""
         from dragoman.text.store import from_model
 
         return from_model(self.kind, self.model, targets)
 
     @abstractmethod
     def encode_marked(self, marked: str) -> list[int]:
-        """The ids of normalised text that has the space of its first word."""
+        """The ids of normalized text that has the space of its first word."""
 
     @abstractmethod
     def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
@@ -159,7 +159,7 @@ class PieceTokeniser(ABC):
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
-        return self.encode_marked(mark(normalise(text)))
+        return self.encode_marked(mark(normalize(text)))
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
@@ -170,17 +170,17 @@ class PieceTokeniser(ABC):
         rows: list[list[int]] = []
         with collector_paused():
             for start in range(0, len(texts), BLOCK):
-                rows += self.encode_block([normalise(text) for text in texts[start : start + BLOCK]], threads)
+                rows += self.encode_block([normalize(text) for text in texts[start : start + BLOCK]], threads)
         return rows
 
     def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
-        """The ids of some normalised texts, by words, which one thread does quicker than the libraries do with two."""
+        """The ids of some normalized texts, by words, which one thread does quicker than the libraries do with two."""
         rows = self.words.encode(texts, lambda words: self.encode_marked_many([" " + word for word in words], threads))
         for number, text in enumerate(texts):
             if not text:
                 rows[number] = []
             elif text >= "\u0e00" and SPACELESS.match(text):
-                del rows[number][0]  # the space in front of such a word is a piece of its own
+                del rows[number][0]  # the space in front of such a word is a token of its own
         return rows
 
     def encode_marked_many(self, marked: list[str], threads: int) -> list[list[int]]:
@@ -193,7 +193,7 @@ class PieceTokeniser(ABC):
         if alpha == 0:
             return self.encode(text)
         draws = Draws(seed, alpha)
-        first, *rest = mark(normalise(text)).split(" ")
+        first, *rest = mark(normalize(text)).split(" ")
         words = [first] if first else []
         return [i for word in words + [" " + r for r in rest] for i in self.sample_word(word, alpha, draws)]
 
@@ -230,14 +230,14 @@ class PieceTokeniser(ABC):
         """What resamples in C; None where it cannot be built."""
         from dragoman.text.native_subword_sampling import NativeSampler
 
-        text = PieceTable(self.table.names[: self.first_target]) if self.targets else self.table
+        text = TokenTable(self.table.names[: self.first_target]) if self.targets else self.table
         return NativeSampler.build(self.kind, text, self.scores)
 
     def check_alpha(self, alpha: float) -> None:
         """Dropout needs a probability."""
         if not 0 <= alpha <= 1:
             raise TextError(
-                f"alpha={alpha} cannot be sampled with; for {self.kind} it is the probability to leave a piece out, "
+                f"alpha={alpha} cannot be sampled with; for {self.kind} it is the probability to leave a token out, "
                 "from 0 (none, plain encoding) to 1 (all: single characters); 0.1 is usual"
             )
 
@@ -245,28 +245,28 @@ class PieceTokeniser(ABC):
         """The text that the ids write."""
         return self.table.decode(ids)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces as a person reads them."""
-        return self.table.pieces(ids)
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as a person reads them."""
+        return self.table.tokens(ids)
 
-    def to_ids(self, pieces: Sequence[str]) -> list[int]:
-        """The inverse of `pieces`."""
-        return self.table.to_ids(pieces)
+    def to_ids(self, tokens: Sequence[str]) -> list[int]:
+        """The inverse of `tokens`."""
+        return self.table.to_ids(tokens)
 
     def save(self, directory: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokeniser` reads."""
+        """Write the files that `load_tokenizer` reads."""
         from dragoman.text.store import save
 
         return save(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
 
 
-def vocabulary_sizes(source: Tokeniser, target: Tokeniser) -> int | tuple[int, int]:
-    """The number of pieces where an id means the same piece on both sides, else those of each side.
+def vocabulary_sizes(source: Tokenizer, target: Tokenizer) -> int | tuple[int, int]:
+    """The number of tokens where an id means the same token on both sides, else those of each side.
 
     Imported models may cut the two sides in two ways and have one vocabulary all the same.
     """
     sizes = source.vocabulary_size, target.vocabulary_size
-    if source is target or (sizes[0] == sizes[1] and source.pieces(range(sizes[0])) == target.pieces(range(sizes[1]))):
+    if source is target or (sizes[0] == sizes[1] and source.tokens(range(sizes[0])) == target.tokens(range(sizes[1]))):
         return sizes[0]
     return sizes
 

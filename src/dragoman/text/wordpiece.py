@@ -1,4 +1,4 @@
-"""WordPiece: the longest piece that fits, again and again (Schuster and Nakajima, 2012; Wu et al., 2016).
+"""WordPiece: the longest token that fits, again and again (Schuster and Nakajima, 2012; Wu et al., 2016).
 
 As in Wu et al. the beginning of a word carries the mark ("▁wor", "k"), not its continuation ("wor", "##k"): decoding is
 joining, and Chinese characters need not be in the vocabulary twice. The file is a `tokenizers` one and that library
@@ -14,37 +14,37 @@ from typing import Any
 
 from dragoman.errors import TextError
 from dragoman.text.subword_sampling import Draws
-from dragoman.text.token_table import FIRST_LEARNT, byte_ids
-from dragoman.text.tokenizer import PieceTokeniser
+from dragoman.text.token_table import FIRST_LEARNED, byte_ids
+from dragoman.text.tokenizer import SubwordTokenizer
 from dragoman.text.words import MARK
 
 Tree = dict[str, Any]
-"""Character -> the tree below it; "" -> the id of the piece that ends here."""
+"""Character -> the tree below it; "" -> the id of the token that ends here."""
 
 
-class WordPieceTokeniser(PieceTokeniser):
-    """A vocabulary, matched longest piece first."""
+class WordPieceTokenizer(SubwordTokenizer):
+    """A vocabulary, matched longest token first."""
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         names = vocabulary(model)
         super().__init__(kind, model, names, targets)
         self.tree: Tree = {}
-        for number, name in enumerate(names[FIRST_LEARNT:], start=FIRST_LEARNT):
+        for number, name in enumerate(names[FIRST_LEARNED:], start=FIRST_LEARNED):
             node = self.tree
             for character in name.replace(MARK, " "):
                 node = node.setdefault(character, {})
             node[""] = number
 
     def encode_marked(self, marked: str) -> list[int]:
-        """Longest match first; the tree holds no ▁ but spaces, so a ▁ of the text itself is spelt in bytes."""
+        """Longest match first; the tree holds no ▁ but spaces, so a ▁ of the text itself is spelled in bytes."""
         return self.match(marked)
 
     def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
-        """MaxMatch-dropout (Hiraoka, 2022): each piece longer than a character is overlooked with probability alpha."""
+        """MaxMatch-dropout (Hiraoka, 2022): each token longer than a character is overlooked with probability alpha."""
         return self.match(word, draws)
 
     def match(self, text: str, draws: Draws | None = None) -> list[int]:
-        """The ids of a text, each the longest piece that is not overlooked."""
+        """The ids of a text, each the longest token that is not overlooked."""
         ids: list[int] = []
         start = 0
         while start < len(text):
@@ -66,7 +66,7 @@ class WordPieceTokeniser(PieceTokeniser):
 
 
 def vocabulary(model: bytes) -> list[str]:
-    """The pieces of a `tokenizers` file, in the order of their ids."""
+    """The tokens of a `tokenizers` file, in the order of their ids."""
     try:
         table: dict[str, int] = json.loads(model)["model"]["vocab"]
         names = sorted(table, key=table.__getitem__)

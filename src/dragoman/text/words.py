@@ -1,8 +1,8 @@
 """Where words begin, for languages that write spaces and for those that do not.
 
-A word carries the space before it, so that "▁cat" is one piece and decoding is plain joining. The first word of a text
-carries one too, so that a word is the same piece everywhere. Scripts that write no spaces (Chinese, Japanese, Thai)
-are left without: a space that is really there in front of them is a piece of its own, and none is ever invented.
+A word carries the space before it, so that "▁cat" is one token and decoding is plain joining. The first word of a text
+carries one too, so that a word is the same token everywhere. Scripts that write no spaces (Chinese, Japanese, Thai)
+are left without: a space that is really there in front of them is a token of its own, and none is ever invented.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import chain, groupby
 from typing import Final
 
 MARK: Final = "▁"
-"""How a space is shown inside a piece; a U+2581 of the text itself is spelt with its three byte pieces."""
+"""How a space is shown inside a token; a U+2581 of the text itself is spelled with its three byte tokens."""
 
 SPACELESS: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
@@ -27,14 +27,14 @@ CACHED_CHARACTERS: Final = 16 * CACHED_WORDS
 
 
 def mark(text: str) -> str:
-    """A normalised text with the space that its first word carries."""
+    """A normalized text with the space that its first word carries."""
     if "" < text < "\u0e00":  # before the first spaceless script: the usual case, decided quickly
         return " " + text
     return text if not text or SPACELESS.match(text) else " " + text
 
 
 def chunks(word: str, alphabet: frozenset[str]) -> Iterator[str]:
-    """What there is to learn from one word: itself with its space, cut where a character is left to byte pieces."""
+    """What there is to learn from one word: itself with its space, cut where a character is left to byte tokens."""
     marked = mark(word)
     if alphabet.issuperset(marked):
         yield marked
@@ -46,7 +46,7 @@ def chunks(word: str, alphabet: frozenset[str]) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 16)
 def character_class(character: str) -> str:
-    """Letters, spaceless letters, digits and the rest: no piece of WordPiece crosses from one to another."""
+    """Letters, spaceless letters, digits and the rest: no token of WordPiece crosses from one to another."""
     category = unicodedata.category(character)
     if category[0] in "LM":
         return "spaceless" if SPACELESS.match(character) else "letter"
@@ -68,14 +68,14 @@ def segments(chunk: str) -> Iterator[str]:
 
 
 class WordCache:
-    """The ids of words already met: words repeat, and looking one up is quicker than any library finding its pieces."""
+    """The ids of words already met: words repeat, and looking one up is quicker than any library finding its tokens."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[int, ...]] = {}
         self.characters = 0  # of them: a stranger may send words of any length
 
     def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
-        """The ids of normalised texts, their new words found all at once; no piece reaches across a space."""
+        """The ids of normalized texts, their new words found all at once; no token reaches across a space."""
         split = [text.split(" ") for text in texts]
         if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
             self.known, self.characters = {}, 0  # anew, and not emptied: another thread may be reading the old one

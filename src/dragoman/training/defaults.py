@@ -30,7 +30,7 @@ class Choice:
 
 
 def vocabulary_choice(pairs: int, fast: bool) -> Choice:
-    """More data carry more pieces; on a CPU the softmax over them is a large part of the time."""
+    """More data carry more tokens; on a CPU the softmax over them is a large part of the time."""
     most = 32_000 if fast else 10_000
     size = int(min(most, max(1000, 35 * pairs**0.5)) // 100 * 100)
     fewer = ": at most, as so little text may not have so many" if size == 1000 else ""

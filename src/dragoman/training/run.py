@@ -1,6 +1,6 @@
 """One run from prepared data to a finished model directory.
 
-my-model/            the model: recipe.toml, model.safetensors, model.json, tokenisers, card.md, manifest.json
+my-model/            the model: recipe.toml, model.safetensors, model.json, tokenizers, card.md, manifest.json
 my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoints/, prepared/
 """
 
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dragoman.config import Recipe, TrainRecipe
-from dragoman.data.prepared import TOKENISERS, Prepared
+from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, NEEDED, only_one, sync, verify_manifest, write_manifest
 from dragoman.models.directory import build, load_weights, write_model
@@ -97,10 +97,10 @@ def train(
 
 
 def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
-    """Refuse sentences that are longer than the positions to be learnt; the longest may else come after many hours."""
-    learnt = recipe.model.positions == "learned"
+    """Refuse sentences that are longer than the positions to be learned; the longest may else come after many hours."""
+    learned = recipe.model.positions == "learned"
     limited = [
-        side for side in ("source", "target") if learnt or (recipe.model.pattern == "low_rank" and side == "source")
+        side for side in ("source", "target") if learned or (recipe.model.pattern == "low_rank" and side == "source")
     ]
     splits = [prepared.split(name) for name in prepared.manifest["splits"]]
     sides = [getattr(split, side).lengths for split in splits for side in limited if len(split)]
@@ -108,7 +108,7 @@ def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
     if longest > recipe.model.max_positions:
         raise RecipeError(
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "
-            f"positions are learnt; use model.max_positions={longest} or more, or data.max_tokens="
+            f"positions are learned; use model.max_positions={longest} or more, or data.max_tokens="
             f"{recipe.model.max_positions - 1}"
         )
 
@@ -117,7 +117,7 @@ def begin_from(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) 
     """Take the weights of a finished model, verified, into one of the same sizes, but for target languages to add."""
     verify_manifest(start_from, NEEDED)
     theirs = own_recipe(start_from).text.targets
-    weights = with_pieces(load_weights(start_from), model.state_dict(), len(theirs), len(targets) - len(theirs))
+    weights = with_tokens(load_weights(start_from), model.state_dict(), len(theirs), len(targets) - len(theirs))
     found, asked = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
     for name in sorted({*found, *asked}):
         if found.get(name) != asked.get(name):
@@ -129,12 +129,12 @@ def begin_from(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) 
     model.load_state_dict(weights)
 
 
-def with_pieces(
+def with_tokens(
     weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], languages: int, added: int
 ) -> dict[str, Tensor]:
-    """The weights with rows for the pieces of `added` target languages, in the embeddings that have as many more.
+    """The weights with rows for the tokens of `added` target languages, in the embeddings that have as many more.
 
-    The pieces of languages are the last: a new one begins as the mean of those that are there, or, where there are
+    The tokens of languages are the last: a new one begins as the mean of those that are there, or, where there are
     none, by chance.
     """
     made = dict(weights)
@@ -163,7 +163,7 @@ def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
     """The size of the shared vocabulary, or of both."""
-    return vocabulary_sizes(*prepared.tokenisers)
+    return vocabulary_sizes(*prepared.tokenizers)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def finish(
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
         write_model(staging, recipe, vocabulary_of(prepared), weights)
-        for file in (prepared.directory / TOKENISERS).iterdir():
+        for file in prepared.tokenizers_directory.iterdir():
             shutil.copy2(file, staging / file.name)
         draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         write_card(staging, recipe, prepared, told, trainer.progress, names)

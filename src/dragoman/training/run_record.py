@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from dragoman.config import Recipe
+from dragoman.config.recipe import with_present_names
 from dragoman.data.prepare.target_languages import check_keeps
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
@@ -70,9 +71,9 @@ def own_recipe(start_from: Path) -> Recipe:
 
 
 def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Recipe:
-    """The recipe with the tokenisers of the model that the run begins from; refuses a change that asks for others.
+    """The recipe with the tokenizers of the model that the run begins from; refuses a change that asks for others.
 
-    Target languages may be added behind those that it has: each is one more piece.
+    Target languages may be added behind those that it has: each is one more token.
     """
     own = own_recipe(start_from).text
     for change in changes:
@@ -83,7 +84,7 @@ def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Re
             own = replace(own, targets=recipe.text.targets, vocabulary_size=own.vocabulary_size + added)
         elif section == "text" and (asked := getattr(recipe.text, key)) != (kept := getattr(own, key)):
             raise TrainingError(
-                f"text.{key}={asked!r} was asked for, but --from keeps the tokenisers of {start_from}, which have "
+                f"text.{key}={asked!r} was asked for, but --from keeps the tokenizers of {start_from}, which have "
                 f"{kept!r}; leave it out"
             )
     return replace(recipe, text=own)
@@ -149,7 +150,7 @@ def differences(before: Begun, now: Begun) -> list[str]:
     defaults = json.loads(json.dumps(asdict(Recipe())))
     found = []
     for section, settings in now.recipe.items():
-        was: Mapping[str, Any] = {**defaults[section], **before.recipe.get(section, {})}
+        was: Mapping[str, Any] = {**defaults[section], **with_present_names(section, before.recipe.get(section, {}))}
         for key in sorted({*was, *settings}):
             if was.get(key) != settings.get(key) and f"{section}.{key}" not in FREE:
                 found.append(f"{section}.{key} was {was.get(key)!r}, and is now {settings.get(key)!r}")

@@ -26,7 +26,7 @@ from dragoman.training.distributed.replica import Replica
 from dragoman.training.distributed.sharding import Sharded, cut_like, own, wants_sharding, whole
 from dragoman.training.interrupt import BrokenOffError, InterruptedTrainingError, StopRequest
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.optim.schedule import learning_rate
 from dragoman.training.reporting.metrics import Metrics
 from dragoman.training.reporting.progress import Evaluation, Progress, Watch, Window
@@ -63,9 +63,9 @@ class Trainer:
         self.replica = Replica(model, ranks, self.sharded)
         self.model = model if self.sharded else model.to(ranks.device)
         task = TranslationLoss(self.model, recipe.label_smoothing, pad, recipe.r_drop)  # type: ignore[arg-type]
-        # Before the optimiser is made, because this cuts the weights.
+        # Before the optimizer is made, because this cuts the weights.
         self.task: nn.Module = Sharded(task, self.model, ranks) if self.sharded else task
-        self.optimiser = Optimiser(self.model, recipe)
+        self.optimizer = Optimizer(self.model, recipe)
         self.ema = {name: p.detach().clone() for name, p in self.model.named_parameters()} if recipe.ema else {}
         self.progress = Progress()
         self.autocast = precision(recipe, ranks.device)
@@ -95,7 +95,7 @@ class Trainer:
         return self.progress.step >= self.recipe.steps or out_of_patience
 
     def step(self, loader: Loader) -> None:
-        """One step of the optimiser, and what is due after it."""
+        """One step of the optimizer, and what is due after it."""
         began, progress = time.perf_counter(), self.progress
         batches = [next(loader) for _ in range(self.recipe.accumulate)]
         target, source, *asked = self.ranks.sum(
@@ -115,7 +115,7 @@ class Trainer:
 
     def _steps_for(self, batch: Batch) -> WaitedSteps | QueuedSteps:
         """Steps that are queued where such batches allow it, and else those that are waited for."""
-        about = self.optimiser, self.recipe, self.autocast, self.ranks
+        about = self.optimizer, self.recipe, self.autocast, self.ranks
         if not self.sharded and suits(self.recipe, self.ranks, batch, self.model):
             for tensor in self.model.state_dict().values():
                 self.ranks.share(tensor)
@@ -239,8 +239,8 @@ class Trainer:
         self.progress.metrics_lines = self.metrics.lines
         values = self.progress.to_json()
         step = values.pop("step")
-        model, optimiser = self.gathered(self.model.state_dict()), self.gathered(self.optimiser.state())
-        checkpoint = Checkpoint(step, model, optimiser, self.gathered(self.ema), values)
+        model, optimizer = self.gathered(self.model.state_dict()), self.gathered(self.optimizer.state())
+        checkpoint = Checkpoint(step, model, optimizer, self.gathered(self.ema), values)
 
         def write() -> None:
             self.metrics.sync()
@@ -283,8 +283,8 @@ class Trainer:
             match part:
                 case "model":
                     own(weights[name]).copy_(own(cut_like(tensor, weights[name])))
-                case "optimiser":
-                    self.optimiser.place(name, tensor)
+                case "optimizer":
+                    self.optimizer.place(name, tensor)
                 case "ema":
                     self.ema[name] = cut_like(tensor, weights[name])
         self.progress = Progress.from_json(about["progress"])

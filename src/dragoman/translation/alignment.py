@@ -1,34 +1,34 @@
-"""From attention between pieces to an alignment between words."""
+"""From attention between tokens to an alignment between words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from dragoman.text.token_table import BYTE_PIECES, written_by
+from dragoman.text.token_table import BYTE_TOKENS, written_by
 from dragoman.text.words import MARK, SPACELESS
 
 Links = list[tuple[int, int]]
-SILENT: Final = tuple(piece for byte, piece in enumerate(BYTE_PIECES) if not written_by(byte))
+SILENT: Final = tuple(token for byte, token in enumerate(BYTE_TOKENS) if not written_by(byte))
 UNSEEN: Final = frozenset(["", "<0x20>", "<pad>", "<s>", "</s>", *SILENT])  # what writes no letter
 
 
 def align(attention_TS: Any, source: Sequence[str], target: Sequence[str]) -> Links:
     """Pairs (source word, target word), counted from 0, by the rule of `link`.
 
-    `attention_TS [T, S]` has a row for each target piece and a column for each source piece; one column more is the
+    `attention_TS [T, S]` has a row for each target token and a column for each source token; one column more is the
     source's end mark.
     """
     return link(attention_TS, seen_words(source), seen_words(target))
 
 
 def link(
-    attention_TS: Any, from_words: Sequence[int], to_words: Sequence[int], by: Literal["piece", "word"] = "piece"
+    attention_TS: Any, from_words: Sequence[int], to_words: Sequence[int], by: Literal["token", "word"] = "token"
 ) -> Links:
-    """Link each target piece, or each target word, to where it looked most; nowhere if that is the end mark.
+    """Link each target token, or each target word, to where it looked most; nowhere if that is the end mark.
 
-    Between words, weights are summed over the pieces of a source word and averaged over those of a target word. A
-    piece whose word is -1 belongs to none.
+    Between words, weights are summed over the tokens of a source word and averaged over those of a target word. A
+    token whose word is -1 belongs to none.
     """
     if max(from_words, default=-1) < 0 or max(to_words, default=-1) < 0:
         return []
@@ -46,27 +46,27 @@ def link(
     return sorted({(source, target) for source, target in pairs if source >= 0 and target >= 0})
 
 
-def word_numbers(pieces: Sequence[str]) -> list[int]:
-    """For each piece the number of its word; in scripts that write no spaces, each piece is a word."""
+def word_numbers(tokens: Sequence[str]) -> list[int]:
+    """For each token the number of its word; in scripts that write no spaces, each token is a word."""
     numbers, number, before = [], -1, ""
-    for piece in pieces:
-        if number < 0 or piece.startswith(MARK) or (SPACELESS.match(piece) and before != MARK):
+    for token in tokens:
+        if number < 0 or token.startswith(MARK) or (SPACELESS.match(token) and before != MARK):
             number += 1
         numbers.append(number)
-        before = piece
+        before = token
     return numbers
 
 
-def seen_words(pieces: Sequence[str]) -> list[int]:
-    """`word_numbers`, counting those words alone that a reader sees; a piece of another, as a lone ▁, has -1."""
-    numbers = word_numbers(pieces)
-    seen = {number for number, piece in zip(numbers, pieces, strict=True) if piece.strip(MARK) not in UNSEEN}
+def seen_words(tokens: Sequence[str]) -> list[int]:
+    """`word_numbers`, counting those words alone that a reader sees; a token of another, as a lone ▁, has -1."""
+    numbers = word_numbers(tokens)
+    seen = {number for number, token in zip(numbers, tokens, strict=True) if token.strip(MARK) not in UNSEEN}
     places = {number: place for place, number in enumerate(sorted(seen))}
     return [places.get(number, -1) for number in numbers]
 
 
 def marks_last(weights_TS: Any, lead: int) -> Any:
-    """Weights `[T, S + 1]` with the columns of the first `lead` pieces behind the end mark's: no word is theirs."""
+    """Weights `[T, S + 1]` with the columns of the first `lead` tokens behind the end mark's: no word is theirs."""
     if not lead:
         return weights_TS
     import numpy as np

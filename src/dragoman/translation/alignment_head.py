@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from dragoman.engines.forced_decoding import Pairs, cross_maps
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.types import Search
-from dragoman.text import Tokeniser
+from dragoman.text import Tokenizer
 from dragoman.text.trees.token_depths import Parsed
 from dragoman.text.words import MARK, SPACELESS
 
@@ -28,9 +28,9 @@ SELDOM: Final = 0.01  # what a pair that comes once counts for, instead of nothi
 
 @dataclass(frozen=True)
 class Pointer:
-    """A head of a decoder layer, or with None the mean of its heads, at the step that writes or that reads a piece.
+    """A head of a decoder layer, or with None the mean of its heads, at the step that writes or that reads a token.
 
-    A step reads piece t - 1 and writes piece t. What a piece looks at as it is read, a step after it was written, is
+    A step reads token t - 1 and writes token t. What a token looks at as it is read, a step after it was written, is
     often the better alignment (Chen et al., 2020). Layers and heads are counted from 0.
     """
 
@@ -46,7 +46,7 @@ class Pointer:
 
     def __str__(self) -> str:
         heads = "mean of the heads" if self.head is None else f"head {self.head + 1}"
-        return f"decoder layer {self.layer + 1}, {heads}, at the step that {self.step} a piece"
+        return f"decoder layer {self.layer + 1}, {heads}, at the step that {self.step} a token"
 
 
 def pointed(engine: TorchEngine, pairs: Pairs, pointer: Pointer) -> list[Any]:
@@ -57,7 +57,7 @@ def pointed(engine: TorchEngine, pairs: Pairs, pointer: Pointer) -> list[Any]:
     return found
 
 
-def find_pointer(engine: TorchEngine, source: Tokeniser, target: Tokeniser) -> Pointer:
+def find_pointer(engine: TorchEngine, source: Tokenizer, target: Tokenizer) -> Pointer:
     """The head that points, of this model; the same each time."""
     languages = [[source.target_id(code)] for code in source.targets] or [[]]
     trials = [[*languages[i % len(languages)], *ids] for i, ids in enumerate(trial_sources(source))]
@@ -65,11 +65,11 @@ def find_pointer(engine: TorchEngine, source: Tokeniser, target: Tokeniser) -> P
     if not sources:
         return Pointer(max(0, len(next(cross_maps(engine, [(Parsed([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
-    pairs = [(ids, best[0].pieces) for ids, best in zip(sources, hypotheses, strict=True)]
+    pairs = [(ids, best[0].tokens) for ids, best in zip(sources, hypotheses, strict=True)]
     marks = {mark for head in languages for mark in head}
     links: dict[Pointer, list[tuple[int, int]]] = {}
     for i, weights in cross_maps(engine, pairs):
-        ids = [-1 if piece in marks else piece for piece in pairs[i][0]] + [-1]  # the end mark
+        ids = [-1 if token in marks else token for token in pairs[i][0]] + [-1]  # the end mark
         for rule in pointers(*weights.shape[:2]):
             places = rule.of(weights).argmax(1)
             links.setdefault(rule, []).extend(zip((ids[place] for place in places), pairs[i][1], strict=True))
@@ -86,20 +86,20 @@ def pointers(layers: int, heads: int) -> list[Pointer]:
     ]
 
 
-def trial_sources(tokeniser: Tokeniser) -> list[list[int]]:
+def trial_sources(tokenizer: Tokenizer) -> list[list[int]]:
     """Words of the vocabulary, the frequent ones, in random order: they come again in other company."""
-    pieces = tokeniser.pieces(range(tokeniser.vocabulary_size))
+    tokens = tokenizer.tokens(range(tokenizer.vocabulary_size))
     words = [
         number
-        for number, piece in enumerate(pieces)
-        if (piece.startswith(MARK) and len(piece) > 4 and piece[1:].isalpha()) or SPACELESS.match(piece)
+        for number, token in enumerate(tokens)
+        if (token.startswith(MARK) and len(token) > 4 and token[1:].isalpha()) or SPACELESS.match(token)
     ][:WORDS]
     draw = Random(1)
     return [draw.sample(words, LENGTH) for _ in range(SENTENCES)] if len(words) >= 2 * LENGTH else []
 
 
 def association(links: Sequence[tuple[int, int]]) -> float:
-    """The mean pointwise mutual information of linked pieces, each link judged by the others; -1 links to nothing."""
+    """The mean pointwise mutual information of linked tokens, each link judged by the others; -1 links to nothing."""
     both = Counter(links)
     ones, others = Counter(one for one, _ in links), Counter(other for _, other in links)
     n = len(links)

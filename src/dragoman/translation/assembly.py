@@ -9,7 +9,7 @@ from typing import Any
 
 from dragoman.search.constraints.phrases import Demands
 from dragoman.search.types import Hypothesis, Search
-from dragoman.text import Tokeniser
+from dragoman.text import Tokenizer
 from dragoman.translation.alignment import align, marks_last, seen_words
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import begins_word, join
@@ -22,11 +22,11 @@ class Assembly:
     """How translations are put together.
 
     For pairs (source, written), `looked` has the attention [T, S], and `aligning` what `align` needs, where they were
-    asked for. The first `lead` pieces of a source are no text: they say which language is wanted.
+    asked for. The first `lead` tokens of a source are no text: they say which language is wanted.
     """
 
-    source: Tokeniser
-    target: Tokeniser
+    source: Tokenizer
+    target: Tokenizer
     search: Search
     looked: Mapping[tuple[Ids, Ids], Any] | None = None
     aligning: Mapping[tuple[Ids, Ids], Any] | None = None
@@ -48,23 +48,23 @@ class Assembly:
         return replace(best, alternatives=tuple(others)) if others else best
 
     def _one(self, sources: Sequence[Ids], chosen: Sequence[Hypothesis], demands: Sequence[Demands]) -> Translation:
-        written, texts = [hypothesis.pieces for hypothesis in chosen], [ids[self.lead :] for ids in sources]
+        written, texts = [hypothesis.tokens for hypothesis in chosen], [ids[self.lead :] for ids in sources]
         total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
-        divisor = sum(self.search.normaliser(len(pieces) + 1) for pieces in written)
+        divisor = sum(self.search.normalizer(len(tokens) + 1) for tokens in written)
         made = Translation(
-            join([self.target.decode(pieces).strip() for pieces in written]),  # a lone ▁ writes a space too many
+            join([self.target.decode(tokens).strip() for tokens in written]),  # a lone ▁ writes a space too many
             score=chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0,
             log_probability=total,
-            tokens=tuple(piece for pieces in written for piece in self.target.pieces(pieces)),
-            source_tokens=tuple(piece for ids in texts for piece in self.source.pieces(ids)),
+            tokens=tuple(token for tokens in written for token in self.target.tokens(tokens)),
+            source_tokens=tuple(token for ids in texts for token in self.source.tokens(ids)),
             truncated=any(hypothesis.truncated for hypothesis in chosen),
             repetitive=any(
-                (loop := longest_loop(pieces)) and loop > longest_loop(ids)
-                for ids, pieces in zip(texts, written, strict=True)
+                (loop := longest_loop(tokens)) and loop > longest_loop(ids)
+                for ids, tokens in zip(texts, written, strict=True)
             ),
             split=len(chosen) > 1,
         )
-        pairs = [(ids, tuple(pieces)) for ids, pieces in zip(sources, written, strict=True)]
+        pairs = [(ids, tuple(tokens)) for ids, tokens in zip(sources, written, strict=True)]
         if any(of_part.require for of_part in demands):
             told = [of_part.told(self.target.decode(one)) for of_part, one in zip(demands, written, strict=True)]
             met, unmet = (tuple(chain.from_iterable(names)) for names in zip(*told, strict=True))
@@ -80,18 +80,18 @@ class Assembly:
         """The alignments of the parts, each with the words of the parts before it counted in."""
         found: list[tuple[int, int]] = []
         before_source = before_target = 0
-        for ids, pieces, attention in zip(sources, written, maps, strict=True):
-            from_pieces, to_pieces = self.source.pieces(ids), self.target.pieces(pieces)
-            if before_source and not begins_word(from_pieces, 0):
+        for ids, tokens, attention in zip(sources, written, maps, strict=True):
+            from_tokens, to_tokens = self.source.tokens(ids), self.target.tokens(tokens)
+            if before_source and not begins_word(from_tokens, 0):
                 before_source -= 1  # the cut went through a word
-            found += [(s + before_source, t + before_target) for s, t in align(attention, from_pieces, to_pieces)]
-            before_source += max(seen_words(from_pieces), default=-1) + 1
-            before_target += max(seen_words(to_pieces), default=-1) + 1
+            found += [(s + before_source, t + before_target) for s, t in align(attention, from_tokens, to_tokens)]
+            before_source += max(seen_words(from_tokens), default=-1) + 1
+            before_target += max(seen_words(to_tokens), default=-1) + 1
         return found
 
 
 def blocks(maps: Sequence[Any]) -> Any:
-    """One map for a text in parts: no piece of a part looked at another part."""
+    """One map for a text in parts: no token of a part looked at another part."""
     import numpy
 
     whole = numpy.zeros((sum(len(m) for m in maps), sum(m.shape[1] for m in maps)), dtype=numpy.float32)
@@ -102,14 +102,14 @@ def blocks(maps: Sequence[Any]) -> Any:
     return whole
 
 
-def longest_loop(pieces: Sequence[int], longest_period: int = 8) -> int:
-    """The most pieces in a row that say one thing four times or more; 0 where nothing goes round in circles."""
+def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
+    """The most tokens in a row that say one thing four times or more; 0 where nothing goes round in circles."""
     found = 0
-    if len(pieces) - len(set(pieces)) < 6:  # as 8 pieces of period 2 have: nearly every text is done here
+    if len(tokens) - len(set(tokens)) < 6:  # as 8 tokens of period 2 have: nearly every text is done here
         return found
     for period in range(1, longest_period + 1):
         run = 0
-        for one, other in zip(pieces, pieces[period:], strict=False):
+        for one, other in zip(tokens, tokens[period:], strict=False):
             run = run + 1 if one == other else 0
             if run + period >= max(8, 4 * period):
                 found = max(found, run + period)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Demands
-from dragoman.search.types import USUAL_PIECES, WINDOW_CHARACTERS
+from dragoman.search.types import USUAL_TOKENS, WINDOW_CHARACTERS
 from dragoman.text.trees.dependency import Trees
 from dragoman.translation.assembly import Ids
 from dragoman.values import shown
@@ -44,6 +44,6 @@ def groups(jobs: Sequence[Job], batch: int) -> Iterator[Sequence[Job]]:
     start = 0
     while start < len(jobs):
         length = max(1, len(jobs[start][0]))
-        size = max(1, min(batch, batch * USUAL_PIECES // length))
+        size = max(1, min(batch, batch * USUAL_TOKENS // length))
         yield jobs[start : start + size]
         start += size

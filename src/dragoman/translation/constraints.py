@@ -76,7 +76,7 @@ def demanded(
 ) -> tuple[list[list[Job]], DragomanError | None]:
     """The jobs of texts from number `first` on with what is demanded of each, and what is wrong with the next if any.
 
-    `text_of` is the text of a source's pieces.
+    `text_of` is the text of a source's tokens.
     """
     found: list[list[Job]] = []
     for i, of_text in enumerate(jobs):

@@ -12,7 +12,7 @@ from dragoman.config import ModelRecipe, Recipe
 class Reach:
     """What is within reach of every one of the models that translate together, or of the one that translates alone.
 
-    `longest` is the most pieces of a source that is not split, `source` and `output` the most that there are positions
+    `longest` is the most tokens of a source that is not split, `source` and `output` the most that there are positions
     for, None where they do not end. `reader` is the model that says whether sentences come with trees.
     """
 
@@ -25,8 +25,8 @@ class Reach:
     def of(cls, recipes: Sequence[Recipe]) -> Reach:
         """The least of all; one model that reads trees is enough for sentences to need them."""
         models = [recipe.model for recipe in recipes]
-        outputs = [learnt(model) for model in models if model.positions == "learned"]
-        sources = [learnt(model) for model in models if model.positions == "learned" or model.pattern == "low_rank"]
+        outputs = [learned(model) for model in models if model.positions == "learned"]
+        sources = [learned(model) for model in models if model.positions == "learned" or model.pattern == "low_rank"]
         return cls(
             min([*(recipe.data.max_tokens for recipe in recipes), *sources]),
             min(sources, default=None),
@@ -35,6 +35,6 @@ class Reach:
         )
 
 
-def learnt(model: ModelRecipe) -> int:
-    """How many pieces there are positions for: a mark needs one too."""
+def learned(model: ModelRecipe) -> int:
+    """How many tokens there are positions for: a mark needs one too."""
     return model.max_positions - 1

@@ -11,9 +11,9 @@ class Translation:
     """One translation.
 
     `score` is log P / lp, by which hypotheses are ranked; of a text in parts, the sum of the first over that of the
-    second. `tokens` are the pieces written, `source_tokens` those read. `alternatives` are the next best, where more
+    second. `tokens` are the tokens written, `source_tokens` those read. `alternatives` are the next best, where more
     than one was asked for; of a text in parts, the next best of each part.
-    `alignment` pairs words (source, target), counted from 0; `attention [tokens, source_tokens]` is what each piece
+    `alignment` pairs words (source, target), counted from 0; `attention [tokens, source_tokens]` is what each token
     looked at: a NumPy array whose rows miss what went to the source's end mark. Both are there on request.
     `met` are the phrases that were required of it and are in it, `unmet` those that are not.
     """
@@ -60,6 +60,6 @@ class Scored:
     token_log_probabilities: tuple[float, ...]
 
     @property
-    def per_piece(self) -> float:
-        """log P over the number of pieces, the end mark counted: minus this is the logarithm of the perplexity."""
+    def per_token(self) -> float:
+        """log P over the number of tokens, the end mark counted: minus this is the logarithm of the perplexity."""
         return self.log_probability / len(self.tokens)

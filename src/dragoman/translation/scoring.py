@@ -44,8 +44,8 @@ def scored(
         rows = forced_log_probabilities(engine, jobs, batch)
         for (_, ids), row in zip(jobs, rows, strict=True):
             total = sum(row)
-            tokens = (*translator.target.pieces(ids), "</s>")
-            yield Scored(total / search.normaliser(len(row)), total, tokens, tuple(row))
+            tokens = (*translator.target.tokens(ids), "</s>")
+            yield Scored(total / search.normalizer(len(row)), total, tokens, tuple(row))
         if refused is not None:
             raise refused
         if wrong is not None:
@@ -58,7 +58,7 @@ def scored(
 def encoded(
     translator: Translator, window: list[Pair], trees: Trees | None, before: int, languages: Sequence[Ids]
 ) -> tuple[list[tuple[Ids, Ids]], DragomanError | None]:
-    """The pieces of each pair up to the first that must be refused, and why that one must be.
+    """The tokens of each pair up to the first that must be refused, and why that one must be.
 
     Sources begin with what `languages` has for them, which is nothing where there is one target language.
     """
@@ -78,7 +78,7 @@ def encoded(
             if most is not None and len(ids) > most:
                 return jobs, SearchError(
                     f"line {before + number + 1:,}, {shown(pair).removeprefix('tuple ')}: its {what} has {len(ids):,} "
-                    f"pieces, but this model has learnt positions for {most:,}; a score is of the whole pair, so "
+                    f"tokens, but this model has learned positions for {most:,}; a score is of the whole pair, so "
                     "shorten it, or leave it out"
                 )
         jobs.append((source if laid is None else parsed(source, translator.source, laid[number]), tuple(target)))

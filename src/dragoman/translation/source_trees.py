@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dragoman.config import ModelRecipe, idle_keys
 from dragoman.errors import DragomanError, SearchError
-from dragoman.text import Tree, normalise
+from dragoman.text import Tree, normalize
 from dragoman.text.trees.dependency import Trees
 
 
@@ -40,7 +40,7 @@ def laid_over(texts: Sequence[str], trees: Trees) -> tuple[list[bytes], Dragoman
     found: list[bytes] = []
     for text in texts:
         try:
-            found.append(trees.over(normalise(text)))
+            found.append(trees.over(normalize(text)))
         except DragomanError as error:
             return found, error
     return found, None

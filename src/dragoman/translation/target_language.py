@@ -1,4 +1,4 @@
-"""Which language texts are translated into, by a model that knows several: a piece of its own before each source."""
+"""Which language texts are translated into, by a model that knows several: a token of its own before each source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from dragoman.errors import SearchError
-from dragoman.text import Tokeniser
+from dragoman.text import Tokenizer
 from dragoman.text.language_codes import language_of
 from dragoman.translation.assembly import Ids
 from dragoman.values import shown, suggest
@@ -62,13 +62,13 @@ def refuse_other(code: str, own: str | None) -> None:
         )
 
 
-def heads(tokeniser: Tokeniser, to: str | Sequence[str] | None, first: int, count: int) -> list[Ids]:
-    """What stands before each of `count` texts from number `first` on: nothing, or the piece of its language."""
+def heads(tokenizer: Tokenizer, to: str | Sequence[str] | None, first: int, count: int) -> list[Ids]:
+    """What stands before each of `count` texts from number `first` on: nothing, or the token of its language."""
     if to is None:
         return [()] * count
     if isinstance(to, str):
-        return [(tokeniser.target_id(to),)] * count
+        return [(tokenizer.target_id(to),)] * count
     here = to[first : first + count]
     if len(here) < count:
         raise SearchError(f"there are more texts than the {len(to)} languages of to; give one for each, or one for all")
-    return [(tokeniser.target_id(code),) for code in here]
+    return [(tokenizer.target_id(code),) for code in here]

@@ -20,11 +20,11 @@ from dragoman.engines.select import Engines, Running
 from dragoman.errors import SearchError
 from dragoman.files import RECIPE
 from dragoman.modeldir.card_languages import of_card
-from dragoman.modeldir.locate import find_model, models_beside, open_tokenisers, verify_once
+from dragoman.modeldir.locate import find_model, models_beside, open_tokenizers, verify_once
 from dragoman.search.constraints.phrases import Demands
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, whole
-from dragoman.text import Tokeniser, Tree
+from dragoman.text import Tokenizer, Tree
 from dragoman.text.language_codes import language_of
 from dragoman.text.trees.dependency import Trees
 from dragoman.text.trees.token_depths import parsed
@@ -55,12 +55,12 @@ class Translator:
     """
 
     def __init__(
-        self, engines: Engines, source: Tokeniser, target: Tokeniser, recipe: Recipe, others: Sequence[Recipe] = ()
+        self, engines: Engines, source: Tokenizer, target: Tokenizer, recipe: Recipe, others: Sequence[Recipe] = ()
     ) -> None:
         self.engines, self.source, self.target, self.recipe = engines, source, target, recipe
         reach = Reach.of([recipe, *others])
         self.longest_source, self.longest_output = reach.source, reach.output
-        self.lead = 1 if source.targets else 0  # pieces before a source, which say its target language
+        self.lead = 1 if source.targets else 0  # tokens before a source, which say its target language
         self.longest = max(1, reach.longest - self.lead)
         self.reader = reach.reader  # the model that says whether sentences come with trees
         self.language = "en"  # for the rules by which long text is split into sentences
@@ -85,7 +85,7 @@ class Translator:
         the source's code, by whose rules text that is too long is split into sentences.
 
         `ensemble` are models that translate together with the first: of any kind and size, but with the same
-        tokenisers. At each step the search sees the `mean` of their "probabilities", or of their "log-probabilities".
+        tokenizers. At each step the search sees the `mean` of their "probabilities", or of their "log-probabilities".
         """
         code, directory = language_of(language), find_model(model)
         verify_once(directory)
@@ -94,7 +94,7 @@ class Translator:
         # absolute: an engine is loaded when it is needed, and the program may be elsewhere by then
         first, *beside = (place.absolute() for place in (directory, *others))
         engines = Engines(first, device, engine, threads, precision, beside, mean)
-        translator = cls(engines, *open_tokenisers(directory), recipe, more)
+        translator = cls(engines, *open_tokenizers(directory), recipe, more)
         translator.language = code
         return translator
 
@@ -196,7 +196,7 @@ class Translator:
         return find_pointer(self.engines.torch, self.source, self.target)
 
     def encoded(self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None, to: To = None) -> list[Ids]:
-        """The pieces of each text as a whole, with their places in its tree where the model reads trees.
+        """The tokens of each text as a whole, with their places in its tree where the model reads trees.
 
         Those of a model of several target languages begin with that of the one that is asked for.
         """
@@ -255,13 +255,13 @@ class Translator:
             return asked
         if asked.search.min_length > longest:
             raise SearchError(
-                f"min_length={asked.search.min_length} cannot be: this model has learnt positions for {longest} pieces"
+                f"min_length={asked.search.min_length} cannot be: this model has learned positions for {longest} tokens"
             )
         return replace(asked, search=replace(asked.search, max_length=longest))
 
     @cached_property
     def planner(self) -> Planner:
-        """What makes tables of demands, for the pieces of this model."""
+        """What makes tables of demands, for the tokens of this model."""
         from dragoman.search.constraints.tables import Planner
         from dragoman.search.constraints.token_bytes import Spelling
 
@@ -327,7 +327,7 @@ class Translator:
             raise SearchError(f"there are {len(to)} languages in to, but only {done} texts; give one for each")
 
     def _read(self, ids: Ids) -> str:
-        """The text of a source's pieces."""
+        """The text of a source's tokens."""
         return self.source.decode(ids[self.lead :])
 
     def _too_long(self, parts: list[Ids], prefix: list[int]) -> str:
@@ -337,7 +337,7 @@ class Translator:
             ("its prefix", prefix, self.longest_output, "use a shorter one"),
         ):
             if most is not None and len(ids) > most:
-                return f"{what} has {len(ids)} pieces, but this model has learnt positions for {most}; {advice}"
+                return f"{what} has {len(ids)} tokens, but this model has learned positions for {most}; {advice}"
         return ""
 
     def _window(
@@ -361,7 +361,7 @@ class Translator:
             from dragoman.engines.forced_decoding import cross_attention
             from dragoman.translation.alignment_head import pointed
 
-            pairs = sorted({(ids, tuple(h.pieces)) for (ids, _, _), best in found.items() for h in best})
+            pairs = sorted({(ids, tuple(h.tokens)) for (ids, _, _), best in found.items() for h in best})
             if asked.attention:
                 looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
             if asked.alignment:

@@ -134,7 +134,7 @@ def test_mistakes_are_messages(files: dict[str, str], capsys: pytest.CaptureFixt
         (["--hypothesis", files["ours"], "--reference", files["missing"]], "there is no file"),
         ([*ours, "--source", files["short"]], "short has 2 lines but"),
         ([*ours, "--against", files["short"]], "short has 2 lines but right has 3"),
-        ([*ours, "--tokenize", "13b"], "no tokeniser '13b'; did you mean '13a'?"),
+        ([*ours, "--tokenize", "13b"], "no tokenizer '13b'; did you mean '13a'?"),
         ([*ours, "--metric", "METEOR"], "'METEOR' is not one of"),
         ([str(tmp_path), "--source", files["en"], *right], "is not a model"),
         (["no-such", "--source", files["en"], *right], "there is no directory no-such"),

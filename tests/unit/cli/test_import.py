@@ -57,10 +57,10 @@ def test_an_out_that_is_taken_and_options_that_do_nothing(tmp_path: Path, capsys
     assert "thesis.txt is a file, but --out is the directory" in refused(capsys, opus, "--out", taken / "thesis.txt")
     assert (taken / "thesis.txt").read_text() == "years of work"
     out = tmp_path / "out"
-    assert "--tokeniser does nothing for a model of Opus-MT" in refused(
-        capsys, opus, "--out", out, "--tokeniser", opus / "source.spm"
+    assert "--tokenizer does nothing for a model of Opus-MT" in refused(
+        capsys, opus, "--out", out, "--tokenizer", opus / "source.spm"
     )
-    assert "give --tokeniser too" in refused(capsys, opus, "--out", out, "--target-tokeniser", opus / "source.spm")
+    assert "give --tokenizer too" in refused(capsys, opus, "--out", out, "--target-tokenizer", opus / "source.spm")
     assert "Missing option '--out'" in refused(capsys, opus)
     assert not out.exists()
     out.mkdir()  # an empty one is taken

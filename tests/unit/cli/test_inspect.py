@@ -112,12 +112,12 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     learned = str(model_at(tmp_path / "learned", positions="learned", max_positions=13))
     assert leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"))[0] == 0
     code, _, err = leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"), "--length", "14")
-    assert (code, "learned has learnt 13 positions" in err) == (2, True), err
+    assert (code, "learned has learned 13 positions" in err) == (2, True), err
 
 
 def test_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.evaluation.layer_costs.seconds", lambda _, n: n / 1000)
-    options = ["--n-heads", "3", "--kernel", "2", "--neighbours", "5", "--length", "24", "--length", "9"]
+    options = ["--n-heads", "3", "--kernel", "2", "--neighbors", "5", "--length", "24", "--length", "9"]
     code, printed, err = leave(capsys, "costs", *options, "--d-model", "6", "--d-model", "12")
     assert (code, err) == (0, "")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line]

@@ -147,7 +147,7 @@ def test_what_was_looked_at_names_the_language_as_a_mark(model: Path) -> None:
     translator = Translator.load(model, device="cpu", engine="torch")
     looked = look(translator, TEXTS[0], to="fr")
     ids = translator.source.encode(TEXTS[0])
-    assert looked.source.pieces == ("<2fr>", *translator.source.pieces(ids), "‹end›")
+    assert looked.source.tokens == ("<2fr>", *translator.source.tokens(ids), "‹end›")
     labels = [word.label for word in looked.source.words]
     assert labels == ["<2fr>", *TEXTS[0].split(), "‹end›"]
     assert [word.mark for word in looked.source.words] == [True, *[False] * (len(labels) - 2), True]

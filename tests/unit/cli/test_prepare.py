@@ -97,8 +97,8 @@ def test_a_validation_set_is_read_as_training_files_are(tmp_path):
     for name, given in forms.items():
         assert run(*corpus, *given, "--out", tmp_path / name, *SMALL) == 0
         prepared = Prepared.open(tmp_path / name)
-        split, tokeniser = prepared.split("valid"), prepared.tokenisers[0]
-        assert [(tokeniser.decode(split.source[i]), tokeniser.decode(split.target[i])) for i in range(3)] == rows
+        split, tokenizer = prepared.split("valid"), prepared.tokenizers[0]
+        assert [(tokenizer.decode(split.source[i]), tokenizer.decode(split.target[i])) for i in range(3)] == rows
         assert len(prepared.split()) == 37
 
 

@@ -69,7 +69,7 @@ def test_a_line_for_a_pair_in_every_form(capsys: pytest.CaptureFixture[str], tmp
     assert numbers(capsys, "tiny", "pairs.tsv") == totals
     assert numbers(capsys, "tiny", "--source", "test.en", "--target", "test.de") == totals
     assert numbers(capsys, "tiny", "pairs.tsv", "--batch", "2") == totals
-    assert numbers(capsys, "tiny", "--per-piece", "pairs.tsv") == pytest.approx(
+    assert numbers(capsys, "tiny", "--per-token", "pairs.tsv") == pytest.approx(
         [one.log_probability / len(one.tokens) for one in scored], abs=2e-4
     )
     expected = pytest.approx([one.score for one in scored], abs=2e-4)
@@ -94,9 +94,9 @@ def test_standard_input_and_output_files(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, into.read_text()) == (0, b"", expected)
     said = done.stderr.decode().splitlines()
     assert said[0].startswith("dragoman: torch engine, float32, on cpu")
-    pieces = sum(len(one.tokens) for one in Translator.load("tiny", device="cpu").score(PAIRS))
-    mean = sum(map(float, expected.split())) / pieces
-    assert said[-1] == f"dragoman: {pieces} pieces, log P {mean:.4f} a piece, perplexity {math.exp(-mean):,.2f}"
+    tokens = sum(len(one.tokens) for one in Translator.load("tiny", device="cpu").score(PAIRS))
+    mean = sum(map(float, expected.split())) / tokens
+    assert said[-1] == f"dragoman: {tokens} tokens, log P {mean:.4f} a token, perplexity {math.exp(-mean):,.2f}"
     assert run("tiny", "--device", "cpu", given=b"").stdout == b""  # nothing in, nothing out
 
 
@@ -105,13 +105,13 @@ def test_an_object_for_a_pair(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0, err
     entries = [json.loads(line) for line in out.splitlines()]
     assert [entry["line"] for entry in entries] == [1, 2, 3, 4, 5]
-    tokeniser = Translator.load("tiny", device="cpu").target
+    tokenizer = Translator.load("tiny", device="cpu").target
     for entry, (_, target) in zip(entries, PAIRS, strict=True):
-        assert entry["tokens"] == [*tokeniser.pieces(tokeniser.encode(target)), "</s>"]
+        assert entry["tokens"] == [*tokenizer.tokens(tokenizer.encode(target)), "</s>"]
         each, total = entry["token_log_probabilities"], entry["log_probability"]
         assert len(each) == len(entry["tokens"]) and max(each) < 0
         assert total == pytest.approx(sum(each))
-        assert entry["per_piece"] == pytest.approx(total / len(each))
+        assert entry["per_token"] == pytest.approx(total / len(each))
         assert entry["score"] == pytest.approx(total / ((5 + len(each)) / 6))
 
 
@@ -159,8 +159,8 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
         (["tiny", "--target", "test.de"], "a pair has two sides, but there is no --source"),
         (["tiny", "pairs.tsv", "--source", "test.en", "--target", "test.de"], "pairs.tsv came beside --source"),
         (["tiny", "--source", "-", "--target", "-"], "cannot both be standard input"),
-        (["tiny", "pairs.tsv", "--per-piece", "--length-penalty", "1"], "divide by different things"),
-        (["tiny", "pairs.tsv", "--per-piece", "--json"], "--per-piece would do nothing here: --json has it anyway"),
+        (["tiny", "pairs.tsv", "--per-token", "--length-penalty", "1"], "divide by different things"),
+        (["tiny", "pairs.tsv", "--per-token", "--json"], "--per-token would do nothing here: --json has it anyway"),
         (["tiny", "pairs.tsv", "--length-penalty", "9"], "length_penalty must be from -5 to 5"),
         (["tiny", "pairs.tsv", "--batch", "0"], "batch must be at least 1"),
         (["tiny", "pairs.tsv", "--source-key", "1"], "two column numbers from 1"),

@@ -51,12 +51,12 @@ def test_every_line_before_a_bad_one_is_answered(model: Path, bad: bytes, tmp_pa
         assert (done.stdout if not to else (tmp_path / "out.txt.part").read_bytes()) == expected
     assert b"out.txt.part" in done.stderr
     assert into.read_bytes() == b"before\n"  # what is not whole has not got its name
-    pieces = lines_of("tokenize", model, given=good)
+    tokens = lines_of("tokenize", model, given=good)
     done = run("tokenize", model, given=good + bad + b"\n")
-    assert (done.returncode, done.stdout) == (2, b"".join(pieces))
-    done = run("detokenize", model, given=b"".join(pieces) + b"nonsense\n" + pieces[0])
+    assert (done.returncode, done.stdout) == (2, b"".join(tokens))
+    done = run("detokenize", model, given=b"".join(tokens) + b"nonsense\n" + tokens[0])
     assert (done.returncode, done.stdout) == (2, good.replace(b"\r", b""))
-    assert b"standard input, line 4: there is no piece 'nonsense'" in done.stderr
+    assert b"standard input, line 4: there is no token 'nonsense'" in done.stderr
 
 
 def test_a_pipe_into_tokenize_is_answered_line_by_line(model: Path) -> None:
@@ -206,7 +206,7 @@ def test_closed_streams_are_told(model: Path) -> None:
         assert message in done.stderr
 
 
-def test_in_an_old_locale_what_cannot_be_written_is_spelt(tmp_path: Path) -> None:
+def test_in_an_old_locale_what_cannot_be_written_is_spelled(tmp_path: Path) -> None:
     files = [tmp_path / "ours.de", tmp_path / "right.de"]
     for file in files:
         file.write_text("schön\n" * 30, encoding="utf-8")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.text import learn, load_tokeniser, normalise
+from dragoman.text import learn, load_tokenizer, normalize
 
 LINES = ["the old box", "", "we’ll see:  the box", "我们去学校。", "a\u2028b \x85 c", "<s> ▁ <0x41>", "the box 1987"]
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tokenisers")
+    path = tmp_path_factory.mktemp("tokenizers")
     learn("bpe", [*LINES, "the box, the old box"] * 4, 330).save(path, "shared")
     learn("wordpiece", [*LINES, "the box, the old box"] * 4, 330).save(path, "target")
     (path / "manifest.json").write_text("{}")  # as beside a model's
@@ -37,11 +37,11 @@ def test_there_and_back(directory: Path, options: list[str], end: str) -> None:
     rows = there.stdout.decode().split("\n")
     assert rows.pop() == ""
     assert len(rows) == len(LINES)
-    tokeniser = load_tokeniser(directory, "target" if "target" in options else "shared")
-    expected = [tokeniser.encode(line) for line in LINES]
-    assert rows == [" ".join(map(str, ids) if "--ids" in options else tokeniser.pieces(ids)) for ids in expected]
+    tokenizer = load_tokenizer(directory, "target" if "target" in options else "shared")
+    expected = [tokenizer.encode(line) for line in LINES]
+    assert rows == [" ".join(map(str, ids) if "--ids" in options else tokenizer.tokens(ids)) for ids in expected]
     back = run(["detokenize", str(directory), *options], there.stdout)
-    assert back.stdout.decode() == "".join(f"{normalise(line)}\n" for line in LINES)
+    assert back.stdout.decode() == "".join(f"{normalize(line)}\n" for line in LINES)
 
 
 def test_samples_follow_the_seed(directory: Path) -> None:
@@ -63,9 +63,9 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         (
             ["tokenize", "{}", "--name", "source"],
             b"",
-            "no tokeniser of the name (--name) 'source'; there are: shared, target",
+            "no tokenizer of the name (--name) 'source'; there are: shared, target",
         ),
-        (["tokenize", "{}/nowhere"], b"", "nowhere; a tokeniser is shared.json and shared.spm or"),
+        (["tokenize", "{}/nowhere"], b"", "nowhere; a tokenizer is shared.json and shared.spm or"),
         (["tokenize", "{}", "--sample", "7"], b"a\n", "dragoman: alpha=7.0 cannot be sampled with"),
         (["tokenize", "{}", "--seed", "3"], b"a\n", "--seed would do nothing here: nothing is drawn; add --sample"),
         (["tokenize", "{}", "--sample", "0.1", "--threads", "2"], b"a\n", "--threads would do nothing here"),
@@ -75,13 +75,13 @@ def test_samples_follow_the_seed(directory: Path) -> None:
             b"",
             "dragoman: threads=100000000: encoding needs from 1 to 1,024 threads",
         ),
-        (["tokenize", "{}", "--name", "../x/shared"], b"", "'../x/shared' is no name of a tokeniser"),
+        (["tokenize", "{}", "--name", "../x/shared"], b"", "'../x/shared' is no name of a tokenizer"),
         (["detokenize", "{}", "--ids"], b"--5", "standard input, line 1: '--5' is no id"),
         (["detokenize", "{}", "--ids"], b"1_0", "standard input, line 1: '1_0' is no id"),
         (
             ["detokenize", "{}"],
             "▁the\n\n▁the nonsense".encode(),
-            "standard input, line 3: there is no piece 'nonsense'",
+            "standard input, line 3: there is no token 'nonsense'",
         ),
         (["detokenize", "{}", "--ids"], b"5 6\n5 six", "standard input, line 2: 'six' is no id"),
         (["detokenize", "{}", "--ids"], b"5 99999", "standard input, line 1: id 99999 is outside"),

@@ -235,5 +235,5 @@ def prepared_texts(place: Path) -> list[str]:
     from dragoman.data.prepared import Prepared
 
     prepared = Prepared.open(place)
-    split, tokeniser = prepared.split(), prepared.tokenisers[0]
-    return [tokeniser.decode(split.source[i]) for i in range(len(split))]
+    split, tokenizer = prepared.split(), prepared.tokenizers[0]
+    return [tokenizer.decode(split.source[i]) for i in range(len(split))]

@@ -18,7 +18,7 @@ from dragoman.conversion.options import Asked
 from dragoman.errors import ForeignError
 from dragoman.files import stored_vocabulary
 from dragoman.models.directory import load_model
-from dragoman.text import BOS, EOS, PAD, load_tokeniser
+from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.translation.translator import Translator
 
 PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
@@ -63,9 +63,9 @@ def test_the_logits_are_fairseqs(kind: str, tmp_path: Path) -> None:
     scale = 1.0 if settings.get("no_scale_embedding") else D**0.5
     plain = Plain(found, HEADS, scale, settings.get("activation_fn", "relu"), "encoder_normalize_before" in settings)
     model, _ = load_model(tmp_path / "model", PAD)
-    sides = [load_tokeniser(tmp_path / "model", name) for name in ("source", "target")]
-    ours = [[*side.pieces(range(side.vocabulary_size))] for side in sides]
-    rows = [  # for each id here, the one there; our start mark is their end mark, and theirs is a piece
+    sides = [load_tokenizer(tmp_path / "model", name) for name in ("source", "target")]
+    ours = [[*side.tokens(range(side.vocabulary_size))] for side in sides]
+    rows = [  # for each id here, the one there; our start mark is their end mark, and theirs is a token
         [2 if i == BOS else 0 if i == 4 else table.index(side.stored[i]) for i in range(len(shown))]
         for side, table, shown in zip(sides, names, ours, strict=True)
     ]
@@ -94,19 +94,19 @@ def test_the_settings_and_the_vocabulary(tmp_path: Path) -> None:
 
 def test_text_is_cut_by_codes_or_comes_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = write_fairseq(tmp_path / "fairseq")
-    given = ("import", str(checkpoint), "--tokeniser", str(checkpoint.with_name("codes")))
+    given = ("import", str(checkpoint), "--tokenizer", str(checkpoint.with_name("codes")))
     code, out, err = leave(capsys, *given, "--out", str(tmp_path / "cut"))
     assert code == 0 and "spaces" not in out, err
     cut = Translator.load(tmp_path / "cut")
     text = " ".join(WORDS[:4]) + " Turm"
-    pieces = cut.source.encode(text)
-    assert cut.source.pieces(pieces) == [*["▁the", "▁low", "er", "▁ne", "wer", "▁low", "e", "s", "t"], *["▁<unk>"] * 4]
-    assert cut.source.decode(pieces) == f"{' '.join(WORDS[:4])} <unk> <unk> <unk> <unk>"
+    tokens = cut.source.encode(text)
+    assert cut.source.tokens(tokens) == [*["▁the", "▁low", "er", "▁ne", "wer", "▁low", "e", "s", "t"], *["▁<unk>"] * 4]
+    assert cut.source.decode(tokens) == f"{' '.join(WORDS[:4])} <unk> <unk> <unk> <unk>"
     code, out, err = leave(capsys, "import", str(checkpoint), "--out", str(tmp_path / "spaces"))
-    assert code == 0 and "pieces that are separated by spaces" in out, err
+    assert code == 0 and "tokens that are separated by spaces" in out, err
     spaces = Translator.load(tmp_path / "spaces")
-    written = " ".join(spaces.source.stored[i] for i in pieces)
-    assert spaces.source.encode(written) == pieces
+    written = " ".join(spaces.source.stored[i] for i in tokens)
+    assert spaces.source.encode(written) == tokens
     ours, theirs = (t.translate(x, beam=1, max_length=9) for t, x in ((cut, text), (spaces, written)))
     assert ours.text == theirs.text and ours.log_probability == theirs.log_probability
 
@@ -156,8 +156,8 @@ def test_dictionaries_that_are_missing_elsewhere_or_wrong(tmp_path: Path) -> Non
     assert read_foreign(checkpoint, Asked(vocabulary=place)).source.vocabulary_size == len(dictionaries(False)[0]) + 5
     whole = (place / dictionary.name).read_text(encoding="utf-8")
     for damaged, message in (
-        (whole + "der 3\n", "has the piece 'der' twice"),
-        (whole + "onlyaword\n", r"line 15: 'onlyaword'; expected a piece and how often"),
+        (whole + "der 3\n", "has the token 'der' twice"),
+        (whole + "onlyaword\n", r"line 15: 'onlyaword'; expected a token and how often"),
         (whole + "more 3\n", r"of shape \[18, 24\]; the model's settings ask for \[19, 24\]"),
     ):
         (place / dictionary.name).write_text(damaged, encoding="utf-8")

@@ -38,7 +38,7 @@ def test_words_are_required_and_avoided(model: Path) -> None:
     for word in ("Äpfel", "am Montag"):
         found = translator.translate(TEXTS, require=[word], max_length=30, **to)
         assert all(word in one.text and not one.unmet for one in found)
-    with pytest.raises(SearchError, match="cannot be written with the pieces of this model"):
+    with pytest.raises(SearchError, match="cannot be written with the tokens of this model"):
         translator.translate(TEXTS[0], require=["(Haus)"], **to)
     limits = {"min_length": 6, "max_length": 12}
     words = {word for one in translator.translate(TEXTS, **limits, **to) for word in one.text.split() if word.isalpha()}
@@ -75,7 +75,7 @@ def test_heads_are_asked_and_two_passes_learn(model: Path, tmp_path: Path, capsy
     assert code == 0, err
 
 
-def test_pieces_that_do_not_say_where_words_begin_take_no_demands(
+def test_tokens_that_do_not_say_where_words_begin_take_no_demands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = write_fairseq(tmp_path / "fairseq")
@@ -83,7 +83,7 @@ def test_pieces_that_do_not_say_where_words_begin_take_no_demands(
         capsys,
         "import",
         str(checkpoint),
-        "--tokeniser",
+        "--tokenizer",
         str(checkpoint.with_name("codes")),
         "--out",
         str(tmp_path / "m"),

@@ -23,7 +23,7 @@ from dragoman.conversion.sentencepiece_model import restricted
 from dragoman.errors import ForeignError
 from dragoman.models.directory import load_model
 from dragoman.nn import sinusoid
-from dragoman.text import BOS, EOS, PAD, load_tokeniser
+from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.translation.translator import Translator
 
 yaml = pytest.importorskip("yaml", reason="an extra")
@@ -31,7 +31,7 @@ yaml = pytest.importorskip("yaml", reason="an extra")
 D, HEADS, INNER, LAYERS = 20, 5, (33, 27), (1, 3)
 MARKS = ["<unk>", "<pad>", "<s>", "</s>"]
 CODES = "#version: 0.2\nl o\nlo w</w>\nlo w\nlow e\nlowe r</w>\ne r</w>\nn e\nne w</w>\n"
-PIECES = [["low", "lo@@", "w@@", "er", "new", "a", "low@@"], ["neu", "alt", "t@@", "ief", "er"]]
+TOKENS = [["low", "lo@@", "w@@", "er", "new", "a", "low@@"], ["neu", "alt", "t@@", "ief", "er"]]
 NAMES = {  # of fairseq, which the reference knows, for JoeyNMT's
     r"src_src_att\.(.)_layer": r"self_attn.\1_proj", r"src_src_att\.output_layer": "self_attn.out_proj",
     r"trg_trg_att\.(.)_layer": r"self_attn.\1_proj", r"trg_trg_att\.output_layer": "self_attn.out_proj",
@@ -74,8 +74,8 @@ def write_joey(directory: Path, *, order: str = "pre", tied: bool = False, softm
                change: Any = None) -> Path:  # fmt: skip
     """A directory with all its files; `change` is done to its settings."""
     directory.mkdir(parents=True)
-    pieces = [[*PIECES[0], *PIECES[1][:-1]]] * 2 if tied else PIECES
-    for name, side in zip(("src", "trg"), pieces, strict=True):
+    tokens = [[*TOKENS[0], *TOKENS[1][:-1]]] * 2 if tied else TOKENS
+    for name, side in zip(("src", "trg"), tokens, strict=True):
         (directory / f"{name}_vocab.txt").write_text("\n".join([*MARKS, *side]) + "\n", encoding="utf-8")
     (directory / "codes.txt").write_text(CODES)
     side = {"type": "transformer", "hidden_size": D, "num_heads": HEADS, "dropout": 0.2, "layer_norm": order,
@@ -92,7 +92,7 @@ def write_joey(directory: Path, *, order: str = "pre", tied: bool = False, softm
     if change is not None:
         change(config)
     (directory / "config.yaml").write_text(yaml.safe_dump(config))
-    sizes = (len(pieces[0]) + 4, len(pieces[1]) + 4)
+    sizes = (len(tokens[0]) + 4, len(tokens[1]) + 4)
     saved = {
         "model_state": tensors(sizes, order == "pre", tied, softmax),
         "optimizer_state": {},
@@ -125,7 +125,7 @@ def test_the_logits_are_joeynmts(settings: dict[str, Any], tmp_path: Path) -> No
     plain = Plain(named, HEADS, scale, "gelu", settings.get("order", "pre") == "pre", epsilon=1e-6)
     model, recipe = load_model(tmp_path / "model", PAD)
     assert recipe.model.norm_epsilon == 1e-6
-    sides = [load_tokeniser(tmp_path / "model", name) for name in ("source", "target")]
+    sides = [load_tokenizer(tmp_path / "model", name) for name in ("source", "target")]
     rows = [[1, 2, 3, 0, *range(4, side.vocabulary_size)] for side in sides]
     codes = sinusoid(torch.arange(50), D)
     draw = torch.Generator().manual_seed(1)
@@ -138,42 +138,42 @@ def test_the_logits_are_joeynmts(settings: dict[str, Any], tmp_path: Path) -> No
         torch.testing.assert_close(logits, expected, atol=2e-6, rtol=1e-4)
 
 
-def test_text_is_cut_into_known_pieces_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_cut_into_known_tokens_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_joey(tmp_path / "joey")
     code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "model"))
     assert code == 0 and "spaces" not in out, err
     model = Translator.load(tmp_path / "model")
-    pieces = model.source.pieces(model.source.encode("low lower new"))
-    assert pieces == ["▁low", "▁low", "<unk>", "▁<unk>", "▁new"]  # "lower" is no piece: low@@ e@@ r, as it was merged
+    tokens = model.source.tokens(model.source.encode("low lower new"))
+    assert tokens == ["▁low", "▁low", "<unk>", "▁<unk>", "▁new"]  # "lower" is no token: low@@ e@@ r, as it was merged
     assert model.source.decode(model.source.encode("low new")) == "low new"
     assert (tmp_path / "model" / "card.md").read_text().startswith("# en to de\n")
     recipe = Recipe.load(tmp_path / "model" / "recipe.toml")
     assert (recipe.model.tie, recipe.model.output_bias, recipe.model.d_ff) == ("target", False, INNER[0])
     (place / "codes.txt").unlink()
-    with pytest.raises(ForeignError, match=r"codes\.txt is missing, by which .*src: cuts text; .* with --tokeniser"):
+    with pytest.raises(ForeignError, match=r"codes\.txt is missing, by which .*src: cuts text; .* with --tokenizer"):
         read_foreign(place, Asked())
 
 
-def test_a_restricted_sentencepiece_model_makes_known_pieces_alone() -> None:
+def test_a_restricted_sentencepiece_model_makes_known_tokens_alone() -> None:
     lines = ["the old box stands in the old hall", "the new boxes stand in new halls"] * 9
     written = BytesIO()
     SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, vocab_size=50, minloglevel=2,
                                hard_vocab_limit=False)  # fmt: skip
     whole, some = SentencePieceProcessor(), SentencePieceProcessor()
     whole.LoadFromSerializedProto(written.getvalue())
-    pieces = [whole.id_to_piece(i) for i in range(len(whole))]
-    long = [piece for piece in pieces[3:] if len(piece) > 1]
-    vocabulary = {*pieces} - {*long[::2]}
+    tokens = [whole.id_to_piece(i) for i in range(len(whole))]
+    long = [token for token in tokens[3:] if len(token) > 1]
+    vocabulary = {*tokens} - {*long[::2]}
     some.LoadFromSerializedProto(restricted(written.getvalue(), vocabulary))
-    assert len(some) == len(whole) and [some.id_to_piece(i) for i in range(len(some))] == pieces
+    assert len(some) == len(whole) and [some.id_to_piece(i) for i in range(len(some))] == tokens
     changed = 0
     for line in lines[:2]:
         before, after = (processor.encode(line, out_type=str) for processor in (whole, some))
-        assert all(piece in vocabulary or len(piece) == 1 for piece in after) and some.decode(after) == line
+        assert all(token in vocabulary or len(token) == 1 for token in after) and some.decode(after) == line
         changed += before != after
     assert changed
     everything = SentencePieceProcessor()
-    everything.LoadFromSerializedProto(restricted(written.getvalue(), {*pieces}))
+    everything.LoadFromSerializedProto(restricted(written.getvalue(), {*tokens}))
     assert everything.encode(lines, out_type=str) == whole.encode(lines, out_type=str)
     with pytest.raises(ForeignError, match="in the middle of"):
         restricted(written.getvalue()[:-1], vocabulary)
@@ -195,13 +195,13 @@ WRONG: dict[str, tuple[Any, str]] = {
     "weighed": (at("model", "encoder", "alpha", value=1.2), "alpha=1.2: residual connections that are weighed"),
     "activation": (at("model", "encoder", "activation", value="mish"), "activation='mish', which"),
     "lower case": (at("data", "src", "lowercase", value=True), "lowercase=True: text in lower case"),
-    "normalised": (at("data", "trg", "normalize", value=True), "normalize=True: text that is normalised"),
+    "normalized": (at("data", "trg", "normalize", value=True), "normalize=True: text that is normalized"),
     "moses": (
         at("data", "src", "tokenizer_cfg", "pretokenizer", value="moses"), "pretokenizer='moses': words"
     ),
     "characters": (at("data", "src", "level", value="char"), "level is 'char'; models that cut text into"),
     "language tags": (at("data", "special_symbols", value={"lang_tags": ["<de>"]}), "lang_tags=.*: language tags"),
-    "other marks": (at("data", "special_symbols", value={"pad_id": 5}), "does not have '<pad>' as its piece 5"),
+    "other marks": (at("data", "special_symbols", value={"pad_id": 5}), "does not have '<pad>' as its token 5"),
     "no model": (at("model", value=None), "has no part 'model'"),
     "wrong sizes": (at("model", "encoder", "ff_size", value=40), r"of shape \[33, 20\]; .* ask for \[40, 20\]"),
 }  # fmt: skip

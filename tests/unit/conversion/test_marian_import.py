@@ -17,7 +17,7 @@ from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.errors import ForeignError
 from dragoman.files import stored_vocabulary, verify_manifest
-from dragoman.text import BOS, EOS, PAD, UNK, load_tokeniser
+from dragoman.text import BOS, EOS, PAD, UNK, load_tokenizer
 from dragoman.translation.translator import Translator
 from opus_model import HEADS, INNER, LANGUAGES, LAYERS, D, lines, write_opus
 
@@ -44,7 +44,7 @@ def test_the_directory_is_a_model_of_ours(model: Path) -> None:
     assert (recipe.model.activation, recipe.model.tie, recipe.model.output_bias) == ("silu", "all", True)
     assert (recipe.text.kind, recipe.text.shared, recipe.data.max_tokens) == ("imported", False, 63)
     size = stored_vocabulary(model)
-    assert size == recipe.text.vocabulary_size == load_tokeniser(model, "source").vocabulary_size
+    assert size == recipe.text.vocabulary_size == load_tokenizer(model, "source").vocabulary_size
     assert (model / "card.md").read_text().startswith("# en to de\n")
     assert all(file.stat().st_mode & 0o044 for file in model.iterdir())
 
@@ -110,7 +110,7 @@ def test_languages_are_targets_unless_told_otherwise(tmp_path: Path, capsys: pyt
     assert code == 0, err
     many = Translator.load(tmp_path / "many")
     assert many.targets == LANGUAGES and many.source.vocabulary_size == many.target.vocabulary_size
-    assert many.source.pieces([many.source.target_id("fra")]) == ["<2fra>"]
+    assert many.source.tokens([many.source.target_id("fra")]) == ["<2fra>"]
     assert many.target.decode([many.source.target_id("fra")]) == ""
     assert len({many.score([(TEXTS[0], TEXTS[1])], to=to)[0].score for to in LANGUAGES}) == len(LANGUAGES)
     card = (tmp_path / "many" / "card.md").read_text()
@@ -216,11 +216,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no source.spm": (lambda place: (place / "source.spm").unlink(), r"source\.spm is missing"),
     "torn target.spm": (torn("target.spm"), r"target\.spm: these 1000 bytes are no sentencepiece model"),
     "no vocabulary": (lambda place: (place / "vocab.json").unlink(), r"vocab\.json is missing"),
-    "a piece more": (vocabulary(lambda t: t.update(more=len(t))), r"has \d+ pieces, but config\.json says \d+"),
-    "a gap": (vocabulary(lambda t: t.update({"<unk>": 5000})), "does not number its pieces 0, 1, 2"),
-    "words for numbers": (vocabulary(lambda t: t.update({"<unk>": "1"})), "does not give each piece a number"),
+    "a token more": (vocabulary(lambda t: t.update(more=len(t))), r"has \d+ tokens, but config\.json says \d+"),
+    "a gap": (vocabulary(lambda t: t.update({"<unk>": 5000})), "does not number its tokens 0, 1, 2"),
+    "words for numbers": (vocabulary(lambda t: t.update({"<unk>": "1"})), "does not give each token a number"),
     "no unknown": (
-        vocabulary(lambda t: t.update({"<none>": t.pop("<unk>")})), r"vocab\.json has no piece '<unk>'"
+        vocabulary(lambda t: t.update({"<none>": t.pop("<unk>")})), r"vocab\.json has no token '<unk>'"
     ),
 }  # fmt: skip
 

@@ -97,7 +97,7 @@ def test_packed_batches_hold_each_pair_once_and_end_only_when_full(lengths, size
 
 @settings(max_examples=100, deadline=None)
 @given(lengths=LENGTHS | st.just([]), room=st.integers(1, 40))
-def test_neighbours_fill_steps_as_the_rule_says(lengths, room):
+def test_neighbors_fill_steps_as_the_rule_says(lengths, room):
     source, target = [a for a, _ in lengths], [b for _, b in lengths]
     sizes = [max(pair) for pair in lengths]
     expected = [i for i in range(len(lengths)) if sizes[i] > room]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.data.prepare.encoding import tokeniser_at
+from dragoman.data.prepare.encoding import tokenizer_at
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.subword_sampling import seeds
-from dragoman.text.tokenizer import PieceTokeniser
+from dragoman.text.tokenizer import SubwordTokenizer
 from small_corpora import RECIPE, put, some_pairs
 
 
@@ -20,19 +20,19 @@ from small_corpora import RECIPE, put, some_pairs
 def test_threads_in_c_processes_and_plain_python_make_the_same_batches(kind, tmp_path, monkeypatch):
     recipe = replace(RECIPE, text=replace(RECIPE.text, kind=kind))
     prepared = prepare([put(tmp_path, "a", some_pairs(60))], recipe, tmp_path / "out")
-    runs, has_c = [], prepared.tokenisers[0].resamples_in_threads
+    runs, has_c = [], prepared.tokenizers[0].resamples_in_threads
     for in_c, workers in ((True, 1), (True, 3), (False, 1), (False, 2))[: 4 if kind == "bpe" else 3]:
-        tokeniser_at.cache_clear()
+        tokenizer_at.cache_clear()
         with monkeypatch.context() as patch:
             if not in_c:  # as without a compiler; the processes have one, which makes no difference
-                patch.setattr(PieceTokeniser, "native_sampler", None)
+                patch.setattr(SubwordTokenizer, "native_sampler", None)
             with prepared.loader(replace(recipe.data, sampling=0.3, workers=workers)) as loader:
                 assert loader.sampler.workers.processes == (1 if in_c and has_c else workers)
                 runs.append(list(islice(loader, 9)))
     for batches in runs[1:]:
         for a, b in zip(runs[0], batches, strict=True):
             assert torch.equal(a.source, b.source) and torch.equal(a.target_out, b.target_out)
-    tokeniser_at.cache_clear()  # of tokenisers that were told there is no compiler
+    tokenizer_at.cache_clear()  # of tokenizers that were told there is no compiler
 
 
 def test_seeds_depend_on_every_counter():

@@ -263,21 +263,21 @@ def test_batches_are_pinned_where_there_is_a_gpu():
 
 
 class Letters:
-    """A tokeniser of two-letter pieces whose samples break pieces into letters; ids: letters 4.., pairs 40.."""
+    """A tokenizer of two-letter tokens whose samples break tokens into letters; ids: letters 4.., pairs 40.."""
 
     def decode(self, ids):
         return "".join(chr(i + 93) if i < 40 else chr((i - 40) // 26 + 97) + chr((i - 40) % 26 + 97) for i in ids)
 
     def encode(self, text):
-        pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
-        return [ord(p) - 93 if len(p) == 1 else 40 + (ord(p[0]) - 97) * 26 + ord(p[1]) - 97 for p in pieces]
+        tokens = [text[i : i + 2] for i in range(0, len(text), 2)]
+        return [ord(p) - 93 if len(p) == 1 else 40 + (ord(p[0]) - 97) * 26 + ord(p[1]) - 97 for p in tokens]
 
     def sample(self, text, alpha, seed):
         rng = np.random.default_rng(seed)
         return [
             i
-            for piece in self.encode(text)
-            for i in ([ord(c) - 93 for c in self.decode([piece])] if rng.random() < alpha else [piece])
+            for token in self.encode(text)
+            for i in ([ord(c) - 93 for c in self.decode([token])] if rng.random() < alpha else [token])
         ]
 
     resamples_in_threads = True
@@ -290,8 +290,8 @@ class Letters:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_sampled_pieces_spell_the_same_text_and_fit(layout, monkeypatch):
-    monkeypatch.setattr("dragoman.data.subword_sampling.tokeniser_at", lambda directory, name: Letters())
+def test_sampled_tokens_spell_the_same_text_and_fit(layout, monkeypatch):
+    monkeypatch.setattr("dragoman.data.subword_sampling.tokenizer_at", lambda directory, name: Letters())
     letters, rng = Letters(), np.random.default_rng(1)
     words = ["".join(map(chr, rng.integers(97, 123, rng.integers(1, 36)))) for _ in range(120)]
     split = split_of([(letters.encode(s), letters.encode(t)) for s, t in zip(words[:60], words[60:], strict=True)])
@@ -319,7 +319,7 @@ def test_sampled_pieces_spell_the_same_text_and_fit(layout, monkeypatch):
                 found[pair] = tuple(ids)
         assert len(found) == 60
         drawn.append(found)
-    assert sum(drawn[0][i] != drawn[1][i] for i in range(60)) > 30  # other pieces in another epoch
+    assert sum(drawn[0][i] != drawn[1][i] for i in range(60)) > 30  # other tokens in another epoch
     again = whole_epoch(split, replace(recipe, workers=3), sampler=sampler)
     for a, b in zip(epochs[0], again, strict=True):
         same(a, b)

@@ -38,26 +38,26 @@ IMPORTED = replace(PAPER, output_bias=True, norm_epsilon=0.05)
 )
 def test_greedy_agrees_with_the_reference(recipe: ModelRecipe, vocabulary: int, tmp_path: Path) -> None:
     directory = write_random(tmp_path / "m", recipe, vocabulary)
-    engine = CTranslate2Engine.load(directory, 1, quantise=False)
+    engine = CTranslate2Engine.load(directory, 1, quantize=False)
     assert engine is not None
     sources = [source for source in sentences(40, 90) if source]  # nothing is nothing to CTranslate2
     search = Search(beam=1, extra_length=3)  # limits that differ within the batch
     for a, b in zip(TorchEngine.load(directory).search(sources, search), engine.search(sources, search), strict=True):
-        assert a[0].pieces == b[0].pieces and a[0].truncated == b[0].truncated
+        assert a[0].tokens == b[0].tokens and a[0].truncated == b[0].truncated
         if not a[0].truncated:
             assert b[0].score > a[0].score - 1e-3  # what is forbidden is shared out there, which can only raise it
             assert recipe is not PAPER or b[0].score == pytest.approx(a[0].score, abs=0.02)
 
 
 def test_beams_are_ranked_by_our_rule(tmp_path: Path) -> None:
-    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1, quantise=False)
+    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1, quantize=False)
     assert engine is not None
     search = Search(beam=4, n_best=3, max_length=9)
     for best in engine.search(sentences(12, 137), search):
         assert len(best) == 3
         assert [h.score for h in best] == sorted((h.score for h in best), reverse=True)
         for h in best:
-            assert h.score == pytest.approx(h.log_probability / search.normaliser(len(h.pieces) + 1))
+            assert h.score == pytest.approx(h.log_probability / search.normalizer(len(h.tokens) + 1))
 
 
 def test_converted_once_and_int8_by_default(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_ctranslate2_itself_refuses_is_told_with_what_came(tmp_path: Path) 
     engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1)
     assert engine is not None
     words = (
-        r"2 sentences, the longest of 4,100 pieces, to at most 6 with beam 1: No position .* 4096.*; let long lines be"
+        r"2 sentences, the longest of 4,100 tokens, to at most 6 with beam 1: No position .* 4096.*; let long lines be"
     )
     with pytest.raises(SearchError, match=words):
         engine.search([[5, 6], [7] * 4100], Search(beam=1, max_length=6))  # its table of positions ends before

@@ -40,6 +40,6 @@ def test_a_place_that_is_taken_and_wishes_that_cannot_be(tmp_path: Path) -> None
         to_ctranslate2(model, tmp_path / "out")
     with pytest.raises(DragomanError, match=r"2 tokens came, but the source vocabulary of .* has 330"):
         to_ctranslate2(model, tmp_path / "new", tokens=["a", "b"])
-    with pytest.raises(DragomanError, match="has no quantisation 'int3'; there are: "):
+    with pytest.raises(DragomanError, match="has no quantization 'int3'; there are: "):
         to_ctranslate2(model, tmp_path / "new", "int3")
     assert (tmp_path / "out" / "thesis.txt").exists() and not (tmp_path / "new").exists()

@@ -40,7 +40,7 @@ def some_sources(n: int, longest: int = 9, seed: int = 3) -> list[list[int]]:
 
 
 def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    assert [[h.pieces for h in row] for row in found] == [[h.pieces for h in row] for row in expected]
+    assert [[h.tokens for h in row] for row in found] == [[h.tokens for h in row] for row in expected]
     assert [[h.truncated for h in row] for row in found] == [[h.truncated for h in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         for h, e in zip(row, other, strict=True):
@@ -123,14 +123,14 @@ def test_marks_are_never_written_and_lengths_are_kept() -> None:
     for row in found:
         assert len(row) == 4
         for h in row:
-            assert len(h.pieces) == 6 and h.truncated
-            assert not {PAD, BOS, EOS} & set(h.pieces)
+            assert len(h.tokens) == 6 and h.truncated
+            assert not {PAD, BOS, EOS} & set(h.tokens)
 
 
-def test_learnt_positions_end_a_sentence_where_they_end() -> None:
+def test_learned_positions_end_a_sentence_where_they_end() -> None:
     model = some_model(3, positions="learned", max_positions=11)
     found = CudaEngine(model, torch.float32, "cpu").search([[5, 6, 7]], Search(beam=2, min_length=50))
-    assert len(found[0][0].pieces) == 10 and found[0][0].truncated
+    assert len(found[0][0].tokens) == 10 and found[0][0].truncated
 
 
 def test_it_says_what_it_cannot_do() -> None:
@@ -165,7 +165,7 @@ def test_on_a_gpu_it_equals_the_reference_engine(plain: bool, beam: int) -> None
         assert 0 < sum(row[0].truncated for row in expected) < 300  # both ways to end
         for dtype in (torch.float32, torch.bfloat16):
             found = CudaEngine(model, dtype, kernels=TorchKernels() if plain else None).search(sources, search)
-            alike = [(a[0], b[0]) for a, b in zip(found, expected, strict=True) if a[0].pieces == b[0].pieces]
+            alike = [(a[0], b[0]) for a, b in zip(found, expected, strict=True) if a[0].tokens == b[0].tokens]
             assert len(alike) >= (297 if dtype == torch.float32 else 30)
             near = 1e-4 if dtype == torch.float32 else 0.1
             assert all(a.score == pytest.approx(b.score, rel=near, abs=10 * near) for a, b in alike)

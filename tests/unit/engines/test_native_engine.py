@@ -43,8 +43,8 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_random(tmp_path_factory.mktemp("models") / "paper", PAPER, 137)
 
 
-def load(directory: Path, threads: int = 1, quantise: bool = False) -> NativeEngine:
-    engine = NativeEngine.load(directory, threads, quantise)
+def load(directory: Path, threads: int = 1, quantize: bool = False) -> NativeEngine:
+    engine = NativeEngine.load(directory, threads, quantize)
     if engine is None:
         pytest.skip(str(why_not("translate")))
     return engine
@@ -54,7 +54,7 @@ def same(a: list[list[Hypothesis]], b: list[list[Hypothesis]], tolerance: float)
     """The share of sentences with the same hypotheses in the same order; those must have like scores."""
     alike = 0
     for left, right in zip(a, b, strict=True):
-        if [h.pieces for h in left] == [h.pieces for h in right]:
+        if [h.tokens for h in left] == [h.tokens for h in right]:
             alike += 1
             for x, y in zip(left, right, strict=True):
                 assert x.score == pytest.approx(y.score, abs=tolerance)
@@ -76,15 +76,15 @@ def test_prefixes_begin_the_translation_and_count(model: Path) -> None:
     sources, prefixes = sentences(20, of_sources), sentences(20, of_targets, 8, seed=9)
     search = Search(beam=4, n_best=4, max_length=6, no_repeat=3, min_length=2)
     found = engine.search(sources, search, prefixes)
-    assert all(h.pieces[: len(p)] == p for of, p in zip(found, prefixes, strict=True) for h in of)
+    assert all(h.tokens[: len(p)] == p for of, p in zip(found, prefixes, strict=True) for h in of)
     assert same(reference.search(sources, search, prefixes), found, 1e-4) == 1.0
 
 
 def test_eight_bits_are_close(model: Path) -> None:
-    """A forced path: the same pieces, so that the log-probabilities can be compared."""
-    exact, engine = load(model), load(model, quantise=True)
+    """A forced path: the same tokens, so that the log-probabilities can be compared."""
+    exact, engine = load(model), load(model, quantize=True)
     sources = sentences(30, engine.vocabulary[0])
-    paths = [best[0].pieces for best in exact.search(sources, Search(beam=1, min_length=1, max_length=8))]
+    paths = [best[0].tokens for best in exact.search(sources, Search(beam=1, min_length=1, max_length=8))]
     ends_there = Search(beam=1, max_length=1)  # a prefix raises the limit to its own length
     a = [best[0].log_probability for best in exact.search(sources, ends_there, paths)]
     b = [best[0].log_probability for best in engine.search(sources, ends_there, paths)]
@@ -92,10 +92,10 @@ def test_eight_bits_are_close(model: Path) -> None:
     assert max(off) < 0.15 and any(off)
 
 
-@pytest.mark.parametrize("quantise", [False, True], ids=["float", "int8"])
+@pytest.mark.parametrize("quantize", [False, True], ids=["float", "int8"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_the_same_bits_in_any_company(model: Path, quantise: bool, beam: int) -> None:
-    alone, many = load(model, 1, quantise), load(model, 3, quantise)
+def test_the_same_bits_in_any_company(model: Path, quantize: bool, beam: int) -> None:
+    alone, many = load(model, 1, quantize), load(model, 3, quantize)
     sources = sentences(90, alone.vocabulary[0])
     search = Search(beam=beam, n_best=beam, extra_length=5)
     expected = [alone.search([source], search)[0] for source in sources]
@@ -109,7 +109,7 @@ def test_the_same_bits_in_any_company(model: Path, quantise: bool, beam: int) ->
 
 
 def test_callers_at_once(paper: Path) -> None:
-    engine = load(paper, 2, quantise=True)
+    engine = load(paper, 2, quantize=True)
     sources, search = sentences(24, 137), Search(beam=2, extra_length=5)
     expected = engine.search(sources, search)
     with ThreadPoolExecutor(5) as pool:
@@ -182,9 +182,9 @@ def test_learned_positions_end(tmp_path: Path) -> None:
     recipe = ModelRecipe(**sizes, positions="learned", max_positions=9)
     engine = load(write_random(tmp_path / "m", recipe, 30))
     assert len(engine.search([[5] * 8], Search(max_length=8))) == 1
-    with pytest.raises(ShapeError, match="positions were learnt for 9"):
+    with pytest.raises(ShapeError, match="positions were learned for 9"):
         engine.search([[5] * 9], Search(max_length=8))
-    with pytest.raises(ShapeError, match="positions were learnt for 9"):
+    with pytest.raises(ShapeError, match="positions were learned for 9"):
         engine.search([[5]], Search(max_length=9))
 
 
@@ -195,6 +195,6 @@ def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
     weights = load_file(directory / "model.safetensors")
     weights["decoder.0.around_cross.norm.weight"] *= torch.nan
     save_file(weights, directory / "model.safetensors")
-    for quantise in (False, True):
+    for quantize in (False, True):
         with pytest.raises(SearchError, match="no probabilities"):
-            load(directory, quantise=quantise).search([[5, 6]], Search(max_length=3))
+            load(directory, quantize=quantize).search([[5, 6]], Search(max_length=3))

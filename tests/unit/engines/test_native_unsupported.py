@@ -21,7 +21,7 @@ from dragoman.files import write_manifest
 from dragoman.modeldir.weights import tensors_of
 from dragoman.models.directory import build
 from dragoman.native import why_not
-from dragoman.search.types import MOST_PIECES, Search
+from dragoman.search.types import MOST_TOKENS, Search
 from random_models import PAPER, RECIPES, TOLD, sentences, write_random
 
 VOCABULARY = 101
@@ -167,14 +167,14 @@ def test_prefixes_outside_the_model(tmp_path: Path) -> None:
     recipe = ModelRecipe(**sizes, positions="learned", max_positions=9, tie="none")
     engine = load(write_random(tmp_path / "m", recipe, (50, 30)))
     short = Search(beam=2, max_length=3)
-    assert engine.search([[49]], short, [[29] * 8])[0][0].pieces == [29] * 8
-    with pytest.raises(ShapeError, match=r"10 tokens.*positions were learnt for 9"):
+    assert engine.search([[49]], short, [[29] * 8])[0][0].tokens == [29] * 8
+    with pytest.raises(ShapeError, match=r"10 tokens.*positions were learned for 9"):
         engine.search([[5], [5]], short, [[], [5] * 9])
     for wrong in (30, -1, 2**40):
-        with pytest.raises(ShapeError, match=f"prefix has the id {wrong}.* 30 pieces"):
+        with pytest.raises(ShapeError, match=f"prefix has the id {wrong}.* 30 tokens"):
             engine.search([[5], [5]], short, [[4], [5, wrong, 6]])
     for wrong in (50, -1, 2**40):
-        with pytest.raises(ShapeError, match=f"source has the id {wrong}.* 50 pieces"):
+        with pytest.raises(ShapeError, match=f"source has the id {wrong}.* 50 tokens"):
             engine.search([[5], [5, wrong]], short)
     with pytest.raises(ShapeError, match="1 prefixes came for 2 sources"):
         engine.search([[5], [5]], short, [[4]])
@@ -184,7 +184,7 @@ def test_the_largest_numbers_that_a_search_takes(whole: Path) -> None:
     engine, plain = load(whole), Search(max_length=7)
     with pytest.raises(SearchError, match="min_length must be at most"):
         engine.search([[5, 6]], Search(min_length=10**10))
-    for repeat in (9, MOST_PIECES):  # runs longer than the translation never appear twice
+    for repeat in (9, MOST_TOKENS):  # runs longer than the translation never appear twice
         assert engine.search([[5, 6]], Search(max_length=7, no_repeat=repeat)) == engine.search([[5, 6]], plain)
 
 

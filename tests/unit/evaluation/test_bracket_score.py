@@ -1,4 +1,4 @@
-"""Labelled bracketing against counts made by hand, what EVALB's README says, and a score by brute force."""
+"""Labeled bracketing against counts made by hand, what EVALB's README says, and a score by brute force."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from dragoman.evaluation.layer_types import (
     Sizes,
 )
 
-SIZES = Sizes(d_model=24, n_heads=3, kernel=5, neighbours=11)
+SIZES = Sizes(d_model=24, n_heads=3, kernel=5, neighbors=11)
 N = 70  # so long that a window of 11 is computed as a band
 
 
@@ -69,7 +69,7 @@ def test_operations_grow_as_table_1_says(make: type[Kind], changed: str) -> None
     assert growth == in_table[changed == "d"] == other.operations(longer) / one.operations(n)
 
 
-def test_a_wider_window_and_neighbourhood_cost_in_proportion() -> None:
+def test_a_wider_window_and_neighborhood_cost_in_proportion() -> None:
     narrow, wide = Sizes(24, 3, 2, 33), Sizes(24, 3, 6, 65)
     assert counted(Convolutional(wide), N).between == 3 * counted(Convolutional(narrow), N).between
     assert (
@@ -138,7 +138,7 @@ def test_what_never_arrives_is_refused() -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [((10, 4), r"d_model=10 does not split into n_heads=4; use one of \[1, 2, 5, 10\]"), ((0, 1), "d_model=0"),
-     ((8, 2, 1), "kernel=1 joins no two"), ((8, 2, 3, 8), "neighbours=8 has no middle"), ((8, 2, 3, 1), "odd number")],
+     ((8, 2, 1), "kernel=1 joins no two"), ((8, 2, 3, 8), "neighbors=8 has no middle"), ((8, 2, 3, 1), "odd number")],
 )  # fmt: skip
 def test_sizes_that_cannot_be(sizes: tuple[int, ...], message: str) -> None:
     with pytest.raises(ShapeError, match=message):

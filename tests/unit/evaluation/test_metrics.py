@@ -8,7 +8,7 @@ import pytest
 import sacrebleu
 
 from dragoman.errors import DataError
-from dragoman.evaluation.metrics import compare, score, sentence_scores, tokeniser_for
+from dragoman.evaluation.metrics import compare, score, sentence_scores, tokenizer_for
 
 REFERENCES = [
     "The bridge was built in 1931.",
@@ -40,7 +40,7 @@ def test_figures_and_signatures_are_sacrebleus_own() -> None:
 
 
 @pytest.mark.parametrize("tokenize", ["13a", "intl", "char", "none"])
-def test_the_tokeniser_asked_for_is_used_and_shown(tokenize: str) -> None:
+def test_the_tokenizer_asked_for_is_used_and_shown(tokenize: str) -> None:
     (found,) = score(OURS, REFERENCES, ["BLEU"], tokenize=tokenize)
     assert found.value == sacrebleu.corpus_bleu(OURS, [REFERENCES], tokenize=tokenize).score
     assert f"|tok:{tokenize}|" in found.signature
@@ -63,10 +63,10 @@ def test_chinese_is_cut_into_characters_for_bleu_and_for_ter() -> None:
 
 
 def test_text_without_spaces_is_cut_for_bleu() -> None:
-    assert tokeniser_for(["今天天气很好。"]) == "zh"
-    assert tokeniser_for(["これはペンです。"]) == "char"
-    assert tokeniser_for(["Das Wetter ist gut."]) == "13a"
-    assert tokeniser_for([]) == "13a"
+    assert tokenizer_for(["今天天气很好。"]) == "zh"
+    assert tokenizer_for(["これはペンです。"]) == "char"
+    assert tokenizer_for(["Das Wetter ist gut."]) == "13a"
+    assert tokenizer_for([]) == "13a"
 
 
 def test_the_paired_bootstrap_is_sacrebleus_own() -> None:
@@ -104,7 +104,7 @@ def test_what_cannot_be_scored_is_refused() -> None:
         score([], [])
     with pytest.raises(DataError, match=r"no metric 'blue'.*BLEU"):
         score(OURS, REFERENCES, ["blue"])
-    with pytest.raises(DataError, match=r"no tokeniser '13b'; did you mean '13a'"):
+    with pytest.raises(DataError, match=r"no tokenizer '13b'; did you mean '13a'"):
         score(OURS, REFERENCES, tokenize="13b")
 
 

@@ -36,14 +36,14 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
     torch.manual_seed(3)
-    tokeniser = prepared.tokenisers[0]
-    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    tokenizer = prepared.tokenizers[0]
+    model = Transformer(SMALL, tokenizer.vocabulary_size).eval()
     found = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model)
     lines = list(pairs(37, split="valid"))
     total = tokens = 0.0
     with torch.inference_mode():
         for source, target in lines:
-            ids, out = [*tokeniser.encode(source), EOS], [*tokeniser.encode(target), EOS]
+            ids, out = [*tokenizer.encode(source), EOS], [*tokenizer.encode(target), EOS]
             log_p = model(torch.tensor([ids]), torch.tensor([[BOS, *out[:-1]]])).log_softmax(-1)[0]
             total -= float(log_p[torch.arange(len(out)), torch.tensor(out)].sum())
             tokens += len(out)
@@ -52,8 +52,8 @@ def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
     from sacrebleu import corpus_bleu
 
     engine = TorchEngine(model)
-    alone = [engine.search([tokeniser.encode(source)], Search(beam=1))[0][0] for source, _ in lines]
-    ours = [tokeniser.decode(found.pieces) for found in alone]
+    alone = [engine.search([tokenizer.encode(source)], Search(beam=1))[0][0] for source, _ in lines]
+    ours = [tokenizer.decode(found.tokens) for found in alone]
     references = [target for _, target in lines]
     assert found.figures["bleu"] == pytest.approx(corpus_bleu(ours, [references]).score)
     assert found.figures["exact"] == 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / 37
@@ -64,14 +64,14 @@ def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
 
 
 def test_a_model_that_copies_the_reference_is_perfect(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokeniser = prepared.tokenisers[0]
+    tokenizer = prepared.tokenizers[0]
     right = dict(pairs(37, split="valid"))
 
     def cheat(model: object, source: torch.Tensor, *_: object) -> list[list[Hypothesis]]:
-        return [[Hypothesis(tokeniser.encode(right[tokeniser.decode(row)]), 0.0, 0.0)] for row in source.tolist()]
+        return [[Hypothesis(tokenizer.encode(right[tokenizer.decode(row)]), 0.0, 0.0)] for row in source.tolist()]
 
     monkeypatch.setattr("dragoman.evaluation.validation.beam_search", cheat)
-    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    model = Transformer(SMALL, tokenizer.vocabulary_size).eval()
     figures = Validation(prepared, Recipe.load("base").data, torch.device("cpu"))(model).figures
     assert figures["exact"] == 100
     assert figures["bleu"] == pytest.approx(100)
@@ -93,20 +93,20 @@ def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
     recipe = Recipe.load("base", ["text.vocabulary_size=400"])
     prepared = prepare(corpora["train"], recipe, tmp_path / "prepared", valid=corpora["valid"], processes=1)
     torch.manual_seed(3)
-    tokeniser = prepared.tokenisers[0]
-    model = Transformer(SMALL, tokeniser.vocabulary_size).eval()
+    tokenizer = prepared.tokenizers[0]
+    model = Transformer(SMALL, tokenizer.vocabulary_size).eval()
     found = Validation(prepared, recipe.data, torch.device("cpu"))(model)
 
     from sacrebleu import corpus_bleu
 
     engine, marks, split = TorchEngine(model), {}, prepared.split("valid")
     for code in ("de", "back"):
-        head = tokeniser.target_id(code)
+        head = tokenizer.target_id(code)
         rows = [i for i in range(len(split)) if split.source[i][0] == head]
         assert len(rows) == counts["valid"][code]
         best = [engine.search([split.source[i].tolist()], Search(beam=1))[0][0] for i in rows]
-        ours = [tokeniser.decode(one.pieces) for one in best]
-        marks[code] = corpus_bleu(ours, [[tokeniser.decode(split.target[i]) for i in rows]]).score
+        ours = [tokenizer.decode(one.tokens) for one in best]
+        marks[code] = corpus_bleu(ours, [[tokenizer.decode(split.target[i]) for i in rows]]).score
         assert found.figures[f"bleu_{code}"] == pytest.approx(marks[code])
     assert found.figures["bleu"] == pytest.approx((marks["de"] + marks["back"]) / 2)
     assert [source.rpartition("  → ")[2] for source, _, _ in found.samples] == ["de", "de", "back", "back"]
@@ -122,5 +122,5 @@ def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
     few = Validation(prepared, recipe.data, torch.device("cpu"), sentences=8)
     few.recipe = replace(few.recipe, max_tokens=60, batch_sentences=3)
     few(model)
-    heads = [read.count(tokeniser.target_id(code)) for code in ("de", "back")]
+    heads = [read.count(tokenizer.target_id(code)) for code in ("de", "back")]
     assert all(4 <= count <= 6 for count in heads)

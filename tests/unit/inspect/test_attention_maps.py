@@ -29,17 +29,17 @@ def test_the_weights_are_the_models_own(translator: Translator, looked: Looked) 
         expected = torch.stack([layer[0] for layer in getattr(maps, kind)]).numpy()
         np.testing.assert_allclose(looked.maps[kind], expected, atol=1e-6)
         np.testing.assert_allclose(looked.maps[kind].sum(-1), 1, atol=1e-5)
-        assert looked.maps[kind].shape[2:] == (len(looked.rows(kind).pieces), len(looked.columns(kind).pieces))
+        assert looked.maps[kind].shape[2:] == (len(looked.rows(kind).tokens), len(looked.columns(kind).tokens))
 
 
 def test_rows_and_columns_are_named(translator: Translator, looked: Looked) -> None:
-    pieces = translator.target.pieces(translator.target.encode(looked.target_text))
-    assert looked.written.pieces == (*pieces, END)
-    assert looked.read.pieces == (START, *pieces)
+    tokens = translator.target.tokens(translator.target.encode(looked.target_text))
+    assert looked.written.tokens == (*tokens, END)
+    assert looked.read.tokens == (START, *tokens)
     assert [word.label for word in looked.source.words] == [*looked.source_text.split(), END]
     assert [word.label for word in looked.read.words] == [START, *looked.target_text.split()]
     for side in (looked.source, looked.read, looked.written):
-        assert [i for word in side.words for i in word.pieces] == list(range(len(side.pieces)))
+        assert [i for word in side.words for i in word.tokens] == list(range(len(side.tokens)))
         assert sum(word.mark for word in side.words) == 1
 
 
@@ -49,8 +49,8 @@ def test_between_words_rows_still_sum_to_one(looked: Looked) -> None:
     assert found.shape == (3, 3, len(rows.words), len(columns.words))
     for r, row in enumerate(rows.words):
         for c, column in enumerate(columns.words):
-            block = [[looked.maps["cross"][2, 1, t, s] for s in column.pieces] for t in row.pieces]
-            assert found[2, 1, r, c] == pytest.approx(sum(map(sum, block)) / len(row.pieces), abs=1e-6)
+            block = [[looked.maps["cross"][2, 1, t, s] for s in column.tokens] for t in row.tokens]
+            assert found[2, 1, r, c] == pytest.approx(sum(map(sum, block)) / len(row.tokens), abs=1e-6)
     np.testing.assert_allclose(found.sum(-1), 1, atol=1e-5)
 
 
@@ -58,7 +58,7 @@ def test_without_a_target_it_is_the_models_own(translator: Translator) -> None:
     found = look(translator, "one two")
     translation = translator.translate("one two")
     assert found.target_text == translation.text
-    assert found.written.pieces == (*translation.tokens, END)
+    assert found.written.tokens == (*translation.tokens, END)
 
 
 def test_what_is_not_there_is_refused(translator: Translator, looked: Looked) -> None:
@@ -80,5 +80,5 @@ def test_what_is_not_there_is_refused(translator: Translator, looked: Looked) ->
     for pairs in (("one", "eins"), (["one", "two"], ["eins"])):
         with pytest.raises(SearchError, match="two lists of as many sentences each"):
             align_pairs(translator, *pairs)
-    with pytest.raises(SearchError, match=r"20,001 and 3 pieces.* 2,400,\d\d\d,\d\d\d weights.*give shorter texts"):
+    with pytest.raises(SearchError, match=r"20,001 and 3 tokens.* 2,400,\d\d\d,\d\d\d weights.*give shorter texts"):
         look(translator, "one " * 20_000, "one two")

@@ -71,12 +71,12 @@ def test_words_alone(looked: Looked) -> None:
         expected = by_words(looked.maps[kind], looked.rows(kind), looked.columns(kind))
         np.testing.assert_allclose(found[kind], expected, atol=0.51 / 65535)
     joined = data(looked.in_words(), words=True)
-    assert joined["joined"] and joined["written"]["pieces"] == [word.label for word in looked.written.words]
+    assert joined["joined"] and joined["written"]["tokens"] == [word.label for word in looked.written.words]
 
 
 def test_what_no_browser_would_draw_is_refused(looked: Looked) -> None:
     heads = {"cross": np.broadcast_to(np.float32(0), (9, 7, 700, 601))}
-    with pytest.raises(SearchError, match=r"up to 24,000,000 weights.* 700 pieces.* has 26,504,100\..*--layer"):
+    with pytest.raises(SearchError, match=r"up to 24,000,000 weights.* 700 tokens.* has 26,504,100\..*--layer"):
         page(replace(looked, maps=heads))
-    with pytest.raises(SearchError, match=r"up to 900 pieces; these have 901\. Give shorter"):
+    with pytest.raises(SearchError, match=r"up to 900 tokens; these have 901\. Give shorter"):
         page(replace(looked, maps={"cross": np.zeros((1, 1, 2, 901), np.float32)}))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dragoman.inspect.attention_maps import Kind
-from dragoman.inspect.head_labels import Behaviour, label
+from dragoman.inspect.head_labels import Behavior, label
 from dragoman.inspect.head_statistics import Tally, pointed_goals, scene_of
 from dragoman.nn import Padded, Rule, both, causal, everything, window
 from dragoman.translation.alignment_head import Pointer
@@ -63,8 +63,8 @@ def in_batch(each: list[list[torch.Tensor]], rows: int, columns: int, junk: floa
 PUNCTUATION = torch.tensor([i == 9 for i in range(VOCABULARY)])
 RARITY = torch.zeros(VOCABULARY, dtype=torch.float64)
 for _row in SOURCE:
-    for _piece in _row:
-        RARITY[_piece] += 1
+    for _token in _row:
+        RARITY[_token] += 1
 
 
 def tallied(kind: Kind, more: int = 0, rule: Rule | None = None, numbers: list[list[int]] | None = None) -> Tally:
@@ -76,9 +76,9 @@ def tallied(kind: Kind, more: int = 0, rule: Rule | None = None, numbers: list[l
             keys = queries
         maps, goals = in_batch([each[i] for i in here], queries[1].size, keys[1].size, junk=0.1), None
         if kind == "cross":
-            lengths, pieces = keys[1].lengths, queries[1].lengths
-            assert lengths is not None and pieces is not None
-            goals = pointed_goals(maps, Pointer(1, 2, "reads"), lengths, pieces - 1, 0)
+            lengths, tokens = keys[1].lengths, queries[1].lengths
+            assert lengths is not None and tokens is not None
+            goals = pointed_goals(maps, Pointer(1, 2, "reads"), lengths, tokens - 1, 0)
         rarity = None if kind == "decoder" else RARITY
         tally.add(maps, scene_of(kind, queries, keys, rule or RULES[kind], PUNCTUATION, rarity, goals))
     return tally
@@ -139,7 +139,7 @@ def by_hand(kind: Kind, layer: int, head: int, rule: Rule | None = None) -> dict
     }
 
 
-def same(found: Behaviour, expected: dict[str, Any]) -> None:
+def same(found: Behavior, expected: dict[str, Any]) -> None:
     told = asdict(found)
     assert told.keys() == expected.keys()
     assert told.pop("at") == pytest.approx(expected["at"])
@@ -153,13 +153,13 @@ def test_every_figure_is_what_its_description_says(kind: Kind) -> None:
     tally = tallied(kind)
     for layer in range(LAYERS):
         for head in range(HEADS):
-            same(tally.behaviour(layer, head), by_hand(kind, layer, head))
+            same(tally.behavior(layer, head), by_hand(kind, layer, head))
 
 
 def test_what_a_pattern_hides_is_no_place_to_look_at() -> None:
     near = both(causal, window(1))
-    same(tallied("decoder", rule=near).behaviour(1, 1), by_hand("decoder", 1, 1, near))
-    assert set(tallied("decoder", rule=near).behaviour(1, 1).at) == {-1, 0}
+    same(tallied("decoder", rule=near).behavior(1, 1), by_hand("decoder", 1, 1, near))
+    assert set(tallied("decoder", rule=near).behavior(1, 1).at) == {-1, 0}
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -167,15 +167,15 @@ def test_neither_company_nor_padding_changes_a_figure(kind: Kind) -> None:
     whole, other = tallied(kind), tallied(kind, more=3, numbers=[[2, 0], [1]])
     for layer in range(LAYERS):
         for head in range(HEADS):
-            same(other.behaviour(layer, head), asdict(whole.behaviour(layer, head)))
+            same(other.behavior(layer, head), asdict(whole.behavior(layer, head)))
 
 
 def test_the_pointer_agrees_with_itself() -> None:
-    pointing = tallied("cross").behaviour(1, 2)
+    pointing = tallied("cross").behavior(1, 2)
     assert (pointing.aligns, pointing.step) == (1.0, "reads")
 
 
-def known(kind: Kind, choose: Any) -> Behaviour:
+def known(kind: Kind, choose: Any) -> Behavior:
     """The figures of a head that gives all its weight to the key that is chosen."""
     tally = Tally(1, 1)
     queries, keys = (padded(side) for side in sides(kind))
@@ -186,30 +186,30 @@ def known(kind: Kind, choose: Any) -> Behaviour:
     layouts = (queries, queries if kind != "cross" else keys)
     rarity = None if kind == "decoder" else RARITY
     tally.add([weights], scene_of(kind, *layouts, RULES[kind], PUNCTUATION, rarity))
-    return tally.behaviour(0, 0)
+    return tally.behavior(0, 0)
 
 
 def test_trades_have_names() -> None:
     assert label(known("encoder", lambda t, q, k: t)) == "itself (100 %)"
-    assert label(known("encoder", lambda t, q, k: max(0, t - 1))) == "the previous piece (100 %)"
-    assert label(known("decoder", lambda t, q, k: max(0, t - 1))) == "the previous piece (100 %)"
-    assert label(known("encoder", lambda t, q, k: min(len(k) - 1, t + 1))) == "the next piece (100 %)"
-    assert label(known("decoder", lambda t, q, k: max(0, t - 2))) == "2 pieces back (100 %)"
+    assert label(known("encoder", lambda t, q, k: max(0, t - 1))) == "the previous token (100 %)"
+    assert label(known("decoder", lambda t, q, k: max(0, t - 1))) == "the previous token (100 %)"
+    assert label(known("encoder", lambda t, q, k: min(len(k) - 1, t + 1))) == "the next token (100 %)"
+    assert label(known("decoder", lambda t, q, k: max(0, t - 2))) == "2 tokens back (100 %)"
     assert label(known("cross", lambda t, q, k: len(k) - 1)) == "the end mark (100 %)"
     assert label(known("decoder", lambda t, q, k: 0), "the start mark") == "the start mark (100 %)"
     assert label(known("cross", lambda t, q, k: round(t * (len(k) - 1) / (len(q) - 1)))) == "along the diagonal (100 %)"
 
 
 def test_labels_of_figures() -> None:
-    plain = Behaviour(0.0, 1.0, 0.5, 0.4, 0.5, {-1: 0.3, 0: 0.2}, 0.1, 0.2, 0.05, None, 0.1, None, None)
-    assert label(plain) == "mixed; the previous piece (30 %)"
-    assert label(replace(plain, at={-1: 0.87})) == "the previous piece (87 %)"
+    plain = Behavior(0.0, 1.0, 0.5, 0.4, 0.5, {-1: 0.3, 0: 0.2}, 0.1, 0.2, 0.05, None, 0.1, None, None)
+    assert label(plain) == "mixed; the previous token (30 %)"
+    assert label(replace(plain, at={-1: 0.87})) == "the previous token (87 %)"
     assert label(replace(plain, evenness=0.96, at={-1: 0.87})) == "spreads evenly"
     assert label(replace(plain, aligns=0.5, at={}, end=0.9)) == "aligns (50 %)"
     assert label(replace(plain, end=0.3, punctuation=0.4)) == "punctuation and end (70 %)"
     assert label(replace(plain, end=0.2, punctuation=0.6)) == "punctuation (60 %)"
-    assert label(replace(plain, rarest=0.55)) == "the rarest piece (55 %)"
-    assert label(replace(plain, at={3: 0.6})) == "3 pieces ahead (60 %)"
+    assert label(replace(plain, rarest=0.55)) == "the rarest token (55 %)"
+    assert label(replace(plain, at={3: 0.6})) == "3 tokens ahead (60 %)"
     assert label(None) == "mixes positions"
 
 

@@ -55,7 +55,7 @@ def test_heads_that_were_made_for_a_trade_are_named_after_it(tmp_path: Path) -> 
     model = made.engines.torch.model
     with torch.no_grad():
         for table in model.embeddings.tables.values():
-            table.zero_()  # so that all a layer reads is where a piece stands
+            table.zero_()  # so that all a layer reads is where a token stands
         for attention in (model.encoder[0].attention, model.decoder[0].attention):
             query, key = attention.qkv.weight.split_with_sizes(attention.widths)[:2]
             query.copy_(torch.cat([60 * matrix.T for matrix in wanted]))
@@ -63,7 +63,7 @@ def test_heads_that_were_made_for_a_trade_are_named_after_it(tmp_path: Path) -> 
     found = survey(made, SOURCES, TARGETS)
     for kind in ("encoder", "decoder"):
         (row,) = found.of_kind(kind)
-        assert [head.label for head in row] == ["the previous piece (100 %)", "itself (100 %)", "spreads evenly"]
+        assert [head.label for head in row] == ["the previous token (100 %)", "itself (100 %)", "spreads evenly"]
         before, itself, even = (head.does for head in row)
         assert before and itself and even
         assert before.at[-1] == itself.at[0] == 1.0
@@ -77,7 +77,7 @@ def test_heads_that_were_made_for_a_trade_are_named_after_it(tmp_path: Path) -> 
     assert even.end == even.first == pytest.approx(len(lengths) / queries, abs=1e-5)  # 1 / n at n queries of each
     assert even.entropy == pytest.approx(sum(n * np.log(n) for n in lengths) / queries, abs=1e-5)
     nothing = sum(abs(head.removal or 0) + head.sensitivity for head in found.heads)
-    assert nothing == pytest.approx(0.0, abs=1e-6)  # without embeddings every piece is as likely, heads or not
+    assert nothing == pytest.approx(0.0, abs=1e-6)  # without embeddings every token is as likely, heads or not
     assert found.cross_entropy == pytest.approx(np.log(made.target.vocabulary_size), abs=1e-5)
 
 
@@ -87,9 +87,9 @@ def test_all_heads_in_order_with_their_worth(translator: Translator, found: Surv
         Place(kind, layer, head) for kind, n in layers.items() for layer in range(1, n + 1) for head in (1, 2, 3)
     ]
     assert (found.sentences, found.left_out, found.exact) == (5, 0, True)
-    assert found.pieces == sum(len(ids) + 1 for ids in translator.target.encode_many(TARGETS))
+    assert found.tokens == sum(len(ids) + 1 for ids in translator.target.encode_many(TARGETS))
     scores = [score.log_probability for score in translator.score(list(zip(SOURCES, TARGETS, strict=True)))]
-    assert found.cross_entropy == pytest.approx(-sum(scores) / found.pieces, abs=1e-5)
+    assert found.cross_entropy == pytest.approx(-sum(scores) / found.tokens, abs=1e-5)
     assert all(abs(head.slope) <= head.sensitivity + 1e-9 for head in found.heads)  # a sum and the sum of the sizes
     worths = {head.place: head.worth for head in found.heads}
     assert [worths[place] for place in found.order()] == sorted(worths.values())
@@ -98,14 +98,14 @@ def test_all_heads_in_order_with_their_worth(translator: Translator, found: Surv
 def test_the_sensitivity_is_of_sentences_one_by_one(translator: Translator, found: Survey) -> None:
     alone = [survey(translator, [source], [target]) for source, target in zip(SOURCES, TARGETS, strict=True)]
     for i, head in enumerate(found.heads):
-        sizes = [abs(one.heads[i].slope) * one.pieces for one in alone]
-        assert head.sensitivity == pytest.approx(sum(sizes) / found.pieces, abs=1e-5)
-        removals = [(one.heads[i].removal or 0.0) * one.pieces for one in alone]
-        assert head.removal == pytest.approx(sum(removals) / found.pieces, abs=1e-5)
+        sizes = [abs(one.heads[i].slope) * one.tokens for one in alone]
+        assert head.sensitivity == pytest.approx(sum(sizes) / found.tokens, abs=1e-5)
+        removals = [(one.heads[i].removal or 0.0) * one.tokens for one in alone]
+        assert head.removal == pytest.approx(sum(removals) / found.tokens, abs=1e-5)
 
 
 def test_agreement_with_the_pointer_is_that_of_the_maps(translator: Translator, found: Survey) -> None:
-    """Piece by piece, from the maps that alignments are read from."""
+    """Token by token, from the maps that alignments are read from."""
     encoded = translator.encoded(SOURCES), translator.target.encode_many(TARGETS)
     pairs = list(zip(*encoded, strict=True))
     goals = pointed(translator.engines.torch, pairs, translator.pointer)
@@ -201,15 +201,15 @@ def test_the_mark_of_a_language_is_the_first_key_and_nothing_to_align(tmp_path: 
     found = survey(made, ["the old box", "the hall"], ["der alte Kasten", "im Flur"], to=["de", "fr"])
     assert found.sentences == 2
     labels = " ".join(head.label for head in found.heads)
-    assert "the first piece" not in labels
+    assert "the first token" not in labels
 
 
 def test_punctuation_is_of_signs_alone() -> None:
-    tokeniser = learn("bpe", ["one, two. three! 4 — five"] * 9, 300)
-    pieces = tokeniser.pieces(range(tokeniser.vocabulary_size))
-    marked = {piece for piece, sign in zip(pieces, is_punctuation(tokeniser), strict=True) if sign}
-    assert {",", ".", "!"} <= {piece.strip("▁") for piece in marked}
-    assert not any(letter.isalnum() for piece in marked for letter in piece) and "▁" not in marked
+    tokenizer = learn("bpe", ["one, two. three! 4 — five"] * 9, 300)
+    tokens = tokenizer.tokens(range(tokenizer.vocabulary_size))
+    marked = {token for token, sign in zip(tokens, is_punctuation(tokenizer), strict=True) if sign}
+    assert {",", ".", "!"} <= {token.strip("▁") for token in marked}
+    assert not any(letter.isalnum() for token in marked for letter in token) and "▁" not in marked
 
 
 def test_spearman_is_the_correlation_of_ranks() -> None:
@@ -227,7 +227,7 @@ def test_spearman_is_the_correlation_of_ranks() -> None:
 def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path: Path) -> None:
     with pytest.raises(SearchError, match="none of 2 has something on both sides"):
         survey(translator, ["one", ""], [" ", "zwei"])
-    with pytest.raises(SearchError, match=r"none of 1 has .* at most 512 pieces"):
+    with pytest.raises(SearchError, match=r"none of 1 has .* at most 512 tokens"):
         survey(translator, ["one " * 600], ["eins"])
     with pytest.raises(SearchError, match="as many sentences each"):
         survey(translator, ["one"], [])

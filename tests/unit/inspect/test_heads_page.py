@@ -69,7 +69,7 @@ def test_pictures_of_all_forms(found: Survey, tmp_path: Path) -> None:
 
 def test_words_in_a_picture_do_not_overlap(found: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest labels stay inside their cells, and below the figure."""
-    labels = ["mixed; the previous piece (28 %)", "punctuation and end (100 %)", "mixed; along the diagonal (49 %)"]
+    labels = ["mixed; the previous token (28 %)", "punctuation and end (100 %)", "mixed; along the diagonal (49 %)"]
     heads = tuple(replace(head, label=labels[i % 3], removal=-1.2345) for i, head in enumerate(found.heads))
     figures = []
     monkeypatch.setattr("dragoman.inspect.heads_picture.save", lambda figure, _: figures.append(figure) or "")

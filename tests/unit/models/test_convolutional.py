@@ -140,7 +140,7 @@ def test_variance_stays_through_a_deep_stack() -> None:
     assert 0.3 < values.std().item() < 2
 
 
-def test_sentences_beyond_the_learnt_positions_are_refused() -> None:
+def test_sentences_beyond_the_learned_positions_are_refused() -> None:
     model = Convolutional(replace(RECIPE, positions="learned"), VOCABULARY)
-    with pytest.raises(ShapeError, match="a sentence of 21 tokens came, but positions were learnt for 20"):
+    with pytest.raises(ShapeError, match="a sentence of 21 tokens came, but positions were learned for 20"):
         model.encode(torch.ones(1, 21, dtype=torch.long))

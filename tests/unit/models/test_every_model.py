@@ -176,7 +176,7 @@ def test_ids_outside_the_vocabulary_are_named(recipe: ModelRecipe, wrong: int) -
         ("target", lambda: model.step(bad_target[:, 1], state)),
     ]
     for side, ask in asked:
-        message = f"id {wrong} among the {side} ids; its vocabulary has {VOCABULARY} pieces, with ids from 0 to"
+        message = f"id {wrong} among the {side} ids; its vocabulary has {VOCABULARY} tokens, with ids from 0 to"
         with pytest.raises(ShapeError, match=message):
             ask()
 

@@ -59,7 +59,7 @@ def test_dropout_is_off_in_evaluation_and_on_in_training(recipe: ModelRecipe, ki
 def test_vocabularies_and_names(kind: type[EncoderDecoder], recipe: ModelRecipe) -> None:
     model = kind(replace(recipe, tie="target"), (11, 23))
     assert model(torch.tensor([[10, 3]]), torch.tensor([[22]])).shape == (1, 1, 23)
-    with pytest.raises(RecipeError, match=r"of 11 and 23 pieces; use model.tie='target'"):
+    with pytest.raises(RecipeError, match=r"of 11 and 23 tokens; use model.tie='target'"):
         kind(recipe, (11, 23))
     assert kind("tiny", 9).recipe.d_model == 128  # a preset's sizes, for this architecture
     with pytest.raises(RecipeError, match=f"a {kind.__name__} is made of a recipe with .* got one with 'transformer'"):
@@ -85,15 +85,15 @@ def test_steps_of_training_lower_the_loss(recipe: ModelRecipe) -> None:
     if recipe.positions == "syntax":
         give_trees(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     source = padded(sentences([5, 6, 4, 7]))
     target = torch.cat([torch.ones(4, 1, dtype=torch.long), source[:, :-1]], 1)
     losses = []
     for _ in range(12):
         loss = torch.nn.functional.cross_entropy(model(source, target).flatten(0, 1), source.flatten(), ignore_index=0)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0]
     assert all(not torch.equal(p, before[name]) for name, p in model.named_parameters())
@@ -120,7 +120,7 @@ def test_products_in_bfloat16(recipe: ModelRecipe, device: torch.device) -> None
 @pytest.mark.parametrize("kind", [Transformer, Recurrent, Convolutional])
 def test_mistakes_of_a_caller_are_told_in_words(kind: type[EncoderDecoder]) -> None:
     for wrong in (0, -1, True, "many", (11, 0), (11, 13, 17), None):
-        with pytest.raises(RecipeError, match="vocabulary must be a number of pieces, or two for source and target"):
+        with pytest.raises(RecipeError, match="vocabulary must be a number of tokens, or two for source and target"):
             kind("tiny", vocabulary=wrong)  # type: ignore[arg-type]
     model = kind("tiny", vocabulary=11)
     with pytest.raises(ShapeError, match="the source has 3 sentences and the target 2; give as many of each"):

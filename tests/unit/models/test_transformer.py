@@ -122,7 +122,7 @@ def test_dropout_is_off_in_evaluation_and_on_in_training() -> None:
 def test_two_vocabularies() -> None:
     model = Transformer(replace(SMALL, tie="target"), (11, 23))
     assert model(torch.tensor([[10, 3]]), torch.tensor([[22]])).shape == (1, 1, 23)
-    with pytest.raises(RecipeError, match=r"of 11 and 23 pieces; use model.tie='target'"):
+    with pytest.raises(RecipeError, match=r"of 11 and 23 tokens; use model.tie='target'"):
         Transformer(SMALL, (11, 23))
 
 

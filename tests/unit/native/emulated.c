@@ -48,13 +48,13 @@ int main(int count, char **words) {
     job.source_lengths = read_some(f, 4 * n);
     job.source = read_some(f, 4 * total(job.source_lengths, job.sentences));
     job.limits = read_some(f, 4 * n);
-    job.normalisers = read_some(f, 4 * ((size_t)job.longest + 2));
+    job.normalizers = read_some(f, 4 * ((size_t)job.longest + 2));
     if (read_number(f)) {
         job.prefix_lengths = read_some(f, 4 * n);
         job.prefix = read_some(f, 4 * total(job.prefix_lengths, job.sentences));
     }
     fclose(f);
-    job.pieces = calloc(answers * (size_t)job.longest, 4);
+    job.tokens = calloc(answers * (size_t)job.longest, 4);
     job.lengths = calloc(answers, 4);
     job.scores = calloc(answers, 4);
     job.log_probabilities = calloc(answers, 4);
@@ -62,7 +62,7 @@ int main(int count, char **words) {
     if (failed) return 103;
     f = fopen(words[3], "wb");
     if (!f) return 104;
-    fwrite(job.pieces, 4, answers * (size_t)job.longest, f);
+    fwrite(job.tokens, 4, answers * (size_t)job.longest, f);
     fwrite(job.lengths, 4, answers, f);
     fwrite(job.scores, 4, answers, f);
     fwrite(job.log_probabilities, 4, answers, f);

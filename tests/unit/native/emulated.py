@@ -64,7 +64,7 @@ class Emulated:
             np.array([getattr(job, name) for name in NUMBERS], np.int32).tobytes()
             + rows(job.source, job.source_lengths)
             + numbers(job.limits, n)
-            + numbers(job.normalisers, job.longest + 2)
+            + numbers(job.normalizers, job.longest + 2)
             + np.int32(job.prefix is not None).tobytes()
             + (b"" if job.prefix is None else rows(job.prefix, job.prefix_lengths))
         )
@@ -73,7 +73,7 @@ class Emulated:
         assert done.returncode == 0, (done.returncode, done.stderr)
         found, counts = answered.read_bytes(), (answers * job.longest, answers, answers, answers)
         ends = [4 * end for end in accumulate(counts)]
-        places = (job.pieces, job.lengths, job.scores, job.log_probabilities)
+        places = (job.tokens, job.lengths, job.scores, job.log_probabilities)
         for to, start, end in zip(places, (0, *ends), ends, strict=False):
             ctypes.memmove(to, found[start:end], end - start)
         return 0

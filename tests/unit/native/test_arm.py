@@ -38,14 +38,14 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, ModelRe
     return write_random(tmp_path / "m", recipe, vocabulary), recipe, both
 
 
-def on_arm(cpu: str, built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]], quantise: bool) -> NativeEngine:
+def on_arm(cpu: str, built: Path, model: tuple[Path, ModelRecipe, tuple[int, int]], quantize: bool) -> NativeEngine:
     directory, recipe, vocabulary = model
-    room = directory.with_name(f"{cpu}-{quantise}")
+    room = directory.with_name(f"{cpu}-{quantize}")
     room.mkdir()
     code: Any = Emulated([EMULATOR, "-cpu", cpu, str(built)], recipe, vocabulary, room)
     weights = map_weights(directory)
     assert weights is not None
-    return NativeEngine(code, recipe, vocabulary, weights, 1, quantise)
+    return NativeEngine(code, recipe, vocabulary, weights, 1, quantize)
 
 
 @pytest.mark.parametrize("cpu", CPUS)
@@ -59,7 +59,7 @@ def test_float_agrees_with_the_reference(built: Path, model: tuple[Path, ModelRe
     reference, engine = TorchEngine.load(model[0]), on_arm("max", built, model, False)
     expected, found = reference.search(sources, SEARCH), engine.search(sources, SEARCH)
     assert engine.search([sources[5]], SEARCH) == [found[5]]  # in any company
-    assert [[h.pieces for h in of] for of in found] == [[h.pieces for h in of] for of in expected]
+    assert [[h.tokens for h in of] for of in found] == [[h.tokens for h in of] for of in expected]
     for a, b in zip((h for of in found for h in of), (h for of in expected for h in of), strict=True):
         assert a.log_probability == pytest.approx(b.log_probability, abs=1e-3)
 
@@ -74,7 +74,7 @@ def test_eight_bits_are_the_same_on_every_processor_and_close(
     assert found[0] == found[1] == found[2]
     for i in (3, 8):  # and in any company
         assert [engine.search([sources[i]], SEARCH) for engine in engines] == [[found[0][i]]] * 3
-    paths, ends_there = [of[0].pieces for of in found[0]], Search(beam=1, max_length=1)
+    paths, ends_there = [of[0].tokens for of in found[0]], Search(beam=1, max_length=1)
     a, b = ([of[0].log_probability for of in e.search(sources, ends_there, paths)] for e in (exact, engines[0]))
     off = [abs(x - y) / (len(path) + 1) for x, y, path in zip(a, b, paths, strict=True)]
     assert max(off) < 0.15 and any(off)

@@ -9,9 +9,9 @@ import pytest
 from no_memory import refusing
 
 from dragoman.text.native_subword_sampling import KINDS, NativeSampler, declared
-from dragoman.text.token_table import BYTE_PIECES, FIRST_LEARNT, SPECIAL_PIECES, PieceTable
+from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS, TokenTable
 
-LEARNT = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm" for c in "_nopqrstuvwxyz"]
+LEARNED = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm" for c in "_nopqrstuvwxyz"]
 
 
 @pytest.fixture(scope="module")
@@ -21,19 +21,19 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, kind: str) -> None:
-    table = PieceTable([*SPECIAL_PIECES, *BYTE_PIECES, *LEARNT])
+    table = TokenTable([*SPECIAL_TOKENS, *BYTE_TOKENS, *LEARNED])
     granted, held = ctypes.c_int.in_dll(code, "granted"), ctypes.c_int.in_dll(code, "held")
     sampler, refusals = None, 0
     while sampler is None:
         granted.value = refusals
         try:
-            sampler = NativeSampler(code, kind, table, [-1.0] * len(LEARNT))
+            sampler = NativeSampler(code, kind, table, [-1.0] * len(LEARNED))
         except MemoryError as error:
             refusals += 1
-            assert "no memory for the table of pieces" in str(error) and held.value == 0
-    assert refusals >= 5  # the pieces, their two arrays and maps, and one that grows
+            assert "no memory for the table of tokens" in str(error) and held.value == 0
+    assert refusals >= 5  # the tokens, their two arrays and maps, and one that grows
     kept, drawn, refusals = held.value, None, 0
-    ids, lengths = np.arange(FIRST_LEARNT, FIRST_LEARNT + 90), np.array([40, 0, 50])
+    ids, lengths = np.arange(FIRST_LEARNED, FIRST_LEARNED + 90), np.array([40, 0, 50])
     while drawn is None:
         granted.value = refusals
         try:

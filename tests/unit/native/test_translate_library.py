@@ -27,11 +27,11 @@ OLDER = {
 TOLD_SIMPLY = {recipe.positions: recipe for recipe in reversed(TOLD.values())}  # the first of each
 
 
-def engine_of(code: ctypes.CDLL, directory: Path, quantise: bool) -> NativeEngine:
+def engine_of(code: ctypes.CDLL, directory: Path, quantize: bool) -> NativeEngine:
     code.model_new.restype = code.worker_new.restype = ctypes.c_void_p
     weights, recipe = map_weights(directory), Recipe.load(directory / "recipe.toml").model
     assert weights is not None
-    return NativeEngine(code, recipe, (137, 137), weights, 2, quantise)
+    return NativeEngine(code, recipe, (137, 137), weights, 2, quantize)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="these flags are for x86-64")
@@ -44,16 +44,16 @@ def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_pa
     directory = write_random(tmp_path / "m", recipe, 137)
     sources, search = sentences(40, 137), Search(beam=3, n_best=3, extra_length=6)
     exact = engine_of(best, directory, False).search(sources, search)
-    lesser = {quantise: engine_of(code, directory, quantise) for quantise in (False, True)}
+    lesser = {quantize: engine_of(code, directory, quantize) for quantize in (False, True)}
     other = lesser[False].search(sources, search)
     for engine in lesser.values():  # the same bits in any company
         assert [engine.search([source], search)[0] for source in sources] == engine.search(sources, search)
         free = [of[0] for of in engine.search(sources, search)]  # and a path has the probability it was found with
-        given = engine.search(sources, Search(beam=1, extra_length=6), [h.pieces for h in free])
+        given = engine.search(sources, Search(beam=1, extra_length=6), [h.tokens for h in free])
         assert [of[0].log_probability for of in given] == [h.log_probability for h in free]
-    assert [[h.pieces for h in of] for of in exact] == [[h.pieces for h in of] for of in other]
+    assert [[h.tokens for h in of] for of in exact] == [[h.tokens for h in of] for of in other]
     # In eight bits the probabilities of given paths: how keys are kept may differ, and a rounding with it.
-    paths, ends_there = [[*of[0].pieces, 5] for of in exact], Search(beam=1, max_length=1)
+    paths, ends_there = [[*of[0].tokens, 5] for of in exact], Search(beam=1, max_length=1)
     a, b = (
         [of[0].log_probability for of in engine.search(sources, ends_there, paths)]
         for engine in (engine_of(best, directory, True), lesser[True])

@@ -17,7 +17,7 @@ def test_as_many_fall_as_should_and_the_mean_stays(p: float, device: torch.devic
     torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - p)), atol=0, rtol=2e-5)
 
 
-def test_neighbours_fall_independently() -> None:
+def test_neighbors_fall_independently() -> None:
     """Four elements share 64 random bits: none may know of the others."""
     dropped = (Dropout(0.5)(torch.ones(4 * 100_000)) == 0).view(-1, 4).double()
     correlation = torch.corrcoef(dropped.T) - torch.eye(4)

@@ -25,12 +25,12 @@ def test_embeddings_are_scaled_to_unit_variance() -> None:
 
 
 def test_two_vocabularies_cannot_share_a_matrix() -> None:
-    with pytest.raises(ShapeError, match="19 and 23 pieces; use tie='target'"):
+    with pytest.raises(ShapeError, match="19 and 23 tokens; use tie='target'"):
         Embeddings(19, 23, 8, "all")
     assert Embeddings(19, 23, 8, "target").logits(torch.zeros(2, 8)).shape == (2, 23)
 
 
-def test_an_output_bias_is_added_to_each_pieces_logit() -> None:
+def test_an_output_bias_is_added_to_each_tokens_logit() -> None:
     embeddings = Embeddings(19, 23, 8, "target", bias=True)
     assert embeddings.state_dict()["output_bias"].shape == (23,)
     hidden, plain = torch.randn(5, 8), Embeddings(19, 23, 8, "target")

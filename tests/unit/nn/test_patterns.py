@@ -205,7 +205,7 @@ def test_low_rank_attention_drops_its_mixtures() -> None:
 def test_low_rank_attention_refuses_what_it_cannot_do() -> None:
     function, layout = LowRank(4, 12), Padded(13)
     x = torch.randn(1, 1, 13, 5)
-    with pytest.raises(ShapeError, match=r"sentence of 13 tokens came, but mixtures were learnt for 12"):
+    with pytest.raises(ShapeError, match=r"sentence of 13 tokens came, but mixtures were learned for 12"):
         function(x, x, x, look(layout, layout, everything, CPU))
     with pytest.raises(ShapeError, match="can hide none"):
         function(x, x, x, look(layout, layout, causal, CPU))

@@ -64,5 +64,5 @@ def test_a_token_gets_the_code_of_its_place_in_its_sentence(code: torch.nn.Modul
 
 
 def test_learned_positions_end_somewhere_and_say_so() -> None:
-    with pytest.raises(ShapeError, match=r"sentence of 9 tokens came, but positions were learnt for 8"):
+    with pytest.raises(ShapeError, match=r"sentence of 9 tokens came, but positions were learned for 8"):
         LearnedPositions(8, 6)(torch.zeros(1, 9, 6), Padded(9))

@@ -86,7 +86,7 @@ def test_every_search_is_what_the_definition_says(mean: Mean, search: Search, pr
         found = engine.search(sources, search, prefixes)
         for i, best in enumerate(found):
             expected = beam_from_definition(by_definition, i, 6, search, prefixes[i] if prefixes else ())  # type: ignore[arg-type]
-            assert [tuple(hypothesis.pieces) for hypothesis in best] == [pieces for pieces, _ in expected]
+            assert [tuple(hypothesis.tokens) for hypothesis in best] == [tokens for tokens, _ in expected]
             assert [hypothesis.score for hypothesis in best] == pytest.approx(
                 [score for _, score in expected], abs=1e-4
             )
@@ -96,7 +96,7 @@ def test_the_models_are_of_different_minds() -> None:
     """Were they not, the searches above would show nothing."""
     models, sources = some_models(1, 2, 3), [[5, 9, 11, 4], [7], [8, 8, 13]]
     found = {
-        str([best[0].pieces for best in TorchEngine(model).search(sources, Search(max_length=6))])
+        str([best[0].tokens for best in TorchEngine(model).search(sources, Search(max_length=6))])
         for model in (*models, *(Ensemble(models, mean) for mean in MEANS))
     }
     assert len(found) == 5
@@ -126,10 +126,10 @@ def test_a_state_selects_in_all_models() -> None:
         rows, sentences = torch.tensor([2, 2, 0, 0]), torch.tensor([2, 0])
         logits, picked = ensemble.step(torch.tensor([5, 6, 7, 8]), state.select(rows, sentences))
         assert isinstance(picked, EnsembleState) and len(picked.states) == 3
-        for row, (sentence, piece) in enumerate([(2, 5), (2, 6), (0, 7), (0, 8)]):
+        for row, (sentence, token) in enumerate([(2, 5), (2, 6), (0, 7), (0, 8)]):
             alone = ensemble.start(ensemble.encode(source[sentence : sentence + 1]))
             _, alone = ensemble.step(torch.tensor([BOS]), alone)
-            expected, _ = ensemble.step(torch.tensor([piece]), alone)
+            expected, _ = ensemble.step(torch.tensor([token]), alone)
             torch.testing.assert_close(logits[row], expected[0], atol=2e-5, rtol=1e-4)
 
 
@@ -144,9 +144,9 @@ def test_the_two_means_by_numbers() -> None:
     torch.testing.assert_close(together(never, "log-probabilities").softmax(-1), torch.tensor([[1.0, 0.0]]))
 
 
-def test_models_over_other_pieces() -> None:
+def test_models_over_other_tokens() -> None:
     other = build(RECIPES[0], VOCABULARY + 2, PAD)
-    with pytest.raises(SearchError, match="choose from the same pieces; these choose from 17 and 19"):
+    with pytest.raises(SearchError, match="choose from the same tokens; these choose from 17 and 19"):
         Ensemble([*some_models(1), other])
     with pytest.raises(SearchError, match="these choose from none"):
         Ensemble([])
@@ -158,7 +158,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tiny_model(folder / "one")
     write_tiny_model(folder / "two", "model.d_model=18", "model.norm_order=pre", seed=5)
     write_tiny_model(folder / "recurrent", "model.architecture=recurrent", "model.cell=gru", seed=6, noise=0.1)
-    write_tiny_model(folder / "learnt", "model.positions=learned", "model.max_positions=8", seed=7)
+    write_tiny_model(folder / "learned", "model.positions=learned", "model.max_positions=8", seed=7)
     write_tiny_model(folder / "syntax", "model.positions=syntax", seed=8, noise=0.4)
     write_tiny_model(folder / "apart", shared=False)
     return folder
@@ -222,13 +222,13 @@ def test_two_vocabularies(folder: Path) -> None:
 
 
 def test_the_least_positions_of_all_are_the_limit(folder: Path) -> None:
-    translator = load(folder, "one", "learnt")
+    translator = load(folder, "one", "learned")
     assert (translator.longest, translator.longest_source, translator.longest_output) == (7, 7, 7)
     found = translator.translate(LINES[:1], length_penalty=3.0, min_length=5)[0]
     assert found.split
-    with pytest.raises(SearchError, match=r"its target has \d+ pieces, but this model has learnt positions for 7"):
+    with pytest.raises(SearchError, match=r"its target has \d+ tokens, but this model has learned positions for 7"):
         translator.score([("the", LINES[0])])
-    with pytest.raises(SearchError, match="min_length=8 cannot be: this model has learnt positions for 7 pieces"):
+    with pytest.raises(SearchError, match="min_length=8 cannot be: this model has learned positions for 7 tokens"):
         translator.translate("the", min_length=8)
 
 
@@ -257,12 +257,12 @@ def test_what_runs_and_goes_to_other_processes(folder: Path) -> None:
     )
 
 
-def test_other_pieces_are_refused_by_the_file_that_differs(folder: Path, tmp_path: Path) -> None:
+def test_other_tokens_are_refused_by_the_file_that_differs(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         SearchError, match=r"apart/target.spm is not what .*one/shared.spm is, .* train both on the same"
     ):
         load(folder, "one", "two", "apart")
-    for file in (folder / "two").iterdir():  # the same files elsewhere are the same pieces
+    for file in (folder / "two").iterdir():  # the same files elsewhere are the same tokens
         (tmp_path / file.name).write_bytes(file.read_bytes())
     load(tmp_path.parent, tmp_path.name, str(folder / "two"))
 
@@ -321,7 +321,7 @@ def test_one_model_in_an_ensemble_is_searched_as_alone() -> None:
             for each in (model, Ensemble([model], mean))
         ]
         for one, other in zip(*found, strict=True):
-            assert [h.pieces for h in one] == [h.pieces for h in other]
+            assert [h.tokens for h in one] == [h.tokens for h in other]
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
 
 
@@ -335,5 +335,5 @@ def test_every_device_finds_the_same(device: torch.device, mean: Mean) -> None:
     for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
     for one, other in zip(there.search(sources, search), here.search(sources, search), strict=True):
-        assert [h.pieces for h in one] == [h.pieces for h in other]
+        assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)

@@ -49,10 +49,10 @@ def test_frequencies_are_the_probabilities(sampling: Sampling) -> None:
         likely[by_rank[sampling.top_k :]] = 0
         likely /= likely.sum()
     held, kept = 0.0, []
-    for piece in by_rank:
-        if held < sampling.top_p and likely[piece] > 0:
-            kept.append(piece)
-            held += float(likely[piece])
+    for token in by_rank:
+        if held < sampling.top_p and likely[token] > 0:
+            kept.append(token)
+            held += float(likely[token])
     likely = torch.where(torch.isin(torch.arange(9), torch.tensor(kept)), likely, 0)
     likely /= likely.sum()
     n = 40_000
@@ -87,7 +87,7 @@ def test_draws_depend_on_seed_source_and_number_alone() -> None:
             assert run(model, [sources[i] for i in here], search) == [together[i] for i in here]
     assert run(model, sources, Search(n_best=3, sampling=Sampling(seed=5))) != together
     assert run(model, [[i, 7 * i + 1] for i in range(30)], search) != together
-    assert sum(len({tuple(h.pieces) for h in best}) > 1 for best in together) > 20
+    assert sum(len({tuple(h.tokens) for h in best}) > 1 for best in together) > 20
     single = run(model, sources, Search(n_best=1, sampling=Sampling(seed=4)))  # the first draw is among the three
     for one, three in zip(single, together, strict=True):
         assert one[0] in three
@@ -98,9 +98,9 @@ def test_scores_are_by_the_models_own_probabilities() -> None:
     model = TableModel(8, 9, 12, seed=6, sharpness=1.0)
     search = Search(sampling=Sampling(temperature=2.0, top_k=5), min_length=2, no_repeat=2)
     for i, best in enumerate(run(model, [[i, 1] for i in range(8)], search)):
-        assert best[0].log_probability == pytest.approx(model.total(i, best[0].pieces), rel=1e-4)
-        assert len(best[0].pieces) >= 2
-        assert not {PAD, BOS, EOS} & set(best[0].pieces)
+        assert best[0].log_probability == pytest.approx(model.total(i, best[0].tokens), rel=1e-4)
+        assert len(best[0].tokens) >= 2
+        assert not {PAD, BOS, EOS} & set(best[0].tokens)
 
 
 def test_top_k_1_is_greedy() -> None:
@@ -110,7 +110,7 @@ def test_top_k_1_is_greedy() -> None:
     sources = [[i] for i in range(12)]
     greedy = engine.search(sources, Search(beam=1, extra_length=8))
     drawn = engine.search(sources, Search(beam=1, extra_length=8, sampling=Sampling(top_k=1)))
-    assert [best[0].pieces for best in greedy] == [best[0].pieces for best in drawn]
+    assert [best[0].tokens for best in greedy] == [best[0].tokens for best in drawn]
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])

@@ -191,12 +191,12 @@ def test_attention_of_a_real_model(real: TestClient, directory: Path) -> None:
     found = real.post("/v1/attention", json={"text": text}).json()
     expected = Translator.load(directory, device="cpu", threads=1).translate(text, attention=True, alignment=True)
     assert found["target"]["text"] == expected.text
-    assert found["source"]["pieces"] == list(expected.source_tokens)
-    assert found["target"]["pieces"] == list(expected.tokens)
+    assert found["source"]["tokens"] == list(expected.source_tokens)
+    assert found["target"]["tokens"] == list(expected.tokens)
     assert found["weights"] == [[pytest.approx(weight, abs=1e-4) for weight in row] for row in expected.attention]
     words = found["source"]["words"]
     assert [text[word["start"] : word["end"]] for word in words] == ["the", "old", "box,", "the", "hall"]
-    assert sorted(piece for word in words for piece in word["pieces"]) == list(range(len(expected.source_tokens)))
+    assert sorted(token for word in words for token in word["tokens"]) == list(range(len(expected.source_tokens)))
 
 
 @pytest.mark.parametrize(("text", "status"), [("", 422), ("a\nb", 422), ("x" * 1001, 413), ("\ud800", 422)])
@@ -233,7 +233,7 @@ def test_words_whose_letters_the_vocabulary_lacks_have_their_place() -> None:
 def test_a_model_without_attention_is_served_all_the_same() -> None:
     class Blind:
         def translate(self, text: str, **settings: Any) -> None:
-            raise SearchError("a Blind has no attention between pieces; ask for the text alone")
+            raise SearchError("a Blind has no attention between tokens; ask for the text alone")
 
     assert not looks(Blind(), Search())  # type: ignore[arg-type]
 

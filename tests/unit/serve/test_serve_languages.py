@@ -121,7 +121,7 @@ def test_a_real_model(tmp_path: Path) -> None:
             assert answer["translations"][0]["text"] == translator.translate(LINES[0], to=to).text
         looked = client.post("/v1/attention", json={"text": LINES[0], "to": "fr"}).json()
         assert [word["text"] for word in looked["source"]["words"]] == LINES[0].split()
-        assert {len(row) for row in looked["weights"]} <= {len(looked["source"]["pieces"])}
+        assert {len(row) for row in looked["weights"]} <= {len(looked["source"]["tokens"])}
 
 
 def test_what_cards_tell(tmp_path: Path) -> None:

@@ -119,13 +119,13 @@ def test_a_longer_one_is_translated_as_the_translator_itself_would(translator: T
 
 
 def test_words_that_are_looked_at_are_those_of_the_alignment() -> None:
-    pieces = ("▁", "▁Kas", "ten", "▁", "▁alt")
+    tokens = ("▁", "▁Kas", "ten", "▁", "▁alt")
     alignment, weights = ((0, 0), (1, 1)), [[0.5, 0.5]] * 5
     translation = Translation(
-        "Kasten  alt", tokens=pieces, source_tokens=("▁old", "▁box"), alignment=alignment, attention=weights
+        "Kasten  alt", tokens=tokens, source_tokens=("▁old", "▁box"), alignment=alignment, attention=weights
     )
     answer = looked("m", "old box", translation)
-    assert [(word.text, word.start, word.pieces) for word in answer.target.words] == [
+    assert [(word.text, word.start, word.tokens) for word in answer.target.words] == [
         ("Kasten", 0, [1, 2]),
         ("alt", 8, [4]),
     ]

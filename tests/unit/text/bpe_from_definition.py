@@ -7,26 +7,26 @@ from itertools import pairwise
 
 
 def learn_merges(words: dict[str, int], most: int) -> list[tuple[str, int]]:
-    """Count adjacent pairs inside words, merge the most frequent, repeat until `most` pieces or no pair occurs twice.
+    """Count adjacent pairs inside words, merge the most frequent, repeat until `most` tokens or no pair occurs twice.
 
-    Gives each new piece with the frequency of its pair when it was merged. The definition does not say which of equally
-    frequent pairs comes first; here, as in sentencepiece, it is the one whose piece is shorter, then whose piece is
+    Gives each new token with the frequency of its pair when it was merged. The definition does not say which of equally
+    frequent pairs comes first; here, as in sentencepiece, it is the one whose token is shorter, then whose token is
     first by code point.
     """
-    spelt = [(list(word), count) for word, count in words.items()]
-    pieces: dict[str, int] = {}
-    while len(pieces) < most:
+    spelled = [(list(word), count) for word, count in words.items()]
+    tokens: dict[str, int] = {}
+    while len(tokens) < most:
         pairs: Counter[tuple[str, str]] = Counter()
-        for symbols, count in spelt:
+        for symbols, count in spelled:
             for pair in pairwise(symbols):
                 pairs[pair] += count
-        frequent = [(-n, len(a + b), a + b, (a, b)) for (a, b), n in pairs.items() if n > 1 and a + b not in pieces]
+        frequent = [(-n, len(a + b), a + b, (a, b)) for (a, b), n in pairs.items() if n > 1 and a + b not in tokens]
         if not frequent:
             break
-        minus_count, _, piece, pair = min(frequent)
-        pieces[piece] = -minus_count
-        spelt = [(merge(symbols, pair), count) for symbols, count in spelt]
-    return list(pieces.items())
+        minus_count, _, token, pair = min(frequent)
+        tokens[token] = -minus_count
+        spelled = [(merge(symbols, pair), count) for symbols, count in spelled]
+    return list(tokens.items())
 
 
 def merge(symbols: list[str], pair: tuple[str, str]) -> list[str]:
@@ -42,9 +42,9 @@ def merge(symbols: list[str], pair: tuple[str, str]) -> list[str]:
     return merged
 
 
-def encode(word: str, pieces: list[str]) -> list[str]:
-    """Join neighbours whose joint text is a piece, the earliest learnt first, the leftmost first, until none is."""
-    rank = {piece: i for i, piece in enumerate(pieces)}
+def encode(word: str, tokens: list[str]) -> list[str]:
+    """Join neighbors whose joint text is a token, the earliest learned first, the leftmost first, until none is."""
+    rank = {token: i for i, token in enumerate(tokens)}
     symbols = list(word)
     while True:
         candidates = [(rank[a + b], i) for i, (a, b) in enumerate(pairwise(symbols)) if a + b in rank]

@@ -1,10 +1,10 @@
-"""One small corpus of our own, and a tokeniser of each kind learnt from it once."""
+"""One small corpus of our own, and a tokenizer of each kind learned from it once."""
 
 from __future__ import annotations
 
 import pytest
 
-from dragoman.text import Tokeniser, learn
+from dragoman.text import Tokenizer, learn
 
 ENGLISH = """The old lighthouse keeper counted the ships, one by one.
 Nobody knew why the bakery on the corner opened at four in the morning.
@@ -31,13 +31,13 @@ KINDS = ["bpe", "unigram", "wordpiece"]
 
 
 @pytest.fixture(scope="session")
-def tokenisers() -> dict[str, Tokeniser]:
+def tokenizers() -> dict[str, Tokenizer]:
     return {kind: learn(kind, CORPUS, 640) for kind in KINDS}
 
 
 @pytest.fixture(params=KINDS)
-def tokeniser(request: pytest.FixtureRequest, tokenisers: dict[str, Tokeniser]) -> Tokeniser:
-    return tokenisers[request.param]
+def tokenizer(request: pytest.FixtureRequest, tokenizers: dict[str, Tokenizer]) -> Tokenizer:
+    return tokenizers[request.param]
 
 
 @pytest.fixture(scope="session")

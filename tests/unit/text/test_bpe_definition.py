@@ -1,4 +1,4 @@
-"""The library's BPE against the definition; docs/tokenisers.md says where the two may part."""
+"""The library's BPE against the definition; docs/tokenizers.md says where the two may part."""
 
 from __future__ import annotations
 
@@ -11,69 +11,69 @@ from bpe_from_definition import encode, learn_merges, merge
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dragoman.text import learn, normalise
-from dragoman.text.token_table import FIRST_LEARNT
-from dragoman.text.tokenizer import PieceTokeniser
+from dragoman.text import learn, normalize
+from dragoman.text.token_table import FIRST_LEARNED
+from dragoman.text.tokenizer import SubwordTokenizer
 
 # Three equal letters in a row hold a pair that overlaps itself, and counting it twice or once is a choice of its own.
 WORDS = st.text(st.sampled_from("abcdef"), min_size=1, max_size=8).filter(lambda w: not re.search(r"(.)\1\1", w))
 CORPORA = st.dictionaries(WORDS, st.integers(1, 9), min_size=1, max_size=14)
 
 
-def learnt(words: dict[str, int], size: int) -> tuple[PieceTokeniser, list[str], int]:
-    """The library's tokeniser, its merged pieces in order, and the number of single letters."""
-    tokeniser = learn("bpe", [" ".join([word] * count) for word, count in words.items()], size, character_coverage=1.0)
-    assert isinstance(tokeniser, PieceTokeniser)
-    names = tokeniser.table.names[FIRST_LEARNT:]
+def learned(words: dict[str, int], size: int) -> tuple[SubwordTokenizer, list[str], int]:
+    """The library's tokenizer, its merged tokens in order, and the number of single letters."""
+    tokenizer = learn("bpe", [" ".join([word] * count) for word, count in words.items()], size, character_coverage=1.0)
+    assert isinstance(tokenizer, SubwordTokenizer)
+    names = tokenizer.table.names[FIRST_LEARNED:]
     merged = [name for name in names if len(name) > 1]
-    return tokeniser, merged, len(names) - len(merged)
+    return tokenizer, merged, len(names) - len(merged)
 
 
 @given(words=CORPORA, size=st.integers(280, 320))
 @settings(max_examples=120, deadline=None)
 def test_the_librarys_merges_are_the_definitions(words: dict[str, int], size: int) -> None:
-    tokeniser, merged, letters = learnt(words, size)
-    reference = learn_merges({f"▁{word}": count for word, count in words.items()}, size - FIRST_LEARNT - letters)
-    assert merged == [piece for piece, _ in reference]
+    tokenizer, merged, letters = learned(words, size)
+    reference = learn_merges({f"▁{word}": count for word, count in words.items()}, size - FIRST_LEARNED - letters)
+    assert merged == [token for token, _ in reference]
     for word in words:
-        assert tokeniser.pieces(tokeniser.encode(word)) == encode(f"▁{word}", merged)
+        assert tokenizer.tokens(tokenizer.encode(word)) == encode(f"▁{word}", merged)
 
 
 @given(words=CORPORA)
 @settings(max_examples=60, deadline=None)
 def test_each_merge_is_of_a_most_frequent_pair_whichever_way_ties_are_broken(words: dict[str, int]) -> None:
-    _, merged, _ = learnt(words, 300)
+    _, merged, _ = learned(words, 300)
     assume(merged)
-    spelt = [(list(f"▁{word}"), count) for word, count in words.items()]
-    for done, piece in enumerate(merged):
+    spelled = [(list(f"▁{word}"), count) for word, count in words.items()]
+    for done, token in enumerate(merged):
         pairs: Counter[tuple[str, str]] = Counter()
-        for symbols, count in spelt:
+        for symbols, count in spelled:
             for pair in pairwise(symbols):
                 pairs[pair] += count
         left = {pair: n for pair, n in pairs.items() if "".join(pair) not in merged[:done]}
-        best = max(pair for pair, n in left.items() if "".join(pair) == piece and n == max(left.values()))
+        best = max(pair for pair, n in left.items() if "".join(pair) == token and n == max(left.values()))
         assert left[best] > 1
-        spelt = [(merge(symbols, best), count) for symbols, count in spelt]
+        spelled = [(merge(symbols, best), count) for symbols, count in spelled]
 
 
 def test_the_textbook_example() -> None:
     words = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
-    _, merged, letters = learnt(words, FIRST_LEARNT + 11 + 11)
+    _, merged, letters = learned(words, FIRST_LEARNED + 11 + 11)
     assert letters == 11
     assert merged[:5] == ["es", "est", "lo", "low", "▁low"]
 
 
 def test_real_sentences(corpus: list[str]) -> None:
     """Sentences with punctuation, which the library cuts at; words alone are what the definition knows."""
-    lines = [re.sub(r"[^a-zäöüß ]", "", normalise(line).lower()) for line in corpus]
+    lines = [re.sub(r"[^a-zäöüß ]", "", normalize(line).lower()) for line in corpus]
     words = Counter(word for line in lines for word in line.split())
-    tokeniser, merged, letters = learnt(words, 500)
+    tokenizer, merged, letters = learned(words, 500)
     assert merged == [
-        piece for piece, _ in learn_merges({f"▁{word}": n for word, n in words.items()}, 500 - FIRST_LEARNT - letters)
+        token for token, _ in learn_merges({f"▁{word}": n for word, n in words.items()}, 500 - FIRST_LEARNED - letters)
     ]
-    assert tokeniser.vocabulary_size == 500
+    assert tokenizer.vocabulary_size == 500
 
 
 @pytest.mark.parametrize(("words", "expected"), [({"ab": 1, "cd": 1}, []), ({"ab": 2, "cd": 1}, ["ab", "▁ab"])])
 def test_it_stops_where_no_pair_occurs_twice(words: dict[str, int], expected: list[str]) -> None:
-    assert learnt(words, 400)[1] == expected
+    assert learned(words, 400)[1] == expected

@@ -1,4 +1,4 @@
-"""The normaliser against its documented rules, written again with one loop over characters."""
+"""The normalizer against its documented rules, written again with one loop over characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import TextError
-from dragoman.text import normalise
+from dragoman.text import normalize
 
 # Unicode's White_Space property and the four information separators, which str.split takes for white space too.
 WHITE = {*range(0x09, 0x0E), *range(0x1C, 0x20), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029}
@@ -37,8 +37,8 @@ def by_the_rules(text: str) -> str:
 @example(" led and followed ")
 @example("one\u2028line\u3000only")
 def test_it_does_what_is_documented_and_nothing_more(text: str) -> None:
-    assert normalise(text) == by_the_rules(text)
-    assert normalise(normalise(text)) == normalise(text)
+    assert normalize(text) == by_the_rules(text)
+    assert normalize(normalize(text)) == normalize(text)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_it_does_what_is_documented_and_nothing_more(text: str) -> None:
     ],
 )
 def test_by_example(given_text: str, expected: str) -> None:
-    assert normalise(given_text) == expected
+    assert normalize(given_text) == expected
 
 
 @pytest.mark.parametrize("text", ["\ud800", "ab\udfffc", "\ud83d \ude00"])
 def test_a_lone_surrogate_is_refused_with_its_place(text: str) -> None:
     place = next(i for i, c in enumerate(text) if 0xD800 <= ord(c) < 0xE000)
     with pytest.raises(TextError, match=rf"U\+{ord(text[place]):04X}, at character {place}:"):
-        normalise(text)
+        normalize(text)

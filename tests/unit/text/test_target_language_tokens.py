@@ -1,4 +1,4 @@
-"""Pieces that name target languages: no text is cut into them, they write nothing, and without them all is as ever."""
+"""Tokens that name target languages: no text is cut into them, they write nothing, and without them all is as ever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dragoman.errors import TextError
-from dragoman.text import Tokeniser, learn, load_tokeniser, normalise
+from dragoman.text import Tokenizer, learn, load_tokenizer, normalize
 from dragoman.text.target_languages import with_heads, without_heads
 
 LINES = ["the old box <2de> stands in the hall", "we 2 see <2fr> the box", "der alte Kasten steht im Flur <2de>"] * 5
@@ -20,13 +20,13 @@ KINDS = ("bpe", "unigram", "wordpiece")
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def both(request: pytest.FixtureRequest) -> tuple[Tokeniser, Tokeniser]:
-    """The same pieces without target languages and with them."""
+def both(request: pytest.FixtureRequest) -> tuple[Tokenizer, Tokenizer]:
+    """The same tokens without target languages and with them."""
     plain = learn(request.param, LINES, 330)
     return plain, plain.with_targets(CODES)
 
 
-def test_no_text_is_cut_into_them(both: tuple[Tokeniser, Tokeniser]) -> None:
+def test_no_text_is_cut_into_them(both: tuple[Tokenizer, Tokenizer]) -> None:
     plain, several = both
     assert several.vocabulary_size == plain.vocabulary_size + len(CODES)
     assert several.encode_many(TEXTS) == plain.encode_many(TEXTS) == [several.encode(text) for text in TEXTS]
@@ -36,15 +36,15 @@ def test_no_text_is_cut_into_them(both: tuple[Tokeniser, Tokeniser]) -> None:
         assert several.sample(text, 0.5, 3) == plain.sample(text, 0.5, 3)
 
 
-def test_they_are_the_last_ids_and_write_nothing(both: tuple[Tokeniser, Tokeniser]) -> None:
+def test_they_are_the_last_ids_and_write_nothing(both: tuple[Tokenizer, Tokenizer]) -> None:
     plain, several = both
     heads = [several.target_id(code) for code in CODES]
     assert heads == [plain.vocabulary_size + i for i in range(len(CODES))]
-    assert several.pieces(heads) == ["<2de>", "<2zh-Hans>", "<2fr>"] and several.to_ids(["<2fr>"]) == heads[2:]
+    assert several.tokens(heads) == ["<2de>", "<2zh-Hans>", "<2fr>"] and several.to_ids(["<2fr>"]) == heads[2:]
     assert [several.widths[head] for head in heads] == [0, 0, 0]
     for text in TEXTS:
         ids = several.encode(text)
-        assert several.decode([heads[1], *ids]) == several.decode([*ids, heads[0]]) == normalise(text)
+        assert several.decode([heads[1], *ids]) == several.decode([*ids, heads[0]]) == normalize(text)
     assert (plain.targets, several.targets) == ((), CODES)
     with pytest.raises(TextError, match="no target language 'it' in this vocabulary; there are: de, zh-Hans, fr"):
         several.target_id("it")
@@ -52,14 +52,14 @@ def test_they_are_the_last_ids_and_write_nothing(both: tuple[Tokeniser, Tokenise
         plain.target_id("de")
 
 
-def test_files(both: tuple[Tokeniser, Tokeniser], tmp_path: Path) -> None:
+def test_files(both: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
     plain, several = both
     (model, description), (model_too, about) = plain.save(tmp_path, "plain"), several.save(tmp_path, "several")
     assert model.read_bytes() == model_too.read_bytes()  # the library's file knows nothing of them
     without, known = (json.loads(path.read_text()) for path in (description, about))
-    assert list(without) == ["format", "kind", "vocabulary_size", "normaliser", "model", "sha256"]
+    assert list(without) == ["format", "kind", "vocabulary_size", "normalizer", "model", "sha256"]
     assert (without["format"], known["format"], known["targets"]) == (1, 2, [*CODES])
-    loaded = load_tokeniser(tmp_path, "several")
+    loaded = load_tokenizer(tmp_path, "several")
     for one in (loaded, pickle.loads(pickle.dumps(several))):
         assert (one.targets, one.fingerprint, one.vocabulary_size) == (
             CODES,
@@ -69,7 +69,7 @@ def test_files(both: tuple[Tokeniser, Tokeniser], tmp_path: Path) -> None:
         assert one.encode_many(TEXTS) == several.encode_many(TEXTS)
     assert len({plain.fingerprint, several.fingerprint, plain.with_targets(CODES[::-1]).fingerprint}) == 3
     assert plain.with_targets(()).fingerprint == plain.fingerprint
-    fewer = f"holds {plain.vocabulary_size} pieces"
+    fewer = f"holds {plain.vocabulary_size} tokens"
     for wrong, words in (
         ({"targets": "de"}, "targets='de'"),
         ({"format": 1}, "has format 1"),
@@ -77,12 +77,12 @@ def test_files(both: tuple[Tokeniser, Tokeniser], tmp_path: Path) -> None:
     ):
         about.write_text(json.dumps({**known, **wrong}))
         with pytest.raises(TextError, match=words):
-            load_tokeniser(tmp_path, "several")
+            load_tokenizer(tmp_path, "several")
 
 
 @pytest.mark.parametrize("native", [True, False])
 def test_sampling_keeps_them_in_front(
-    both: tuple[Tokeniser, Tokeniser], native: bool, monkeypatch: pytest.MonkeyPatch
+    both: tuple[Tokenizer, Tokenizer], native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, several = both
     if not native:
@@ -92,10 +92,10 @@ def test_sampling_keeps_them_in_front(
     heads = [[], *([several.target_id(CODES[i % 3])] for i in range(1, len(rows)))]
     seeds = np.arange(len(rows), dtype=np.uint64)
 
-    def drawn(tokeniser: Tokeniser, sentences: list[list[int]]) -> list[list[int]]:
+    def drawn(tokenizer: Tokenizer, sentences: list[list[int]]) -> list[list[int]]:
         flat = np.array([i for row in sentences for i in row], np.uint16)
         lengths = np.array([*map(len, sentences)], np.int64)
-        ids, sizes = tokeniser.resample(flat, lengths, 0.4, seeds)
+        ids, sizes = tokenizer.resample(flat, lengths, 0.4, seeds)
         return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])]
 
     apart = drawn(plain, rows)

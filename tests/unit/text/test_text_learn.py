@@ -7,16 +7,16 @@ from collections import Counter
 import pytest
 
 from dragoman.errors import TextError
-from dragoman.text import learn, normalise
+from dragoman.text import learn, normalize
 from dragoman.text.learn import bounded, choose_alphabet, count_words, thin_out
-from dragoman.text.token_table import FIRST_LEARNT
+from dragoman.text.token_table import FIRST_LEARNED
 from dragoman.text.words import segments
 
 KINDS = ["bpe", "unigram", "wordpiece"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_lines_give_the_same_tokeniser_silently(
+def test_the_same_lines_give_the_same_tokenizer_silently(
     kind: str, corpus: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     one, two = learn(kind, corpus, 500), learn(kind, iter(corpus), 500)
@@ -31,10 +31,10 @@ def test_the_same_lines_give_the_same_tokeniser_silently(
     "lines", [["a"], ["我"], ["▁"], ["abc abc", "abd"], ["x" * 9000], ["1 2 3"], ["\x00 ok \u2028 ok"]]
 )
 def test_tiny_data_give_a_small_vocabulary_that_works(kind: str, lines: list[str]) -> None:
-    tokeniser = learn(kind, lines, 8000)
-    assert FIRST_LEARNT < tokeniser.vocabulary_size < 300
+    tokenizer = learn(kind, lines, 8000)
+    assert FIRST_LEARNED < tokenizer.vocabulary_size < 300
     for text in [*lines, "anything at all, 我们 ▁ 12"]:
-        assert tokeniser.decode(tokeniser.encode(text)) == normalise(text)
+        assert tokenizer.decode(tokenizer.encode(text)) == normalize(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,7 +47,7 @@ def test_no_text_is_refused(kind: str, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("morse", ["a"], 500), "no tokeniser 'morse'; there are: bpe, unigram, wordpiece"),
+        (("morse", ["a"], 500), "no tokenizer 'morse'; there are: bpe, unigram, wordpiece"),
         (("bpe", "one text", 500), "many texts"),
         (("bpe", ["a"], 260), "vocabulary_size=260 leaves no room"),
         (("bpe", ["a"], -5), "leaves no room"),
@@ -67,9 +67,9 @@ def test_a_wrong_coverage_is_refused() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_characters_than_room_still_learn(kind: str) -> None:
     lines = ["".join(chr(0x4E00 + (i * 7 + j) % 400) for j in range(30)) for i in range(60)]
-    tokeniser = learn(kind, lines, 300)
-    assert tokeniser.vocabulary_size <= 300
-    assert tokeniser.decode(tokeniser.encode(lines[0])) == lines[0]
+    tokenizer = learn(kind, lines, 300)
+    assert tokenizer.vocabulary_size <= 300
+    assert tokenizer.decode(tokenizer.encode(lines[0])) == lines[0]
 
 
 def test_rare_characters_of_large_alphabets_are_left_to_bytes() -> None:
@@ -105,7 +105,7 @@ def test_what_the_libraries_are_handed_is_bounded() -> None:
     assert all(chunk in small for chunk, count in table.items() if count > 1)
 
 
-def test_words_are_counted_after_normalising() -> None:
+def test_words_are_counted_after_normalizing() -> None:
     assert count_words(["a  b\xa0a", " b\u2028e\u0301 "]) == {"a": 2, "b": 2, "é": 1}
 
 

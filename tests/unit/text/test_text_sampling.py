@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from bpe_from_definition import encode
 
-from dragoman.text import Tokeniser
-from dragoman.text.sentencepiece import SentencePieceTokeniser
+from dragoman.text import Tokenizer
+from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.subword_sampling import Draws, bpe_dropout, draw, unigram_lattice
-from dragoman.text.token_table import FIRST_LEARNT
+from dragoman.text.token_table import FIRST_LEARNED
 
 
 def splits(word: str) -> list[list[str]]:
@@ -41,9 +41,9 @@ def test_unigram_draws_each_segmentation_as_often_as_its_probability_says() -> N
     scores = {"a": -2.0, "b": -2.5, "c": -1.5, "ab": -2.2, "bc": -3.0, "abc": -4.1, "ca": -2.9}
     word, alpha, n = "abcab", 0.6, 20_000
     weights = {
-        tuple(cut): math.exp(alpha * sum(scores[piece] for piece in cut))
+        tuple(cut): math.exp(alpha * sum(scores[token] for token in cut))
         for cut in splits(word)
-        if all(piece in scores for piece in cut)
+        if all(token in scores for token in cut)
     }
     lattice, draws = unigram_lattice(word, scores, 3, alpha), Draws(5, alpha)
     drawn = Counter(tuple(draw(word, lattice, draws)) for _ in range(n))
@@ -73,7 +73,7 @@ def dropout_by_the_paper(word: str, ranks: dict[str, int], alpha: float, random:
 )
 @pytest.mark.parametrize("on", [False, True], ids=["a seed each", "word after word"])
 def test_bpe_dropout_has_the_distribution_of_its_algorithm(word: str, alpha: float, on: bool) -> None:
-    ranks = {piece: i for i, piece in enumerate(["ab", "bc", "abc", "ca", "abca"])}
+    ranks = {token: i for i, token in enumerate(["ab", "bc", "abc", "ca", "abca"])}
     n, ours, theirs = 8_000, Draws(1, alpha), Random(2)
     one = Counter(tuple(bpe_dropout(word, ranks, ours if on else Draws(seed, alpha))) for seed in range(n))
     two = Counter(tuple(dropout_by_the_paper(word, ranks, alpha, theirs)) for _ in range(n))
@@ -82,39 +82,39 @@ def test_bpe_dropout_has_the_distribution_of_its_algorithm(word: str, alpha: flo
         assert abs(one[cut] - two[cut]) / n <= 5 * math.sqrt(2 * p * (1 - p) / n)
 
 
-def test_without_dropout_it_is_bpe(tokenisers: dict[str, Tokeniser], corpus: list[str]) -> None:
-    tokeniser = tokenisers["bpe"]
-    pieces = [name for name in tokeniser.pieces(range(FIRST_LEARNT, tokeniser.vocabulary_size)) if len(name) > 1]
-    ranks = {piece: i for i, piece in enumerate(pieces)}
+def test_without_dropout_it_is_bpe(tokenizers: dict[str, Tokenizer], corpus: list[str]) -> None:
+    tokenizer = tokenizers["bpe"]
+    tokens = [name for name in tokenizer.tokens(range(FIRST_LEARNED, tokenizer.vocabulary_size)) if len(name) > 1]
+    ranks = {token: i for i, token in enumerate(tokens)}
     for word in {f"▁{word}" for line in corpus for word in line.split() if word.isascii()}:
-        expected = encode(word, pieces)
+        expected = encode(word, tokens)
         assert bpe_dropout(word, ranks) == expected
-        assert tokeniser.pieces(tokeniser.encode(word[1:])) == expected
+        assert tokenizer.tokens(tokenizer.encode(word[1:])) == expected
 
 
-def test_a_word_that_is_known_to_stay_plain_takes_the_same_draws(tokenisers: dict[str, Tokeniser]) -> None:
-    tokeniser = tokenisers["bpe"]
-    assert isinstance(tokeniser, SentencePieceTokeniser)
+def test_a_word_that_is_known_to_stay_plain_takes_the_same_draws(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["bpe"]
+    assert isinstance(tokenizer, SentencePieceTokenizer)
     for seed in range(60):
         one, two = Draws(seed, 0.1), Draws(seed, 0.1)
         for word in (" lighthouse", " keeper", " counted", " ÿ", " the"):
-            found = tokeniser.spell(bpe_dropout(word, tokeniser.ids, two))
-            assert tokeniser.sample_word(word, 0.1, one) == found
+            found = tokenizer.spell(bpe_dropout(word, tokenizer.ids, two))
+            assert tokenizer.sample_word(word, 0.1, one) == found
         assert (one.state, one.kept) == (two.state, two.kept)
 
 
-def test_a_high_power_finds_the_best_segmentation(tokenisers: dict[str, Tokeniser], corpus: list[str]) -> None:
-    tokeniser = tokenisers["unigram"]
+def test_a_high_power_finds_the_best_segmentation(tokenizers: dict[str, Tokenizer], corpus: list[str]) -> None:
+    tokenizer = tokenizers["unigram"]
     for line in corpus[:20]:
-        assert tokeniser.sample(line, 1e5, 3) == tokeniser.encode(line)
+        assert tokenizer.sample(line, 1e5, 3) == tokenizer.encode(line)
 
 
 @pytest.mark.parametrize("alpha", [0.15, 0.4])
-def test_seeds_and_alpha_matter(tokeniser: Tokeniser, corpus: list[str], alpha: float) -> None:
-    assert len({tuple(tokeniser.sample(corpus[1], alpha, seed)) for seed in range(40)}) > 4
+def test_seeds_and_alpha_matter(tokenizer: Tokenizer, corpus: list[str], alpha: float) -> None:
+    assert len({tuple(tokenizer.sample(corpus[1], alpha, seed)) for seed in range(40)}) > 4
 
 
-def test_everything_dropped_leaves_characters(tokenisers: dict[str, Tokeniser]) -> None:
+def test_everything_dropped_leaves_characters(tokenizers: dict[str, Tokenizer]) -> None:
     for kind in ("bpe", "wordpiece"):
-        pieces = tokenisers[kind].pieces(tokenisers[kind].sample("the old box", 1.0, 4))
-        assert pieces == list("▁the▁old▁box")
+        tokens = tokenizers[kind].tokens(tokenizers[kind].sample("the old box", 1.0, 4))
+        assert tokens == list("▁the▁old▁box")

@@ -1,4 +1,4 @@
-"""Saved tokenisers: what comes back, what is left on disk, and what is refused."""
+"""Saved tokenizers: what comes back, what is left on disk, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import TextError
-from dragoman.text import Tokeniser, load_tokeniser
+from dragoman.text import Tokenizer, load_tokenizer
 
 
-def test_what_was_saved_comes_back(tokeniser: Tokeniser, corpus: list[str], tmp_path: Path) -> None:
-    paths = tokeniser.save(tmp_path / "new" / "place", "shared")
+def test_what_was_saved_comes_back(tokenizer: Tokenizer, corpus: list[str], tmp_path: Path) -> None:
+    paths = tokenizer.save(tmp_path / "new" / "place", "shared")
     assert sorted((tmp_path / "new" / "place").iterdir()) == sorted(paths)
-    again = load_tokeniser(tmp_path / "new" / "place", "shared")
-    assert (again.kind, again.vocabulary_size) == (tokeniser.kind, tokeniser.vocabulary_size)
-    assert again.fingerprint == tokeniser.fingerprint
-    assert again.encode_many(corpus) == tokeniser.encode_many(corpus)
-    assert again.sample(corpus[0], 0.2, 9) == tokeniser.sample(corpus[0], 0.2, 9)
+    again = load_tokenizer(tmp_path / "new" / "place", "shared")
+    assert (again.kind, again.vocabulary_size) == (tokenizer.kind, tokenizer.vocabulary_size)
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.encode_many(corpus) == tokenizer.encode_many(corpus)
+    assert again.sample(corpus[0], 0.2, 9) == tokenizer.sample(corpus[0], 0.2, 9)
     model = paths[0].read_bytes()
     assert again.save(tmp_path, "target")[0].read_bytes() == model
 
 
-def test_fingerprints_tell_tokenisers_apart(tokenisers: dict[str, Tokeniser]) -> None:
-    prints = {tokeniser.fingerprint for tokeniser in tokenisers.values()}
+def test_fingerprints_tell_tokenizers_apart(tokenizers: dict[str, Tokenizer]) -> None:
+    prints = {tokenizer.fingerprint for tokenizer in tokenizers.values()}
     assert len(prints) == 3
     assert all(len(bytes.fromhex(one)) == 32 for one in prints)
 
 
-def test_loading_needs_no_learning_code(tokenisers: dict[str, Tokeniser], tmp_path: Path) -> None:
-    tokenisers["wordpiece"].save(tmp_path, "shared")
+def test_loading_needs_no_learning_code(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
+    tokenizers["wordpiece"].save(tmp_path, "shared")
     code = (
-        "import sys; from pathlib import Path; from dragoman.text.store import load_tokeniser\n"
-        f"ids = load_tokeniser(Path({str(tmp_path)!r}), 'shared').encode('the box')\n"
+        "import sys; from pathlib import Path; from dragoman.text.store import load_tokenizer\n"
+        f"ids = load_tokenizer(Path({str(tmp_path)!r}), 'shared').encode('the box')\n"
         "print([m for m in ('tokenizers', 'sentencepiece') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -60,46 +60,46 @@ def change(**values: object) -> object:
         (0, flip, r"{path} is not the file that shared\.json describes"),
         (0, lambda path: path.write_bytes(path.read_bytes()[:-9]), "{path} is not the file"),
         (0, lambda path: path.write_bytes(b""), "{path} is not the file"),
-        (0, Path.unlink, "{path} does not exist; copy the tokeniser again"),
+        (0, Path.unlink, "{path} does not exist; copy the tokenizer again"),
         (0, lambda path: (path.unlink(), path.mkdir()), "{path} cannot be read"),
-        (1, Path.unlink, r"has no tokeniser; a tokeniser is {path} and shared\.spm or "),
-        (1, lambda path: path.write_text("{"), "{path} does not describe a tokeniser"),
-        (1, lambda path: path.write_text("[1]"), "{path} does not describe a tokeniser"),
-        (1, lambda path: path.write_text("{}"), "{path} does not describe a tokeniser.*'format'"),
-        (1, lambda path: path.write_bytes(b"\xff\xfe"), "{path} does not describe a tokeniser"),
-        (1, change(kind=7), "{path} does not describe a tokeniser: kind=7"),
+        (1, Path.unlink, r"has no tokenizer; a tokenizer is {path} and shared\.spm or "),
+        (1, lambda path: path.write_text("{"), "{path} does not describe a tokenizer"),
+        (1, lambda path: path.write_text("[1]"), "{path} does not describe a tokenizer"),
+        (1, lambda path: path.write_text("{}"), "{path} does not describe a tokenizer.*'format'"),
+        (1, lambda path: path.write_bytes(b"\xff\xfe"), "{path} does not describe a tokenizer"),
+        (1, change(kind=7), "{path} does not describe a tokenizer: kind=7"),
         (1, change(kind="morse"), "{path} has .* kind 'morse'; this Dragoman reads .* bpe, unigram, wordpiece"),
         (1, change(format=99), "{path} has format 99"),
-        (1, change(normaliser=99), "{path} has .* normaliser 99"),
+        (1, change(normalizer=99), "{path} has .* normalizer 99"),
         (1, change(vocabulary_size=5), r"{path} says 5"),
     ],
 )
 def test_damage_is_noticed_and_named(
-    tokeniser: Tokeniser, tmp_path: Path, which: int, damage: object, message: str
+    tokenizer: Tokenizer, tmp_path: Path, which: int, damage: object, message: str
 ) -> None:
-    path = tokeniser.save(tmp_path, "shared")[which]
+    path = tokenizer.save(tmp_path, "shared")[which]
     damage(path)  # type: ignore[operator]
     with pytest.raises(TextError, match=message.format(path=path.name.replace(".", r"\."))):
-        load_tokeniser(tmp_path, "shared")
+        load_tokenizer(tmp_path, "shared")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b'{"model": {"vocab": {"a": 5}}}', b'{"model": []}'])
 def test_a_file_that_is_confirmed_but_no_model_is_still_refused(
-    tokeniser: Tokeniser, tmp_path: Path, content: bytes
+    tokenizer: Tokenizer, tmp_path: Path, content: bytes
 ) -> None:
     import hashlib
 
-    model, description = tokeniser.save(tmp_path, "source")
+    model, description = tokenizer.save(tmp_path, "source")
     model.write_bytes(content)
     change(sha256=hashlib.sha256(content).hexdigest())(description)  # type: ignore[operator]
     with pytest.raises(TextError, match=f"{model.name} cannot be loaded: "):
-        load_tokeniser(tmp_path, "source")
+        load_tokenizer(tmp_path, "source")
 
 
 def test_a_failed_save_leaves_the_old_file(
-    tokeniser: Tokeniser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokeniser.save(tmp_path, "shared")
+    tokenizer.save(tmp_path, "shared")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
 
     def no_space(*_: object) -> None:
@@ -107,33 +107,33 @@ def test_a_failed_save_leaves_the_old_file(
 
     monkeypatch.setattr("os.fsync", no_space)
     with pytest.raises(OSError, match="No space"):
-        tokeniser.save(tmp_path, "shared")
+        tokenizer.save(tmp_path, "shared")
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b"])
-def test_names_that_are_no_file_names_are_refused(tokeniser: Tokeniser, tmp_path: Path, name: str) -> None:
+def test_names_that_are_no_file_names_are_refused(tokenizer: Tokenizer, tmp_path: Path, name: str) -> None:
     with pytest.raises(TextError, match="cannot be saved as"):
-        tokeniser.save(tmp_path, name)
+        tokenizer.save(tmp_path, name)
 
 
-def test_what_is_no_tokeniser_gets_the_one_that_was_meant(tokeniser: Tokeniser, tmp_path: Path) -> None:
-    path, _ = tokeniser.save(tmp_path / "runs" / "model", "target")
+def test_what_is_no_tokenizer_gets_the_one_that_was_meant(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    path, _ = tokenizer.save(tmp_path / "runs" / "model", "target")
     runs = tmp_path / "runs"
     (runs / "empty").mkdir()
     (runs / "empty" / "target.json").write_text("{}")  # describes nothing that is there
     for place, message in (
-        ("model", "model has no tokeniser of the name .* 'shared'; there are: target$"),
+        ("model", "model has no tokenizer of the name .* 'shared'; there are: target$"),
         (
             "modle",
-            f"there is no directory {runs}/modle; a tokeniser is shared.json and .*; did you mean {runs}/model\\?",
+            f"there is no directory {runs}/modle; a tokenizer is shared.json and .*; did you mean {runs}/model\\?",
         ),
         ("other", f"there is no directory {runs}/other; .*; in {runs} there are: model$"),
-        ("empty", f"{runs}/empty has no tokeniser; .*; in {runs} there are: model$"),
-        (".", f"{runs} has no tokeniser; .*; did you mean {runs}/model\\?"),
-        (f"model/{path.name}", f"{path} is a file, and no directory with a tokeniser; .*; give such a directory$"),
+        ("empty", f"{runs}/empty has no tokenizer; .*; in {runs} there are: model$"),
+        (".", f"{runs} has no tokenizer; .*; did you mean {runs}/model\\?"),
+        (f"model/{path.name}", f"{path} is a file, and no directory with a tokenizer; .*; give such a directory$"),
     ):
         with pytest.raises(TextError, match=message):
-            load_tokeniser(runs / place, "shared")
+            load_tokenizer(runs / place, "shared")
     with pytest.raises(TextError, match="'traget'; did you mean 'target'"):
-        load_tokeniser(runs / "model", "traget")
+        load_tokenizer(runs / "model", "traget")

@@ -119,7 +119,7 @@ def test_more_data_get_no_smaller_vocabulary() -> None:
 
 
 def some_split(pairs: int) -> Split:
-    """Sentences of 3 to 25 pieces, the sides of unlike lengths."""
+    """Sentences of 3 to 25 tokens, the sides of unlike lengths."""
     sources = [[5] * (3 + i * 7 % 23) for i in range(pairs)]
     return Split.of(sources, [[6] * (3 + (i * 7 + i % 3) % 23) for i in range(pairs)])
 

@@ -17,7 +17,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.models.directory import build
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.run import with_pieces
+from dragoman.training.run import with_tokens
 from dragoman.translation.translator import Translator
 from tiny_run import (
     TINY,
@@ -60,8 +60,8 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
 
 def test_the_loss_is_the_same_in_both_layouts_and_the_language_matters(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe("model.dropout=0")
-    tokeniser = prepared.tokenisers[0]
-    model = build(settings.model, tokeniser.vocabulary_size, PAD)
+    tokenizer = prepared.tokenizers[0]
+    model = build(settings.model, tokenizer.vocabulary_size, PAD)
     task = TranslationLoss(model, 0.1, PAD)
     sums = []
     for layout in ("padded", "packed"):
@@ -70,7 +70,7 @@ def test_the_loss_is_the_same_in_both_layouts_and_the_language_matters(data: Pat
     assert sums[0] == pytest.approx(sums[1], rel=1e-5)
     with prepared.loader(settings.data, epochs=1, pin=False) as loader:
         batches = list(loader)
-    german, back = tokeniser.target_id("de"), tokeniser.target_id("back")
+    german, back = tokenizer.target_id("de"), tokenizer.target_id("back")
     assert {head for batch in batches for head in batch.source[:, 0].tolist()} == {german, back}
     batch = batches[0]
     turned = batch.source.clone()
@@ -124,7 +124,7 @@ def test_a_language_is_added_to_a_finished_model(tmp_path: Path, capsys: pytest.
     ]
     added = ["--set", 'text.targets=["de", "back", "it"]', *tuned]
     code, _, err = leave(capsys, *words(tmp_path, more, "--to", "de", "--to", "it", settings=added))
-    assert (code, f"as {out} has them, and a piece for each of it" in err) == (0, True), err
+    assert (code, f"as {out} has them, and a token for each of it" in err) == (0, True), err
     assert (
         Recipe.load(more / "recipe.toml").text.vocabulary_size
         == Recipe.load(out / "recipe.toml").text.vocabulary_size + 1
@@ -141,7 +141,7 @@ def test_a_language_is_added_to_a_finished_model(tmp_path: Path, capsys: pytest.
         assert (code, "name these first and those to add after them" in err) == (2, True), err
 
 
-def test_the_piece_of_a_new_language_begins_between_those_that_are_there() -> None:
+def test_the_token_of_a_new_language_begins_between_those_that_are_there() -> None:
     there = {
         "embeddings.tables.shared": torch.randn(9, 4),
         "embeddings.bias": torch.randn(9),
@@ -152,15 +152,15 @@ def test_the_piece_of_a_new_language_begins_between_those_that_are_there() -> No
         "embeddings.bias": torch.randn(11),
         "positions.table": torch.ones(5, 4),
     }
-    made = with_pieces(there, fresh, languages=3, added=2)
+    made = with_tokens(there, fresh, languages=3, added=2)
     for name in ("embeddings.tables.shared", "embeddings.bias"):
         torch.testing.assert_close(made[name][:9], there[name])
         for row in made[name][9:]:
             torch.testing.assert_close(row, there[name][6:].mean(0))
     assert made["positions.table"] is there["positions.table"]  # which is then refused, as it does not fit
-    first = with_pieces(there, fresh, languages=0, added=2)["embeddings.tables.shared"]
+    first = with_tokens(there, fresh, languages=0, added=2)["embeddings.tables.shared"]
     torch.testing.assert_close(first[9:], fresh["embeddings.tables.shared"][9:])
-    assert with_pieces(there, fresh, languages=3, added=0) == there
+    assert with_tokens(there, fresh, languages=3, added=0) == there
 
 
 def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -245,7 +245,7 @@ def test_changed_settings_are_refused_with_both_values(data: Path, tmp_path: Pat
 
 
 def test_a_setting_that_cannot_be_is_no_beginning(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"model.max_positions=3 positions are learnt; use"):
+    with pytest.raises(RecipeError, match=r"model.max_positions=3 positions are learned; use"):
         tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=3")
     with pytest.raises(Crash):  # whoever heeds the advice is not told that it began otherwise
         tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=99", watch=CrashAt(1))

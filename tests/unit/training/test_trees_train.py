@@ -39,7 +39,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
 
 def test_the_loss_is_the_same_in_both_layouts_and_the_trees_matter(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe(SYNTAX, "model.dropout=0")
-    model = build(settings.model, prepared.tokenisers[0].vocabulary_size, PAD)
+    model = build(settings.model, prepared.tokenizers[0].vocabulary_size, PAD)
     task = TranslationLoss(model, 0.1, PAD)
     sums = []
     for layout in ("padded", "packed"):
@@ -63,7 +63,7 @@ def test_a_rank_without_a_batch_takes_part(data: Path) -> None:
 
 def test_validation_reads_the_trees(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe(SYNTAX)
-    model = build(settings.model, prepared.tokenisers[0].vocabulary_size, PAD).eval()
+    model = build(settings.model, prepared.tokenizers[0].vocabulary_size, PAD).eval()
     found = Validation(prepared, settings.data, torch.device("cpu"), longest=9)(model)
     task, sums = TranslationLoss(model, 0.1, PAD), []
     with prepared.loader(settings.data, "valid", epochs=1, pin=False) as loader, torch.inference_mode():

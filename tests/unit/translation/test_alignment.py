@@ -17,12 +17,12 @@ WEIGHTS = np.array(
     [
         [0.8, 0.1, 0.1, 0.0],  # das: the
         [0.1, 0.3, 0.2, 0.4],  # Fen: win, or the end mark
-        [0.4, 0.3, 0.3, 0.0],  # ster: the by piece; window, 0.6, by word
+        [0.4, 0.3, 0.3, 0.0],  # ster: the by token; window, 0.6, by word
     ]
 )
 
 
-def test_each_piece_points_at_a_piece() -> None:
+def test_each_token_points_at_a_token() -> None:
     assert align(WEIGHTS[:, :3], SOURCE, TARGET) == [(0, 0), (0, 1), (1, 1)]
 
 
@@ -32,7 +32,7 @@ def test_words_sum_what_they_get_and_average_what_they_give() -> None:
 
 
 def test_what_looks_at_the_end_mark_is_linked_nowhere() -> None:
-    assert link(WEIGHTS, [0, 1, 1], [0, 1, 1], by="piece") == [(0, 0), (0, 1)]
+    assert link(WEIGHTS, [0, 1, 1], [0, 1, 1], by="token") == [(0, 0), (0, 1)]
     only = np.array([[0.2, 0.1, 0.1, 0.6]])
     assert link(only, [0, 1, 1], [0], by="word") == []
     assert link(only[:, :3], [0, 1, 1], [0], by="word") == [(0, 0)]
@@ -43,7 +43,7 @@ def test_nothing_is_aligned_with_nothing() -> None:
     assert align(np.zeros((2, 0)), [], ["▁a", "b"]) == []
 
 
-def test_words_begin_at_spaces_and_where_no_spaces_are_written_at_each_piece() -> None:
+def test_words_begin_at_spaces_and_where_no_spaces_are_written_at_each_token() -> None:
     assert word_numbers(["▁the", "▁win", "dow", "s", "▁are"]) == [0, 1, 1, 1, 2]
     assert word_numbers(["我们", "去", "学校"]) == [0, 1, 2]
     assert word_numbers(["▁GPU", "▁", "很", "快"]) == [0, 1, 1, 2]
@@ -76,7 +76,7 @@ TOKENISER = learn("bpe", [line for line in LINES if line.isascii()] * 4, 330)
 
 @given(st.lists(st.integers(4 + 256, TOKENISER.vocabulary_size - 1) | st.just(TOKENISER.to_ids(["▁"])[0]), max_size=9))
 def test_words_are_counted_as_a_reader_does(ids: list[int]) -> None:
-    numbers = seen_words(TOKENISER.pieces(ids))
+    numbers = seen_words(TOKENISER.tokens(ids))
     words = TOKENISER.decode(ids).split()
     for number, word in enumerate(words):
         assert TOKENISER.decode([i for i, n in zip(ids, numbers, strict=True) if n == number]).strip() == word

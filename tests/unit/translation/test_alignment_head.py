@@ -12,14 +12,14 @@ import pytest
 
 import dragoman.translation.alignment_head as pointing
 from dragoman.search.types import Hypothesis
-from dragoman.text import Tokeniser, learn
+from dragoman.text import Tokenizer, learn
 from dragoman.translation.alignment_head import Pointer, association, find_pointer, trial_sources
 
 LAYERS, HEADS = 2, 3
 
 
 @pytest.fixture(scope="module")
-def tokeniser() -> Tokeniser:
+def tokenizer() -> Tokenizer:
     words = "house river window garden morning evening teacher student kitchen station picture country winter summer"
     return learn("bpe", [words] * 5, 420)
 
@@ -39,11 +39,11 @@ def test_rows_of_a_pointer() -> None:
     np.testing.assert_array_equal(Pointer(1, 2, "writes").of(weights), weights[1, 2, :4])
     np.testing.assert_array_equal(Pointer(1, 2, "reads").of(weights), weights[1, 2, 1:])
     np.testing.assert_allclose(Pointer(0, None, "reads").of(weights), weights[0].mean(0)[1:])
-    assert str(Pointer(0, 2, "reads")) == "decoder layer 1, head 3, at the step that reads a piece"
+    assert str(Pointer(0, 2, "reads")) == "decoder layer 1, head 3, at the step that reads a token"
 
 
 @pytest.mark.parametrize("right", [Pointer(1, 2, "reads"), Pointer(0, 1, "writes"), Pointer(1, 0, "writes")])
-def test_the_head_that_points_is_found(right: Pointer, tokeniser: Tokeniser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_that_points_is_found(right: Pointer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pretended model writes each word as another, in another order; one head of it points at it, others anywhere."""
     draw = np.random.default_rng(5)
     orders: list[Any] = []
@@ -65,16 +65,16 @@ def test_the_head_that_points_is_found(right: Pointer, tokeniser: Tokeniser, mon
     recipe = SimpleNamespace(decoder_layers=LAYERS, n_heads=HEADS)
     engine: Any = SimpleNamespace(model=SimpleNamespace(recipe=recipe), search=search)
     monkeypatch.setattr(pointing, "cross_maps", maps)
-    assert find_pointer(engine, tokeniser, tokeniser) == right
+    assert find_pointer(engine, tokenizer, tokenizer) == right
 
 
-def test_trials_are_whole_words_and_always_the_same(tokeniser: Tokeniser) -> None:
-    sources = trial_sources(tokeniser)
+def test_trials_are_whole_words_and_always_the_same(tokenizer: Tokenizer) -> None:
+    sources = trial_sources(tokenizer)
     assert len(sources) == pointing.SENTENCES
-    assert sources == trial_sources(tokeniser)
+    assert sources == trial_sources(tokenizer)
     for ids in sources:
         assert len(set(ids)) == pointing.LENGTH
-        assert all(len(word) > 3 and word.isalpha() for word in tokeniser.decode(ids).split())
+        assert all(len(word) > 3 and word.isalpha() for word in tokenizer.decode(ids).split())
 
 
 def test_a_vocabulary_without_words_gets_the_usual_layer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a model thinks of translations that are given: each piece as by hand, in any company, nothing dropped or cut."""
+"""What a model thinks of translations that are given: each token as by hand, in any company, nothing dropped or cut."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def translator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     changes = ("model.positions=learned", "model.max_positions=9")
-    return Translator.load(write_tiny_model(tmp_path_factory.mktemp("learnt") / "tiny", *changes), device="cpu")
+    return Translator.load(write_tiny_model(tmp_path_factory.mktemp("learned") / "tiny", *changes), device="cpu")
 
 
 def made_up(n: int, seed: int = 1) -> list[tuple[str, str]]:
@@ -48,7 +48,7 @@ def made_up(n: int, seed: int = 1) -> list[tuple[str, str]]:
     return list(zip(some[::2], some[1::2], strict=True))
 
 
-def test_every_piece_has_what_it_has_by_hand(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_token_has_what_it_has_by_hand(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forced, "ROWS", 7)  # parts that end inside of sentences
     pairs = [*made_up(11), ("", "der Kasten"), ("the old box", ""), ("", "")]
     found = translator.score(pairs, length_penalty=0.9)
@@ -58,10 +58,10 @@ def test_every_piece_has_what_it_has_by_hand(translator: Translator, monkeypatch
         ids = translator.target.encode(target)
         with torch.inference_mode():
             expected = by_hand([model], translator.source.encode(source), ids)
-        assert scored.tokens == (*translator.target.pieces(ids), "</s>")
+        assert scored.tokens == (*translator.target.tokens(ids), "</s>")
         assert scored.token_log_probabilities == pytest.approx(expected, abs=2e-4)
         assert scored.log_probability == pytest.approx(sum(expected), abs=1e-3)
-        assert scored.per_piece == pytest.approx(sum(expected) / len(expected), abs=1e-4)
+        assert scored.per_token == pytest.approx(sum(expected) / len(expected), abs=1e-4)
         assert scored.score == pytest.approx(sum(expected) / ((5 + len(expected)) / 6) ** 0.9, abs=1e-3)
     assert len({round(scored.log_probability, 3) for scored in found}) > 11
 
@@ -80,7 +80,7 @@ def test_batches_and_windows_change_nothing(translator: Translator, monkeypatch:
 
 
 def test_nothing_is_split(translator: Translator) -> None:
-    long = " ".join(LINES[:2])  # more pieces than data.max_tokens, which translate would split
+    long = " ".join(LINES[:2])  # more tokens than data.max_tokens, which translate would split
     assert len(translator.source.encode(long)) > translator.longest
     ((scored),) = translator.score([(long, long)])
     with torch.inference_mode():
@@ -89,32 +89,32 @@ def test_nothing_is_split(translator: Translator) -> None:
     assert scored.token_log_probabilities == pytest.approx(expected, abs=5e-4)
 
 
-def test_what_has_no_positions_is_refused_by_its_line(learnt: Translator) -> None:
+def test_what_has_no_positions_is_refused_by_its_line(learned: Translator) -> None:
     pairs = [("the", "der"), ("box", "im"), ("the old box stands in the hall", "der"), ("the", "der")]
-    found = learnt.stream_scores(pairs)
-    assert [next(found), next(found)] == learnt.score(pairs[:2])
-    with pytest.raises(SearchError, match=r"line 3, \('the old box .*its source has \d\d pieces, .*positions for 8; a"):
+    found = learned.stream_scores(pairs)
+    assert [next(found), next(found)] == learned.score(pairs[:2])
+    with pytest.raises(SearchError, match=r"line 3, \('the old box .*its source has \d\d tokens, .*positions for 8; a"):
         next(found)
-    with pytest.raises(SearchError, match=r"line 1,001, .*its target has \d\d pieces"):
-        list(learnt.stream_scores([("the", "der alte Kasten steht im Flur")], before=1000))
-    fits = next(n for n in range(20, 0, -1) if len(learnt.target.encode("a" * n)) == 8)
-    assert len(learnt.score([("the", "a" * fits)])[0].tokens) == 9  # the longest there are positions for
+    with pytest.raises(SearchError, match=r"line 1,001, .*its target has \d\d tokens"):
+        list(learned.stream_scores([("the", "der alte Kasten steht im Flur")], before=1000))
+    fits = next(n for n in range(20, 0, -1) if len(learned.target.encode("a" * n)) == 8)
+    assert len(learned.score([("the", "a" * fits)])[0].tokens) == 9  # the longest there are positions for
 
 
-def test_pairs_before_what_is_none_are_answered(learnt: Translator) -> None:
-    found = learnt.stream_scores([("the", "der"), ("box", 3)])  # type: ignore[list-item]
-    assert next(found) == learnt.score([("the", "der")])[0]
+def test_pairs_before_what_is_none_are_answered(learned: Translator) -> None:
+    found = learned.stream_scores([("the", "der"), ("box", 3)])  # type: ignore[list-item]
+    assert next(found) == learned.score([("the", "der")])[0]
     with pytest.raises(SearchError, match=r"expected pairs \(source, target\) of texts; got tuple \('box', 3\)"):
         next(found)
 
 
 @pytest.mark.parametrize("settings", [{"batch": 0}, {"batch": "x"}, {"length_penalty": "x"}, {"before": -1}])
-def test_what_cannot_be_asked_is_refused_at_once(learnt: Translator, settings: dict[str, object]) -> None:
+def test_what_cannot_be_asked_is_refused_at_once(learned: Translator, settings: dict[str, object]) -> None:
     with pytest.raises(SearchError, match=f"{next(iter(settings))} must be"):
-        learnt.stream_scores([], **settings)  # type: ignore[arg-type]
+        learned.stream_scores([], **settings)  # type: ignore[arg-type]
 
 
-def test_a_window_is_read_ahead_and_no_more(learnt: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_is_read_ahead_and_no_more(learned: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "WINDOW_CHARACTERS", 30)
     taken = 0
 
@@ -124,15 +124,15 @@ def test_a_window_is_read_ahead_and_no_more(learnt: Translator, monkeypatch: pyt
             taken += 1
             yield "the", "box"
 
-    found = learnt.stream_scores(pairs(), batch=2)
+    found = learned.stream_scores(pairs(), batch=2)
     next(found)
     assert taken == 6  # 36 characters, fewer than the 32 pairs of 16 batches
 
 
-def test_memory_does_not_grow_with_the_pairs(learnt: Translator) -> None:
+def test_memory_does_not_grow_with_the_pairs(learned: Translator) -> None:
     def most(n: int) -> int:
         tracemalloc.start()
-        assert sum(1 for _ in learnt.stream_scores((("the", "der") for _ in range(n)), batch=8)) == n
+        assert sum(1 for _ in learned.stream_scores((("the", "der") for _ in range(n)), batch=8)) == n
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -172,7 +172,7 @@ def test_trees(tmp_path: Path) -> None:
     rows = forced_log_probabilities(translator.engines.torch, [(sources[2], translator.target.encode("der"))])
     assert other.token_log_probabilities == pytest.approx(rows[0], abs=1e-4)
     found = translator.stream_scores(pairs, trees=trees[:1])
-    assert [next(found).tokens, next(found).tokens] == [one.tokens, (*translator.target.pieces(
+    assert [next(found).tokens, next(found).tokens] == [one.tokens, (*translator.target.tokens(
         translator.target.encode("im")), "</s>")]  # fmt: skip
     with pytest.raises(TextError, match="only 1 trees, and none for line 3"):
         next(found)

@@ -99,7 +99,7 @@ def test_words_are_aligned(translator: Translator) -> None:
 def test_there_is_attention_to_the_source_to_look_at_and_no_other(translator: Translator) -> None:
     layers = 1 if translator.recipe.model.architecture == "recurrent" else 2
     looked = look(translator, LINES[0], "der alte Kasten")
-    rows, columns = len(looked.written.pieces), len(looked.source.pieces)
+    rows, columns = len(looked.written.tokens), len(looked.source.tokens)
     assert {kind: weights.shape for kind, weights in looked.maps.items()} == {"cross": (layers, 1, rows, columns)}
     assert {kind: weights.shape for kind, weights in read_page(page(looked)).items()} == {
         "cross": (layers, 1, rows, columns)

@@ -61,14 +61,14 @@ def test_the_tree_decides_and_company_does_not(translator: Translator, search: d
     assert found[3] == ("", 0.0)
 
 
-def test_the_engine_is_handed_the_depths_of_the_pieces(translator: Translator) -> None:
+def test_the_engine_is_handed_the_depths_of_the_tokens(translator: Translator) -> None:
     (ids,) = translator.encoded([TEXT], [DEEP])
     assert isinstance(ids, Parsed) and list(ids) == translator.source.encode(TEXT)
-    pieces = translator.source.pieces(ids)
+    tokens = translator.source.tokens(ids)
     depth, expected = {"the": 3, "old": 2, "box": 1, "stands": 0}, []
     word = -1
-    for piece in pieces:
-        word += piece.startswith("▁")
+    for token in tokens:
+        word += token.startswith("▁")
         expected.append(depth[BOX[word]])
     assert list(ids.depths) == expected
     short = Parsed(ids[:2], [0, 0])
@@ -121,7 +121,7 @@ def test_scores_alignments_and_attention_are_of_the_tree_too(translator: Transla
     own = translator.translate(TEXT, trees=LEFT)
     assert own.tokens
     for trees in (LEFT, [LEFT], iter([LEFT])):  # the last as `trees_of` gives them
-        assert look(translator, TEXT, trees=trees).written.pieces[:-1] == own.tokens
+        assert look(translator, TEXT, trees=trees).written.tokens[:-1] == own.tokens
     links = align_pairs(translator, [TEXT, "", "in the hall"], ["der Kasten", "", "im Flur"], [FLAT, HALL])
     assert len(links) == 3 and links[1] == []
 
@@ -234,7 +234,7 @@ def test_the_position_codes_are_the_order_and_the_depth(translator: Translator) 
     assert abs(codes["source and target"] - codes["depth in the tree"]).max() > 0.1
 
 
-def test_pieces_in_another_tree_are_others() -> None:
+def test_tokens_in_another_tree_are_others() -> None:
     one, same, other = Parsed((3, 4), (0, 1)), Parsed([3, 4], [0, 1]), Parsed((3, 4), (1, 0))
     assert one == same and hash(one) == hash(same) and one != other and one != (3, 4)
     assert len({one, same, other}) == 2
@@ -246,7 +246,7 @@ def test_pieces_in_another_tree_are_others() -> None:
 
 
 def test_a_search_is_the_same_however_it_is_asked_for(translator: Translator) -> None:
-    tokeniser = translator.source
-    deep = parsed(tokeniser.encode(TEXT), tokeniser, DEEP.over(TEXT))
+    tokenizer = translator.source
+    deep = parsed(tokenizer.encode(TEXT), tokenizer, DEEP.over(TEXT))
     (best,) = translator.engines.torch.search([deep], Search(max_length=7))
-    assert tokeniser.decode(best[0].pieces) == translator.translate(TEXT, trees=DEEP, **SHORT).text
+    assert tokenizer.decode(best[0].tokens) == translator.translate(TEXT, trees=DEEP, **SHORT).text

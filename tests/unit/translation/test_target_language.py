@@ -1,4 +1,4 @@
-"""A model of several target languages: the piece of the wanted one stands before each source, and that is all."""
+"""A model of several target languages: the token of the wanted one stands before each source, and that is all."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def translator(model: Path) -> Translator:
     return Translator.load(model, device="cpu", engine="torch")
 
 
-def test_it_is_one_more_piece_before_the_source(translator: Translator) -> None:
+def test_it_is_one_more_token_before_the_source(translator: Translator) -> None:
     search, found = Search(beam=3), {}
     for code in translator.targets:
         ids = [[translator.source.target_id(code), *translator.source.encode(text)] for text in TEXTS]
         best = [hypotheses[0] for hypotheses in translator.engines.torch.search(ids, search)]
         found[code] = [one.text for one in translator.translate(TEXTS, search=search, to=code, split="never")]
-        assert found[code] == [translator.target.decode(one.pieces).strip() for one in best]
+        assert found[code] == [translator.target.decode(one.tokens).strip() for one in best]
     assert len({tuple(texts) for texts in found.values()}) == 3  # and it matters
 
 
@@ -94,7 +94,7 @@ def test_source_tokens_attention_and_alignment_are_of_the_text_alone(translator:
     text = TEXTS[0]
     found = translator.translate(text, to="fr", alignment=True, attention=True)
     ids, written = translator.source.encode(text), translator.target.to_ids(found.tokens)
-    assert found.source_tokens == tuple(translator.source.pieces(ids))
+    assert found.source_tokens == tuple(translator.source.tokens(ids))
     read = (translator.source.target_id("fr"), *ids)
     (whole,) = cross_attention(translator.engines.torch, [(read, written)])
     assert found.attention.shape == (len(written), len(ids))
@@ -103,7 +103,7 @@ def test_source_tokens_attention_and_alignment_are_of_the_text_alone(translator:
     rows = translator.pointer.of(weights)
     # The language and the end mark are no words: who looks there most is aligned with nothing.
     masked = np.concatenate([rows[:, 1:-1], np.maximum(rows[:, :1], rows[:, -1:])], axis=1)
-    assert list(found.alignment) == align(masked, translator.source.pieces(ids), found.tokens)
+    assert list(found.alignment) == align(masked, translator.source.tokens(ids), found.tokens)
 
 
 def test_long_text_is_split_and_every_part_is_told(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_long_text_is_split_and_every_part_is_told(translator: Translator, monke
     head = translator.source.target_id("de")
     for ids in seen:
         assert ids[0] == head and head not in ids[1:] and len(ids) <= translator.recipe.data.max_tokens
-    assert found.source_tokens and not any(piece.startswith("<2") for piece in found.source_tokens)
+    assert found.source_tokens and not any(token.startswith("<2") for token in found.source_tokens)
     words = len(text.split())
     assert all(0 <= source < words for source, _ in found.alignment)
 

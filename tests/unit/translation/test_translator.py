@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from dragoman import Translator
 from dragoman.errors import SearchError
 from dragoman.search.types import Hypothesis, Sampling, Search
-from dragoman.text import normalise
+from dragoman.text import normalize
 from dragoman.translation.assembly import Assembly, longest_loop
-from dragoman.translation.segmentation import in_parts, join, split_pieces
+from dragoman.translation.segmentation import in_parts, join, split_tokens
 from small_model import model_at
 from tiny_model import LINES, write_tiny_model
 
@@ -80,7 +80,7 @@ def test_long_text_is_translated_in_parts_and_nothing_is_lost(translator: Transl
     found = translator.translate(text, beam=1, **SHORT)
     assert found.split
     ids = translator.source.to_ids(found.source_tokens)
-    assert translator.source.decode(ids).replace(" ", "") == normalise(text).replace(" ", "")
+    assert translator.source.decode(ids).replace(" ", "") == normalize(text).replace(" ", "")
     asked: list[int] = []
     engine = translator.engines.torch
     original = engine.search
@@ -112,24 +112,24 @@ def test_a_text_in_parts_is_its_parts(translator: Translator) -> None:
     assert whole.text == " ".join(part.text for part in one_by_one)
     assert whole.alternatives[0].text == " ".join(part.alternatives[0].text for part in one_by_one)
     assert whole.log_probability == pytest.approx(sum(part.log_probability for part in one_by_one))
-    lps = [Search().normaliser(len(part.tokens) + 1) for part in one_by_one]
+    lps = [Search().normalizer(len(part.tokens) + 1) for part in one_by_one]
     assert whole.score == pytest.approx(whole.log_probability / sum(lps))
 
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(alphabet="ab ,.Äé我们。x\U0001f600", max_size=300), most=st.integers(2, 20))
-def test_pieces_are_cut_and_none_is_lost(translator: Translator, text: str, most: int) -> None:
+def test_tokens_are_cut_and_none_is_lost(translator: Translator, text: str, most: int) -> None:
     ids = translator.source.encode(text)
-    parts = split_pieces(ids, translator.source, most)
+    parts = split_tokens(ids, translator.source, most)
     assert [i for part in parts for i in part] == ids
     assert all(len(part) <= most for part in parts)
     assert all(len(part) > most // 2 for part in parts[:-1])
 
 
 def test_cuts_are_where_they_hurt_least(translator: Translator) -> None:
-    tokeniser = translator.source
+    tokenizer = translator.source
     text = "the old box stands in the hall, the old box stands in the hall and the old box stands"
-    parts = [tokeniser.decode(part) for part in split_pieces(tokeniser.encode(text), tokeniser, 14)]
+    parts = [tokenizer.decode(part) for part in split_tokens(tokenizer.encode(text), tokenizer, 14)]
     assert parts[0].endswith("hall,")
     assert " ".join(parts) == text  # no word was cut
 
@@ -145,9 +145,9 @@ def test_parts_are_joined_as_the_script_does(parts: list[str], whole: str) -> No
 def test_scores_of_pairs_are_those_of_the_search(translator: Translator) -> None:
     pairs = [("the old box", "der alte Kasten"), ("seven halls", "sieben"), ("Good morning!", "im Flur, und niemand")]
     for (source, target), scored in zip(pairs, translator.score(pairs, length_penalty=0.9), strict=True):
-        pieces = translator.target.encode(target)
+        tokens = translator.target.encode(target)
         # a prefix that fills the translation leaves nothing to the search but the end mark
-        forced = translator.translate(source, prefix=target, max_length=len(pieces), length_penalty=0.9)
+        forced = translator.translate(source, prefix=target, max_length=len(tokens), length_penalty=0.9)
         assert scored.tokens == (*forced.tokens, "</s>")
         assert scored.log_probability == pytest.approx(forced.log_probability, abs=1e-3)
         assert scored.score == pytest.approx(forced.score, abs=1e-3)
@@ -266,26 +266,26 @@ def test_learned_positions_set_a_limit(tmp_path: Path) -> None:
         if translator.engines.get(name) is not None:
             found = translator.stream(["seven", long, "seven"], split="never", beam=1)
             assert next(found) == translator.translate("seven", beam=1)  # what comes before it is answered
-            with pytest.raises(SearchError, match=r"^'the old .*\.\.\.: it has 55 pieces, but .* positions for 19"):
+            with pytest.raises(SearchError, match=r"^'the old .*\.\.\.: it has 55 tokens, but .* positions for 19"):
                 next(found)
-    with pytest.raises(SearchError, match=r"^'seven': its prefix has 55 pieces, but .* for 19; use a shorter one"):
+    with pytest.raises(SearchError, match=r"^'seven': its prefix has 55 tokens, but .* for 19; use a shorter one"):
         translator.translate("seven", prefix=long)
-    with pytest.raises(SearchError, match="min_length=20 cannot be: this model has learnt positions for 19 pieces"):
+    with pytest.raises(SearchError, match="min_length=20 cannot be: this model has learned positions for 19 tokens"):
         translator.translate("the old box", min_length=20)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(4, 6), max_size=40))
-def test_loops_are_what_the_words_say(pieces: list[int]) -> None:
-    """Every run of pieces that is one thing said four times or more, the last time perhaps in part."""
+def test_loops_are_what_the_words_say(tokens: list[int]) -> None:
+    """Every run of tokens that is one thing said four times or more, the last time perhaps in part."""
     runs = [
         end - start
-        for start in range(len(pieces))
-        for end in range(start + 8, len(pieces) + 1)
+        for start in range(len(tokens))
+        for end in range(start + 8, len(tokens) + 1)
         for period in range(1, 9)
-        if end - start >= 4 * period and all(pieces[i] == pieces[i - period] for i in range(start + period, end))
+        if end - start >= 4 * period and all(tokens[i] == tokens[i - period] for i in range(start + period, end))
     ]
-    assert longest_loop(pieces) == max(runs, default=0)
+    assert longest_loop(tokens) == max(runs, default=0)
 
 
 def test_flags() -> None:
@@ -326,8 +326,8 @@ def test_temperatures_that_cannot_be(temperature: float) -> None:
 
 def test_the_utmost_is_still_a_number() -> None:
     utmost = Search(beam=10_000, n_best=10_000, length_penalty=5.0, extra_length=100_000, min_length=100_000)
-    assert utmost.normaliser(utmost.limit(100_000)) < 3e38
-    assert utmost.normaliser(1) == 1.0
+    assert utmost.normalizer(utmost.limit(100_000)) < 3e38
+    assert utmost.normalizer(1) == 1.0
 
 
 def test_weights_that_are_no_numbers_are_told(directory: Path) -> None:
@@ -357,4 +357,4 @@ def test_a_lone_space_is_neither_text_nor_a_word_of_the_alignment(translator: Tr
         made = Assembly(source, target, Search(), aligning=looked)
         one = made.translation([(read, [Hypothesis(list(written), -1.0, -1.0, False)])])
         assert (one.text, one.empty, one.alignment) == (text, not text, links)
-        assert one.tokens == tuple(target.pieces(written))
+        assert one.tokens == tuple(target.tokens(written))

@@ -117,8 +117,8 @@ def draw(translator: Translator, path: Path) -> None:
 
     translation = translator.translate(SHOWN, beam=1)
     source, written = (
-        tokeniser.to_ids(tokens)
-        for tokeniser, tokens in (
+        tokenizer.to_ids(tokens)
+        for tokenizer, tokens in (
             (translator.source, translation.source_tokens),
             (translator.target, translation.tokens),
         )

@@ -1,4 +1,4 @@
-"""`dragoman detokenize`: lines of pieces or ids back to text."""
+"""`dragoman detokenize`: lines of tokens or ids back to text."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import click
 
 from dragoman.cli.commands.tokenize import convert_lines
 from dragoman.errors import TextError
-from dragoman.text import load_tokeniser
+from dragoman.text import load_tokenizer
 
 MOST_DIGITS = 40  # far more than any id has; of thousands Python makes no number
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--name", default="shared", show_default=True, help="Which tokeniser: shared, source or target.")
-@click.option("--ids", is_flag=True, help="Read numbers instead of pieces.")
+@click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
+@click.option("--ids", is_flag=True, help="Read numbers instead of tokens.")
 def command(directory: Path, name: str, ids: bool) -> None:
-    """Turn each line of pieces, as `dragoman tokenize` prints them, back into text, from standard input."""
-    tokeniser = load_tokeniser(directory, name)
+    """Turn each line of tokens, as `dragoman tokenize` prints them, back into text, from standard input."""
+    tokenizer = load_tokenizer(directory, name)
 
     def decode(lines: list[str], _: int) -> list[str]:
-        rows = [[piece for piece in line.split(" ") if piece] for line in lines]
-        return [tokeniser.decode(map_ids(row) if ids else tokeniser.to_ids(row)) for row in rows]
+        rows = [[token for token in line.split(" ") if token] for line in lines]
+        return [tokenizer.decode(map_ids(row) if ids else tokenizer.to_ids(row)) for row in rows]
 
     convert_lines(decode)
 

@@ -12,18 +12,18 @@ FILE = click.Path(path_type=Path)
 @click.command(name="import")
 @click.argument("path", type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
-@click.option("--tokeniser", type=FILE,
+@click.option("--tokenizer", type=FILE,
               help="What the text was cut with, where PATH does not have it: a sentencepiece model, or codes of "
-                   "subword-nmt. Without it, text comes as pieces with spaces between them.")  # fmt: skip
-@click.option("--target-tokeniser", type=FILE, help="The same for the target, where it has its own.")
+                   "subword-nmt. Without it, text comes as tokens with spaces between them.")  # fmt: skip
+@click.option("--target-tokenizer", type=FILE, help="The same for the target, where it has its own.")
 @click.option("--vocabulary", type=FILE, help="fairseq: the directory with dict.xx.txt, if they are not beside PATH.")
 @click.option("--one-target", is_flag=True,
-              help="Opus-MT: the model has one target language, whatever pieces such as >>fra<< it has.")  # fmt: skip
+              help="Opus-MT: the model has one target language, whatever tokens such as >>fra<< it has.")  # fmt: skip
 def command(
     path: Path,
     out: Path,
-    tokeniser: Path | None,
-    target_tokeniser: Path | None,
+    tokenizer: Path | None,
+    target_tokenizer: Path | None,
     vocabulary: Path | None,
     one_target: bool,
 ) -> None:
@@ -37,9 +37,9 @@ def command(
     from dragoman.conversion.options import Asked
 
     refuse_taken(out)
-    if target_tokeniser is not None and tokeniser is None:
-        raise click.UsageError("--target-tokeniser is for a target with a tokeniser of its own; give --tokeniser too")
-    found = read_foreign(path, Asked(tokeniser, target_tokeniser, vocabulary, one_target))
+    if target_tokenizer is not None and tokenizer is None:
+        raise click.UsageError("--target-tokenizer is for a target with a tokenizer of its own; give --tokenizer too")
+    found = read_foreign(path, Asked(tokenizer, target_tokenizer, vocabulary, one_target))
     found.write(out)
     click.echo(f"{out} is the model of {path}, which was trained with {found.toolkit}")
     for note in found.notes:

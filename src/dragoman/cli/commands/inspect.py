@@ -39,7 +39,7 @@ def command() -> None:
 )
 @click.option("--layer", type=int, help="One layer, counted from 1; all, without it.")
 @click.option("--head", type=int, help="One head, counted from 1; all, without it.")
-@click.option("--words", is_flag=True, help="A row and a column for each word instead of each piece.")
+@click.option("--words", is_flag=True, help="A row and a column for each word instead of each token.")
 def attention(
     model: str,
     source: str,
@@ -144,8 +144,8 @@ def alignment(
         figures = f"error rate {found.error_rate:.3f}, precision {found.precision:.3f}, recall {found.recall:.3f}"
         click.echo(f"alignment {figures}", err=True)
     if out is not None:
-        tokenisers = (translator.source, translator.target)
-        sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenisers, pairs[drawn - 1], strict=True)]
+        tokenizers = (translator.source, translator.target)
+        sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenizers, pairs[drawn - 1], strict=True)]
         names = [[word.label for word in side.words] for side in sides]
         tell(draw_alignment(names[0], names[1], links[drawn - 1], out))
 
@@ -153,7 +153,7 @@ def alignment(
 @command.command(short_help="The position code, and how alike two positions are.")
 @click.argument("model", shell_complete=complete_model)
 @click.option("--out", type=FILE, required=True, help=f"The picture to write: {', '.join(FORMS[:3])}.")
-@click.option("--length", type=click.IntRange(2, 4000), help="How many positions; 100, or all that were learnt.")
+@click.option("--length", type=click.IntRange(2, 4000), help="How many positions; 100, or all that were learned.")
 def positions(model: str, out: Path, length: int | None) -> None:
     """The position code: its values, and how alike two positions are by their distance."""
     known_form(out, FORMS[:3])
@@ -163,7 +163,7 @@ def positions(model: str, out: Path, length: int | None) -> None:
     recipe = translator.recipe.model
     there = recipe.max_positions if recipe.positions == "learned" else 4000
     if length is not None and length > there:
-        raise DragomanError(f"--length {length} was asked for, but {model} has learnt {there} positions")
+        raise DragomanError(f"--length {length} was asked for, but {model} has learned {there} positions")
     codes = position_codes(translator.engines.torch.model, length or min(100, there))
     tell(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
 
@@ -175,9 +175,9 @@ def positions(model: str, out: Path, length: int | None) -> None:
 @click.option("--d-model", "widths", type=click.IntRange(1), multiple=True, help="d; 128 and 512, without it.")
 @click.option("--n-heads", type=click.IntRange(1), default=8, show_default=True, help="h, of self-attention.")
 @click.option("--kernel", type=int, default=3, show_default=True, help="k, of a convolution.")
-@click.option("--neighbours", type=int, default=65, show_default=True, help="r, of restricted self-attention.")
+@click.option("--neighbors", type=int, default=65, show_default=True, help="r, of restricted self-attention.")
 def costs(
-    out: Path | None, lengths: tuple[int, ...], widths: tuple[int, ...], n_heads: int, kernel: int, neighbours: int
+    out: Path | None, lengths: tuple[int, ...], widths: tuple[int, ...], n_heads: int, kernel: int, neighbors: int
 ) -> None:
     """Table 1 of the paper, measured: what self-attention, recurrent and convolutional layers cost. Needs no model.
 
@@ -190,7 +190,7 @@ def costs(
     from dragoman.evaluation.layer_types import Sizes
 
     lengths, widths = tuple(sorted({*lengths})) or (64, 256, 1024), tuple(dict.fromkeys(widths)) or (128, 512)
-    kinds = [Sizes(width, n_heads, kernel, neighbours) for width in widths]
+    kinds = [Sizes(width, n_heads, kernel, neighbors) for width in widths]
     drawn = sorted({*lengths, *powers_of_two(max(lengths))}) if out is not None else lengths
     found = []
     for sizes in kinds:
@@ -201,7 +201,7 @@ def costs(
     if out is not None:
         from dragoman.inspect.curves import draw_curves
 
-        made_with = f"d = {widths[-1]}, {n_heads} heads, k = {kernel}, r = {neighbours}"
+        made_with = f"d = {widths[-1]}, {n_heads} heads, k = {kernel}, r = {neighbors}"
         title = f"Table 1, measured: {made_with}. Dashed: the formulas"
         tell(draw_curves(curves(found, longest=4096), out, "positions n", title))
 

@@ -49,7 +49,7 @@ def command(
 ) -> None:
     """What each head looks at, in words and figures, and what it is worth, over a corpus of sentence pairs.
 
-    Worth is the rise of the cross-entropy of a target piece when the head is removed (exact, a pass for each head), or
+    Worth is the rise of the cross-entropy of a target token when the head is removed (exact, a pass for each head), or
     without that the size of its slope at the head's gate (one pass back for all heads, good for their order alone).
     """
     if out is not None and out.suffix.lower() not in FORMS:
@@ -142,8 +142,8 @@ def show(found: Survey) -> None:
         console.print()
         console.print(points)
     left = f" ({found.left_out:,} left out: empty on a side, or too long)" if found.left_out else ""
-    tell(f"dragoman: {found.sentences:,} pairs{left}, {found.pieces:,} target pieces and end marks, cross-entropy "
-         f"{found.cross_entropy:.4f} nats a piece\n")  # fmt: skip
+    tell(f"dragoman: {found.sentences:,} pairs{left}, {found.tokens:,} target tokens and end marks, cross-entropy "
+         f"{found.cross_entropy:.4f} nats a token\n")  # fmt: skip
     tell(f"dragoman: alignments are read from {found.pointer}\n")
     if exact:
         told = found.agreement()

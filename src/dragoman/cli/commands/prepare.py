@@ -27,7 +27,7 @@ PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no termin
 @click.option("--recipe", "source_recipe", default="base", show_default=True, shell_complete=complete_recipe,
               help="A preset or a TOML file.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
-@click.option("--tokenisers", type=FILE, help="A directory with tokenisers to use instead of learning new ones.")
+@click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
 @click.option("--processes", type=click.IntRange(1), help="Processes to work in; all cores by default.")
 @click.option("--anew", is_flag=True, help="Replace what --out holds, where it was prepared from other inputs.")
 def command(
@@ -35,11 +35,11 @@ def command(
     out: Path,
     source_recipe: str,
     changes: tuple[str, ...],
-    tokenisers: Path | None,
+    tokenizers: Path | None,
     processes: int | None,
     anew: bool,
 ) -> None:
-    """Learn the tokeniser, clean the pairs, and write them as ids for training.
+    """Learn the tokenizer, clean the pairs, and write them as ids for training.
 
     Several corpora can be given, each by its own --source and --target, --tsv or --jsonl; weights and trees go with
     them in that order. Files may be packed as .gz, .xz or .zst.
@@ -52,7 +52,7 @@ def command(
             recipe,
             out,
             valid=given.valid,
-            tokenisers=tokenisers,
+            tokenizers=tokenizers,
             anew=anew,
             processes=processes,
             watch=bars,

@@ -35,10 +35,10 @@ Pairs = Iterator[list[tuple[str, str]]]
 @click.option(
     "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
 )
-@click.option("--per-piece", is_flag=True, help="log P over the number of pieces, the end mark counted.")
+@click.option("--per-token", is_flag=True, help="log P over the number of tokens, the end mark counted.")
 @click.option("--length-penalty", type=float,
               help="log P / lp with this alpha, as `translate --scores` has it (there 0.6).")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="A JSON object for each pair, with the pieces and what each had.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object for each pair, with the tokens and what each had.")
 @click.option("--to", metavar="CODE", help="The language of the targets, for a model of several.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
               help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
@@ -58,7 +58,7 @@ def command(
     source_key: str,
     target_key: str,
     output: str,
-    per_piece: bool,
+    per_token: bool,
     length_penalty: float | None,
     as_json: bool,
     to: str | None,
@@ -86,10 +86,10 @@ def command(
     place = place_of(named(output), [*sides, *parses])
     if plain:
         refuse_idle(("source_key", "target_key"), "they are columns of TSV, and --source and --target are plain text")
-    if per_piece and length_penalty is not None:
-        raise click.UsageError("--per-piece and --length-penalty divide by different things; give one of them")
+    if per_token and length_penalty is not None:
+        raise click.UsageError("--per-token and --length-penalty divide by different things; give one of them")
     if as_json:
-        refuse_idle(("per_piece",), "--json has it anyway, as per_piece")
+        refuse_idle(("per_token",), "--json has it anyway, as per_token")
     models = together(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
@@ -107,7 +107,7 @@ def command(
     report = Tally(wanted(progress, place))
     if report.live:
         tell(f"dragoman: {running}\n")
-    show = "per_piece" if per_piece else "log_probability" if length_penalty is None else "score"
+    show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
     asked: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": grown, "batch": batch, "to": to}
     with opened(place) as (into, done), report:
         for pairs in given:
@@ -160,7 +160,7 @@ def entry(scored: Any, number: int) -> bytes:
     told = {
         "line": number,
         "log_probability": scored.log_probability,
-        "per_piece": scored.per_piece,
+        "per_token": scored.per_token,
         "score": scored.score,
         "tokens": scored.tokens,
         "token_log_probabilities": scored.token_log_probabilities,
@@ -169,22 +169,22 @@ def entry(scored: Any, number: int) -> bytes:
 
 
 class Tally(Report):
-    """Progress, and at the end the mean of all pieces."""
+    """Progress, and at the end the mean of all tokens."""
 
     def __init__(self, live: bool) -> None:
         super().__init__(live)
-        self.pieces, self.total = 0, 0.0
+        self.tokens, self.total = 0, 0.0
 
     def count(self, scored: Any) -> None:
         """One pair more."""
         self.done += 1
-        self.pieces += len(scored.tokens)
+        self.tokens += len(scored.tokens)
         self.total += scored.log_probability
         self.tick()
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        if self.live and self.pieces:
-            mean = self.total / self.pieces
+        if self.live and self.tokens:
+            mean = self.total / self.tokens
             perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "beyond any number"
-            tell(f"dragoman: {self.pieces:,} pieces, log P {mean:.4f} a piece, perplexity {perplexity}\n")
+            tell(f"dragoman: {self.tokens:,} tokens, log P {mean:.4f} a token, perplexity {perplexity}\n")

@@ -1,4 +1,4 @@
-"""`dragoman tokenize`: lines of text to lines of pieces or ids."""
+"""`dragoman tokenize`: lines of text to lines of tokens or ids."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from dragoman.cli.input import arriving, check_incoming
 from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.cli.output import place_of
 from dragoman.errors import TextError
-from dragoman.text import load_tokeniser
+from dragoman.text import load_tokenizer
 
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--name", default="shared", show_default=True, help="Which tokeniser: shared, source or target.")
-@click.option("--ids", is_flag=True, help="Print numbers instead of pieces.")
+@click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
+@click.option("--ids", is_flag=True, help="Print numbers instead of tokens.")
 @click.option("--sample", "alpha", type=float, default=0.0, metavar="ALPHA", help="Draw another segmentation.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Which draws; line N uses SEED + N - 1.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads to encode with.")
 def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
-    """Turn each line of standard input into pieces of the tokeniser in DIRECTORY, separated by spaces."""
+    """Turn each line of standard input into tokens of the tokenizer in DIRECTORY, separated by spaces."""
     if alpha:
         refuse_idle(("threads",), "draws are made one after the other; leave it out, or --sample")
     else:
         refuse_idle(("seed",), "nothing is drawn; add --sample ALPHA")
-    tokeniser = load_tokeniser(directory, name)
+    tokenizer = load_tokenizer(directory, name)
 
     def encode(lines: list[str], number: int) -> list[str]:
         if alpha:
-            rows = [tokeniser.sample(line, alpha, one) for one, line in enumerate(lines, seed + number - 1)]
+            rows = [tokenizer.sample(line, alpha, one) for one, line in enumerate(lines, seed + number - 1)]
         else:
-            rows = tokeniser.encode_many(lines, threads=threads)
-        return [" ".join(map(str, row) if ids else tokeniser.pieces(row)) for row in rows]
+            rows = tokenizer.encode_many(lines, threads=threads)
+        return [" ".join(map(str, row) if ids else tokenizer.tokens(row)) for row in rows]
 
     encode([""], 1)  # what is wrong with an option is so without a line to blame
     convert_lines(encode)

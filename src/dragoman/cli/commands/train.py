@@ -32,7 +32,7 @@ OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are cho
 @click.option("--recipe", "source_recipe", shell_complete=complete_recipe,
               help="A preset or a TOML file; without it, sizes are chosen to suit the data.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
-@click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenisers are kept.")
+@click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenizers are kept.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to train; a GPU by default, if there is one.")
 @click.option("--tensorboard", is_flag=True, help="Also write training/tensorboard in the model directory.")
 @click.option("--processes", type=click.IntRange(1), default=1, help="Processes on this machine, a GPU or cores each.")
@@ -78,7 +78,7 @@ def command(
         watch.note(busy)
 
     def validation(prepared: Prepared, recipe: Recipe) -> Validation:
-        """What evaluates; a model that learns positions can write no more pieces than it has of them."""
+        """What evaluates; a model that learns positions can write no more tokens than it has of them."""
         learned = recipe.model.positions == "learned"
         longest = recipe.model.max_positions - 1 if learned else None  # the mark needs a position too
         return Validation(prepared, recipe.data, ranks.device, longest=longest)
@@ -187,7 +187,7 @@ def settled(
                 recipe,
                 place,
                 valid=given.valid,
-                tokenisers=start_from,
+                tokenizers=start_from,
                 anew=not has_begun(out),
                 watch=bars,
             )
@@ -218,8 +218,8 @@ def settled(
         recipe = made()
         if own:
             added = recipe.text.targets[len(own_recipe(start_from).text.targets) :] if start_from is not None else ()
-            more = f", and a piece for each of {', '.join(added)}" if added else ""
-            watch.note(f"model and tokenisers: as {start_from} has them{more}")
+            more = f", and a token for each of {', '.join(added)}" if added else ""
+            watch.note(f"model and tokenizers: as {start_from} has them{more}")
         for choice in chosen:
             if choice.change.partition("=")[0] not in asked:
                 watch.note(f"{choice.change}: {choice.reason}")

@@ -36,11 +36,11 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--json", "as_json", is_flag=True, help="A JSON object for each line, with all there is to know.")
 @click.option("--beam", type=int, help="Hypotheses kept; 1 is greedy search.  [default: 4, or --nbest if that is more]")
 @click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
-@click.option("--min-length", type=int, default=0, help="At least so many pieces.")
-@click.option("--max-length", type=int, help="At most so many pieces; --extra-length holds as well.")
+@click.option("--min-length", type=int, default=0, help="At least so many tokens.")
+@click.option("--max-length", type=int, help="At most so many tokens; --extra-length holds as well.")
 @click.option("--extra-length", type=int, default=Search.extra_length, show_default=True,
-              help="At most so many pieces more than the source has.")  # fmt: skip
-@click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N pieces in a row twice.")
+              help="At most so many tokens more than the source has.")  # fmt: skip
+@click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N tokens in a row twice.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
               help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
 @click.option("--to", metavar="CODE", help="The language to translate into, such as de, for a model of several.")
@@ -48,8 +48,8 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @wish_options
 @click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
 @click.option("--temperature", type=float, help="Under 1 the likely gets likelier, over 1 less so.")
-@click.option("--top-k", type=int, help="Draw from the K likeliest pieces.")
-@click.option("--top-p", type=float, help="Draw from the likeliest pieces that together have probability P.")
+@click.option("--top-k", type=int, help="Draw from the K likeliest tokens.")
+@click.option("--top-p", type=float, help="Draw from the likeliest tokens that together have probability P.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Which draws.")
 @click.option("--split", type=click.Choice(["long", "sentences", "never"]), default="long", show_default=True,
               help="Which lines are translated sentence by sentence.")  # fmt: skip

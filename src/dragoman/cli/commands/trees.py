@@ -90,7 +90,7 @@ def brackets(lines: str, source: Path, output: str) -> None:
 def score(lines: str, gold: tuple[Path, ...]) -> None:
     """Score the lines of LINES (- for standard input), as a model wrote them, against the trees of the files GOLD.
 
-    Labelled bracketing, as EVALB counts it: without punctuation and the top. Lines that do not fit their sentence are
+    Labeled bracketing, as EVALB counts it: without punctuation and the top. Lines that do not fit their sentence are
     mended first, and how is said too.
     """
     from dragoman.evaluation.bracketing import score_brackets

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dragoman.config import DataRecipe
 from dragoman.data.corpora.scripts import expected_share
-from dragoman.text.normalization import normalise
+from dragoman.text.normalization import normalize
 
 # The order in which rules claim a pair: each dropped pair is counted once, under the first rule that it breaks.
 RULES = {
@@ -26,7 +26,7 @@ RULES = {
     "script": "too few of the letters are of the script that the side is written in",
     "held out": "the pair is in the validation set",
     "duplicate": "the same pair came before",
-    "tokens": "a side has more than data.max_tokens pieces",
+    "tokens": "a side has more than data.max_tokens tokens",
 }
 STATELESS = ("empty", "length", "ratio", "copy", "script")
 CODES = {rule: code for code, rule in enumerate(RULES, 1)}
@@ -39,7 +39,7 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Examined:
-    """A chunk of pairs, normalised, with a verdict and a hash of each."""
+    """A chunk of pairs, normalized, with a verdict and a hash of each."""
 
     sources: list[str]
     targets: list[str]
@@ -63,11 +63,11 @@ def examine(
     scripts: tuple[frozenset[str], frozenset[str]],
     languages: Sequence[str] = (),
 ) -> Examined:
-    """Normalise a chunk and try the rules that look at one pair alone; no scripts means that all may be there.
+    """Normalize a chunk and try the rules that look at one pair alone; no scripts means that all may be there.
 
     With `languages`, of each pair's target, the same pair in another language is another pair.
     """
-    sources, targets = [normalise(s) for s in sources], [normalise(t) for t in targets]
+    sources, targets = [normalize(s) for s in sources], [normalize(t) for t in targets]
     packed = [s.encode() + b"\0" + t.encode() for s, t in zip(sources, targets, strict=True)]
     keys = [code.encode() for code in languages] or [b""] * len(packed)
     digests = (blake2b(p, digest_size=8, key=key).digest() for p, key in zip(packed, keys, strict=True))

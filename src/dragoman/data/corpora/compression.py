@@ -80,7 +80,7 @@ def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
             given += len(block)
             yield block
     except DAMAGE:
-        raw.seek(0)  # once more and piece by piece, as `read` gives nothing of a block that it cannot fill
+        raw.seek(0)  # once more and token by token, as `read` gives nothing of a block that it cannot fill
         yield from before_damage(reader(), given)
         raise
 
@@ -88,10 +88,10 @@ def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
 def before_damage(stream: Any, skipped: int) -> Iterator[bytes]:
     """What a stream gives until it fails, without so many bytes at its beginning."""
     with suppress(*DAMAGE):
-        while piece := stream.read1(BLOCK):
-            if len(piece) > skipped:
-                yield piece[skipped:]
-            skipped = max(0, skipped - len(piece))
+        while token := stream.read1(BLOCK):
+            if len(token) > skipped:
+                yield token[skipped:]
+            skipped = max(0, skipped - len(token))
 
 
 def unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Text on its way to ids: cleaned, it lies on the disk, so that any process can read a piece of it and encode it."""
+"""Text on its way to ids: cleaned, it lies on the disk, so that any process can read a part of it and encode it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import numpy.typing as npt
 from dragoman.data.corpora.cleaning import EXAMPLES
 from dragoman.data.prepare.job import CHUNK, Cleaned, Job, Names
 from dragoman.data.prepare.target_languages import counted as languages_counted
-from dragoman.data.prepared import DEPTHS, SIDES, TOKENISERS
+from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS
 from dragoman.data.shards import Ints, Part, Sentences, Writer, dtype_for, mapped
 from dragoman.errors import DataError
 from dragoman.text.target_languages import with_heads
 
 if TYPE_CHECKING:
-    from dragoman.text import Tokeniser
+    from dragoman.text import Tokenizer
 
 
 def append_texts(writer: Writer, texts: Sequence[str]) -> None:
@@ -48,14 +48,14 @@ def read_texts(directory: Path, name: str, start: int, stop: int) -> list[str]:
 
 
 def ranges(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
-    """start .. stop in pieces of `size`."""
+    """start .. stop in tokens of `size`."""
     for begin in range(start, stop, size):
         yield begin, min(begin + size, stop)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One side of a chunk: ids end to end, and for each sentence its length in pieces, words and characters."""
+    """One side of a chunk: ids end to end, and for each sentence its length in tokens, words and characters."""
 
     ids: npt.NDArray[Any]
     lengths: Ints
@@ -64,28 +64,28 @@ class Encoded:
 
 
 @lru_cache(4)
-def tokeniser_at(directory: Path, name: str) -> Tokeniser:
-    """A tokeniser, loaded once in each process."""
-    from dragoman.text import load_tokeniser
+def tokenizer_at(directory: Path, name: str) -> Tokenizer:
+    """A tokenizer, loaded once in each process."""
+    from dragoman.text import load_tokenizer
 
-    return load_tokeniser(directory, name)
+    return load_tokenizer(directory, name)
 
 
-def encode(directory: Path, name: str, tokeniser: str, start: int, stop: int, dtype: str) -> Encoded:
+def encode(directory: Path, name: str, tokenizer: str, start: int, stop: int, dtype: str) -> Encoded:
     """Encode sentences start .. stop - 1 of one side of a text."""
     texts = read_texts(directory, name, start, stop)
-    found = tokeniser_at(directory / TOKENISERS, tokeniser).encode_many(texts)
+    found = tokenizer_at(directory / TOKENIZERS, tokenizer).encode_many(texts)
     lengths, characters = counted(map(len, found), len(texts)), counted(map(len, texts), len(texts))
     ids = np.fromiter(chain.from_iterable(found), dtype, int(lengths.sum()))
     return Encoded(ids, lengths, counted((text.count(" ") + 1 for text in texts), len(texts)), characters)
 
 
 def encode_pairs(
-    directory: Path, name: str, tokenisers: tuple[str, str], start: int, stop: int, dtypes: tuple[str, str]
+    directory: Path, name: str, tokenizers: tuple[str, str], start: int, stop: int, dtypes: tuple[str, str]
 ) -> tuple[Encoded, Encoded]:
     """Encode both sides of the pairs start .. stop - 1; this is what runs in every process."""
-    source = encode(directory, f"{name}.source", tokenisers[0], start, stop, dtypes[0])
-    return source, encode(directory, f"{name}.target", tokenisers[1], start, stop, dtypes[1])
+    source = encode(directory, f"{name}.source", tokenizers[0], start, stop, dtypes[0])
+    return source, encode(directory, f"{name}.target", tokenizers[1], start, stop, dtypes[1])
 
 
 def counted(numbers: Iterable[int], n: int) -> Ints:
@@ -133,7 +133,7 @@ def encode_splits(
                 add(job, checked, begin, chunk, np.ones(len(chunk[0].lengths), bool), aside, splits["valid"])
             splits["valid"]["parts"].append(asdict(replace(part, start=start, stop=aside[0].count)))
     if not splits["train"]["pairs"]:
-        raise DataError(f"no pair is left: all have more than data.max_tokens={job.recipe.data.max_tokens} pieces")
+        raise DataError(f"no pair is left: all have more than data.max_tokens={job.recipe.data.max_tokens} tokens")
     return splits
 
 
@@ -141,10 +141,10 @@ def encode_text(
     job: Job, text: Cleaned, part: Part, names: Names, dtypes: Sequence[str]
 ) -> Iterator[tuple[int, tuple[Encoded, Encoded]]]:
     """The chunks of one part of a text, encoded, each with the number of its first pair."""
-    tokenisers = tuple(names[side][0] for side in SIDES)
-    pieces = list(ranges(part.start, part.stop, CHUNK))
-    tasks = ((job.staging, text.name, tokenisers, start, stop, tuple(dtypes)) for start, stop in pieces)
-    for (start, stop), chunk in zip(pieces, job.workers.map(encode_pairs, tasks), strict=True):
+    tokenizers = tuple(names[side][0] for side in SIDES)
+    chunks = list(ranges(part.start, part.stop, CHUNK))
+    tasks = ((job.staging, text.name, tokenizers, start, stop, tuple(dtypes)) for start, stop in chunks)
+    for (start, stop), chunk in zip(chunks, job.workers.map(encode_pairs, tasks), strict=True):
         yield start, with_languages(job, text, names, start, chunk)
         job.watch.advance(stop - start)
 
@@ -152,10 +152,10 @@ def encode_text(
 def with_languages(
     job: Job, text: Cleaned, names: Names, start: int, chunk: tuple[Encoded, Encoded]
 ) -> tuple[Encoded, Encoded]:
-    """A chunk whose sources begin with the pieces of their target languages, where there are several."""
+    """A chunk whose sources begin with the tokens of their target languages, where there are several."""
     if text.languages is None:
         return chunk
-    first = tokeniser_at(job.staging / TOKENISERS, names["source"][0]).target_id(job.recipe.text.targets[0])
+    first = tokenizer_at(job.staging / TOKENIZERS, names["source"][0]).target_id(job.recipe.text.targets[0])
     heads = first + text.languages[start : start + len(chunk[0].lengths)].astype(np.int64)
     ids, lengths = with_heads(chunk[0].ids, chunk[0].lengths, heads)
     return replace(chunk[0], ids=ids, lengths=lengths), chunk[1]
@@ -170,7 +170,7 @@ def add(
     writers: Sequence[Writer],
     split: dict[str, Any],
 ) -> None:
-    """Append the chosen pairs of a chunk to a split, but for those that are too long in pieces, which are counted."""
+    """Append the chosen pairs of a chunk to a split, but for those that are too long in tokens, which are counted."""
     longest = np.maximum(chunk[0].lengths, chunk[1].lengths)
     dropped = np.flatnonzero(chosen & (longest > job.recipe.data.max_tokens))
     if len(dropped):

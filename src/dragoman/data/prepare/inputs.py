@@ -8,13 +8,14 @@ from typing import Any
 
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.prepared import DEPTHS, MANIFEST, PICTURE, SIDES, TOKENISERS, Prepared, read_manifest
+from dragoman.data.prepared import BEFORE, DEPTHS, MANIFEST, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
 from dragoman.files import listed, sha256
+from dragoman.values import renamed
 
 # Every name that a preparation writes.
 WRITTEN = {
-    *(MANIFEST, TOKENISERS, PICTURE),
+    *(MANIFEST, TOKENIZERS, *BEFORE, PICTURE),
     *(f"{split}.{of}.{what}" for split in ("train", "valid") for of in (*SIDES, DEPTHS) for what in ("ids", "offsets")),
 }
 
@@ -111,8 +112,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
                 before_it, at_present = was.get(what), is_now.get(what)
                 if before_it != at_present:
                     found.append(f"{name}: {what} was {short(before_it)}, is {short(at_present)}")
-    for key in sorted({*old["settings"], *new["settings"]}):
-        was, is_now = old["settings"].get(key), new["settings"].get(key)
+    settings = renamed(old["settings"], BEFORE)
+    for key in sorted({*settings, *new["settings"]}):
+        was, is_now = settings.get(key), new["settings"].get(key)
         if was != is_now:
             found.append(f"{key} was {short(was)}, is {short(is_now)}")
     return found

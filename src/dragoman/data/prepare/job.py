@@ -14,7 +14,7 @@ from dragoman.data.corpora.cleaning import Cleaner, Hashes
 from dragoman.data.prepare.workers import Workers
 from dragoman.data.shards import Part
 
-# side -> the name of its tokeniser on disk, the size of its vocabulary, and its fingerprint
+# side -> the name of its tokenizer on disk, the size of its vocabulary, and its fingerprint
 Names = dict[str, tuple[str, int, str]]
 
 CHUNK = 8192  # pairs: large enough that sending them to a process costs little, small enough for many processes

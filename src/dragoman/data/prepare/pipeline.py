@@ -1,4 +1,4 @@
-"""From files of sentence pairs to prepared data: clean, hold out, learn the tokenisers, encode, write.
+"""From files of sentence pairs to prepared data: clean, hold out, learn the tokenizers, encode, write.
 
 Text is streamed in chunks through all cores and lies on the disk between the steps, so memory does not grow with the
 corpus (but for a few bytes a pair, to know duplicates by). All is written beside its place and renamed at the end.
@@ -24,17 +24,17 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read, trees_of
 from dragoman.data.corpora.scripts import detect, named
 from dragoman.data.prepare import inputs as given
-from dragoman.data.prepare.encoding import append_depths, append_texts, encode_splits, tokeniser_at
+from dragoman.data.prepare.encoding import append_depths, append_texts, encode_splits, tokenizer_at
 from dragoman.data.prepare.job import CHUNK, Cleaned, Job, Names, Silence, Watch
 from dragoman.data.prepare.staging import staged
 from dragoman.data.prepare.target_languages import (
     addressed,
     check_languages,
     numbered,
-    source_tokeniser,
+    source_tokenizer,
     with_targets,
 )
-from dragoman.data.prepare.tokenizers import settle_tokenisers, vocabulary_settings
+from dragoman.data.prepare.tokenizers import settle_tokenizers, vocabulary_settings
 from dragoman.data.prepare.workers import Workers, cores
 from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
 from dragoman.data.shards import Part, Writer
@@ -57,7 +57,7 @@ def prepare(
     out: str | Path,
     *,
     valid: Corpus | Sequence[Corpus] | None = None,
-    tokenisers: Path | None = None,
+    tokenizers: Path | None = None,
     anew: bool = False,
     processes: int | None = None,
     watch: Watch | None = None,
@@ -65,12 +65,12 @@ def prepare(
     """Prepare the corpora into the directory `out`; nothing is done where it already holds just that.
 
     Without `valid`, `data.valid_pairs` pairs are held out, chosen by their hashes (at most one in twenty).
-    There may be several, for several target languages. `tokenisers` is a directory with tokenisers to use instead of
+    There may be several, for several target languages. `tokenizers` is a directory with tokenizers to use instead of
     learning new ones. What `out` holds of other inputs is replaced only with `anew`.
     """
-    if not isinstance(out, str | Path) or not isinstance(tokenisers, str | Path | None):
-        raise DataError(f"out and tokenisers are names of directories; got {out!r} and {tokenisers!r}")
-    out, tokenisers = Path(out), None if tokenisers is None else Path(tokenisers)
+    if not isinstance(out, str | Path) or not isinstance(tokenizers, str | Path | None):
+        raise DataError(f"out and tokenizers are names of directories; got {out!r} and {tokenizers!r}")
+    out, tokenizers = Path(out), None if tokenizers is None else Path(tokenizers)
     validating = [] if valid is None else [valid] if isinstance(valid, Corpus) else [*valid]
     if not all(isinstance(corpus, Corpus) for corpus in validating):
         raise DataError(f"a validation set is a Corpus, such as Corpus('dev.en', 'dev.de'); got {valid!r}")
@@ -88,13 +88,13 @@ def prepare(
             f"there is one validation set, but {' and '.join(v.name for v in validating)} came; put them together, or "
             "say each one's target language for a model of several"
         )
-    recipe = with_targets(recipe, everything, tokenisers)
+    recipe = with_targets(recipe, everything, tokenizers)
     if 0 < sum(corpus.source_trees is not None for corpus in everything) < len(everything):
         without = ", ".join(corpus.name for corpus in everything if corpus.source_trees is None)
         raise DataError(f"trees are given for some files and not for {without}; give them for all, or for none")
     if recipe.text.targets and everything[0].source_trees is not None:
         raise DataError(
-            "trees cannot be together with several target languages: the piece of a language has no place in a tree; "
+            "trees cannot be together with several target languages: the token of a language has no place in a tree; "
             "leave out the one or the other"
         )
     described = given.describe(everything, validating)
@@ -102,7 +102,7 @@ def prepare(
         "corpora": described[: len(corpora)],
         "valid": described[len(corpora) :],
         "settings": {f"data.{key}": getattr(recipe.data, key) for key in SETTINGS}
-        | vocabulary_settings(recipe, tokenisers),
+        | vocabulary_settings(recipe, tokenizers),
     }
     if given.standing(out, inputs, anew):
         return reweighted(Prepared.open(out), [corpus.weight for corpus in corpora])
@@ -114,18 +114,18 @@ def prepare(
         job.watch.stage("clean", size, "B")
         checked = clean_valid(job, validating) if validating else None
         train = clean_train(job, corpora, checked)
-        learnt = () if tokenisers is None else source_tokeniser(tokenisers).targets
-        check_languages(train.languages, recipe.text.targets, learnt)
+        learned = () if tokenizers is None else source_tokenizer(tokenizers).targets
+        check_languages(train.languages, recipe.text.targets, learned)
         held = held_out_of(train, recipe.text.targets, 0 if validating else recipe.data.valid_pairs)
-        names = settle_tokenisers(job, train.name, held, tokenisers)
-        tokeniser_at.cache_clear()  # those of an earlier preparation stood in the same place
+        names = settle_tokenizers(job, train.name, held, tokenizers)
+        tokenizer_at.cache_clear()  # those of an earlier preparation stood in the same place
         job.watch.stage("encode", len(train) + len(checked or ()), "pairs")
         encoded = encode_splits(job, train, held, checked, names)
         for now, then in zip(given.states(everything), before, strict=True):
             if now != then:
                 raise DataError(f"{now[0]} changed while it was being read; prepare again when it is complete")
         write_manifest(job, inputs, names, encoded, report(train, checked, encoded))
-    tokeniser_at.cache_clear()
+    tokenizer_at.cache_clear()
     return Prepared.open(out)
 
 
@@ -162,7 +162,7 @@ def clean_valid(job: Job, valid: Sequence[Corpus]) -> Cleaned:
 
 
 def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> Cleaned:
-    """Read corpora once, and write the text that stays, normalised, with a hash of each pair."""
+    """Read corpora once, and write the text that stays, normalized, with a hash of each pair."""
     targets = job.recipe.text.targets
     scripts = expected_scripts(job.recipe.data, corpora[0])
     parts, hashes, languages = [], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
@@ -266,17 +266,17 @@ def write_manifest(
     """The last file: what the directory holds and where it came from; the text that was only on its way is removed."""
     for path in job.staging.glob("*-text.*"):
         path.unlink()
-    tokenisers = {
+    tokenizers = {
         side: dict(zip(("name", "vocabulary_size", "fingerprint"), names[side], strict=True)) for side in SIDES
     }
     files = sorted(path for path in job.staging.rglob("*") if path.is_file())
-    identity = json.dumps([inputs, tokenisers], sort_keys=True).encode()
+    identity = json.dumps([inputs, tokenizers], sort_keys=True).encode()
     manifest = {
         "format": FORMAT,
         "dragoman": __version__,
         "fingerprint": hashlib.sha256(identity).hexdigest(),
         "inputs": inputs,
-        "tokenisers": tokenisers,
+        "tokenizers": tokenizers,
         "splits": splits,
         "files": {
             path.relative_to(job.staging).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}

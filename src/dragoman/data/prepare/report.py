@@ -25,7 +25,7 @@ def print_report(prepared: Prepared, console: Console) -> None:
         print_rules("Cleaning of the validation pairs", told["valid_read"], told["valid_rules"], console)
     console.print(split_table(prepared))
     split = prepared.split()
-    console.print(Text("\nLengths of the training sentences, in pieces", style="bold"))
+    console.print(Text("\nLengths of the training sentences, in tokens", style="bold"))
     for line in histogram(split.source.lengths, split.target.lengths):
         console.print(Text(line), soft_wrap=True)
 
@@ -62,7 +62,7 @@ def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) 
 
 
 def split_table(prepared: Prepared) -> Table:
-    """How much there is of each side of each split, and how finely the tokeniser cuts it."""
+    """How much there is of each side of each split, and how finely the tokenizer cuts it."""
     table = Table(title="Prepared", title_justify="left", title_style="bold")
     for name in ("split", "pairs", "side", "tokens", "a pair", "a word", "a character"):
         table.add_column(name, justify="left" if name in ("split", "side") else "right")
@@ -74,8 +74,8 @@ def split_table(prepared: Prepared) -> Table:
             table.add_row(
                 *first, side, f"{counts['tokens']:,}", *(f"{s:.{d}f}" for s, d in zip(shares, (1, 2, 3), strict=True))
             )
-    sizes = {t["name"]: t["vocabulary_size"] for t in prepared.manifest["tokenisers"].values()}
-    table.caption = "vocabulary: " + ", ".join(f"{size:,} pieces, {name}" for name, size in sizes.items())
+    sizes = {t["name"]: t["vocabulary_size"] for t in prepared.manifest["tokenizers"].values()}
+    table.caption = "vocabulary: " + ", ".join(f"{size:,} tokens, {name}" for name, size in sizes.items())
     for name, split in prepared.manifest["splits"].items():
         if "to" in split:
             table.caption += f"\n{name}: " + ", ".join(f"{n:,} pairs into {code}" for code, n in split["to"].items())
@@ -123,10 +123,10 @@ def draw_lengths(prepared: Prepared, path: Path) -> bool:
     longest = int(max(split.source.lengths.max(), split.target.lengths.max()))
     for side, lengths in zip(SIDES, (split.source.lengths, split.target.lengths), strict=True):
         left.hist(lengths, bins=min(longest, 64), range=(0, longest), histtype="step", label=side)
-    left.set(xlabel="pieces in a sentence", ylabel="sentences", title=f"{len(split):,} training pairs")
+    left.set(xlabel="tokens in a sentence", ylabel="sentences", title=f"{len(split):,} training pairs")
     left.legend()
     joint = right.hist2d(split.source.lengths, split.target.lengths, bins=64, norm="log", cmap="viridis")
-    right.set(xlabel="pieces of the source", ylabel="pieces of the target", title="both sides of each pair")
+    right.set(xlabel="tokens of the source", ylabel="tokens of the target", title="both sides of each pair")
     figure.colorbar(joint[3], ax=right, label="pairs")
     figure.savefig(path, dpi=120)
     return True

@@ -18,55 +18,55 @@ from dragoman.data.corpora.reader import read_addressed
 from dragoman.errors import DataError
 
 if TYPE_CHECKING:
-    from dragoman.text import Tokeniser
+    from dragoman.text import Tokenizer
 
 Languages = npt.NDArray[np.uint16]  # of each pair, the place of its target language in text.targets
 Chunk = tuple[list[str], list[str], list[str]]
 
 
-def with_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenisers: Path | None = None) -> Recipe:
-    """The recipe with the target languages of its corpora: as it names them, as tokenisers to use have them, or as the
+def with_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | None = None) -> Recipe:
+    """The recipe with the target languages of its corpora: as it names them, as tokenizers to use have them, or as the
     corpora say. Corpora that do not say theirs, or another one, are refused."""
-    if not (targets := settled(recipe, corpora, tokenisers)):
+    if not (targets := settled(recipe, corpora, tokenizers)):
         return recipe
     for corpus in corpora:
         check_says(corpus, targets)
     return replace(recipe, text=replace(recipe.text, targets=targets))
 
 
-def settled(recipe: Recipe, corpora: Sequence[Corpus], tokenisers: Path | None) -> tuple[str, ...]:
-    """The target languages, in the order of their pieces; none where nobody names one."""
+def settled(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | None) -> tuple[str, ...]:
+    """The target languages, in the order of their tokens; none where nobody names one."""
     asked = recipe.text.targets
-    if tokenisers is None or not tokenisers.is_dir():  # which is refused elsewhere
+    if tokenizers is None or not tokenizers.is_dir():  # which is refused elsewhere
         return asked or tuple(dict.fromkeys(code for corpus in corpora for code in said_by(corpus)))
-    theirs = source_tokeniser(tokenisers).targets
+    theirs = source_tokenizer(tokenizers).targets
     if asked:
-        check_keeps(asked, theirs, tokenisers)
+        check_keeps(asked, theirs, tokenizers)
         return asked
     if not theirs and (said := next((corpus for corpus in corpora if corpus.addressed), None)):
         raise DataError(
-            f"{said.name} says its target language, but the tokenisers of {tokenisers} have no pieces for any; leave "
-            "--to and --to-key out, or name all languages to add pieces for them, such as --set "
+            f"{said.name} says its target language, but the tokenizers of {tokenizers} have no tokens for any; leave "
+            "--to and --to-key out, or name all languages to add tokens for them, such as --set "
             '\'text.targets=["de", "fr"]\''
         )
     return theirs
 
 
-def check_keeps(asked: Sequence[str], theirs: Sequence[str], tokenisers: Path) -> None:
-    """Refuse target languages that are not those of tokenisers to use, with new ones after them."""
+def check_keeps(asked: Sequence[str], theirs: Sequence[str], tokenizers: Path) -> None:
+    """Refuse target languages that are not those of tokenizers to use, with new ones after them."""
     if (*asked[: len(theirs)],) != (*theirs,):
         raise DataError(
-            f"text.targets={list(asked)} was asked for, but the tokenisers of {tokenisers} have pieces for "
-            f"{', '.join(theirs)}; leave it out, name these first and those to add after them, or learn tokenisers anew"
+            f"text.targets={list(asked)} was asked for, but the tokenizers of {tokenizers} have tokens for "
+            f"{', '.join(theirs)}; leave it out, name these first and those to add after them, or learn tokenizers anew"
         )
 
 
-def source_tokeniser(directory: Path) -> Tokeniser:
-    """The tokeniser of the source in a directory of tokenisers."""
-    from dragoman.text import load_tokeniser
+def source_tokenizer(directory: Path) -> Tokenizer:
+    """The tokenizer of the source in a directory of tokenizers."""
+    from dragoman.text import load_tokenizer
 
     shared = (directory / "shared.json").exists() or not (directory / "source.json").exists()
-    return load_tokeniser(directory, "shared" if shared else "source")
+    return load_tokenizer(directory, "shared" if shared else "source")
 
 
 def said_by(corpus: Corpus) -> Iterator[str]:
@@ -127,10 +127,10 @@ def counted(languages: Languages, targets: Sequence[str]) -> dict[str, int]:
     return dict(zip(targets, np.bincount(languages, minlength=len(targets)).tolist(), strict=True))
 
 
-def check_languages(languages: Languages | None, targets: Sequence[str], learnt: Sequence[str] = ()) -> None:
-    """Refuse a target language that there would be nothing to learn of, but for those that are `learnt` already."""
+def check_languages(languages: Languages | None, targets: Sequence[str], learned: Sequence[str] = ()) -> None:
+    """Refuse a target language that there would be nothing to learn of, but for those that are `learned` already."""
     pairs = {} if languages is None else counted(languages, targets)
-    if none := [code for code, number in pairs.items() if not number and code not in learnt]:
+    if none := [code for code, number in pairs.items() if not number and code not in learned]:
         raise DataError(
             f"text.targets={list(targets)} names {', '.join(none)}, but no pair that cleaning leaves is translated "
             "into it; give a corpus with it, or leave it out"

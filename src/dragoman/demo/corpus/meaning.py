@@ -1,4 +1,4 @@
-"""What a line means, apart from either language: small frozen records that both realisers read and the parser writes.
+"""What a line means, apart from either language: small frozen records that both realizers read and the parser writes.
 
 Words are held by their English dictionary form (a key of the lexicon). A record is canonical when no other record has
 the same English; the sampler draws canonical ones only: a bare `Year` is not 2000 .. 2009 (that line is a `Number`),

@@ -1,7 +1,7 @@
 """From an English line back to its meaning.
 
 A line belongs to the grammar when the meaning read from it makes sense and says exactly that line again; so
-agreement and spelling are checked by the realiser, and the rules need not repeat them.
+agreement and spelling are checked by the realizer, and the rules need not repeat them.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class CudaEngine:
         if not sources:
             return []
         code = self.weights.code
-        most = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # no piece has a place beyond
+        most = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # no token has a place beyond
         lengths = np.fromiter(map(len, sources), np.int64, len(sources))
         known = {n: search.limit(n) for n in set(lengths.tolist())}
         limits = np.array([known[n] for n in lengths.tolist()])
@@ -148,7 +148,7 @@ class CudaEngine:
         if isinstance(code, LearnedPositions):
             if longest > len(code.table):
                 raise ShapeError(
-                    f"a source of {longest} tokens came, but positions were learnt for {len(code.table)}; use shorter "
+                    f"a source of {longest} tokens came, but positions were learned for {len(code.table)}; use shorter "
                     f"sentences, or train with a larger model.max_positions or model.positions='sinusoidal'"
                 )
             width = min(width, len(code.table))

@@ -101,7 +101,7 @@ class Runner:
         given.wanted.fill_(search.n_best)
         given.score.fill_(-torch.inf)
         given.score[:, 0] = 0.0  # the other slots are empty: they would hold the same hypothesis
-        given.normaliser.copy_(normalisers(search, s.shape.steps + 1))
+        given.normalizer.copy_(normalizers(search, s.shape.steps + 1))
         s.integers.copy_(given.integers, non_blocking=True)
         s.floats.copy_(given.floats, non_blocking=True)
         s.history[0].fill_(BOS)
@@ -130,8 +130,8 @@ class Runner:
         self.passed.clear()
 
 
-def normalisers(search: Search, longest: int) -> Tensor:
-    """`Search.normaliser` of all lengths up to this, `[longest + 1]`."""
+def normalizers(search: Search, longest: int) -> Tensor:
+    """`Search.normalizer` of all lengths up to this, `[longest + 1]`."""
     return ((5 + torch.arange(longest + 1, dtype=torch.float64)) / 6) ** search.length_penalty
 
 
@@ -142,15 +142,15 @@ def collect(
     beam, ended, lengths = s.shape.beam, s.finished.cpu().numpy(), s.length.cpu().numpy()
     longest = int(lengths.max(initial=1))
     totals = s.score.double().cpu().numpy()
-    scores = np.where(ended != 0, totals / normalisers(search, longest).numpy()[lengths], -np.inf)
+    scores = np.where(ended != 0, totals / normalizers(search, longest).numpy()[lengths], -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")[:, : search.n_best]
-    # What was put in at position p + 1 is piece p; the slot of the ancestor who did it stands in the lineage.
+    # What was put in at position p + 1 is token p; the slot of the ancestor who did it stands in the lineage.
     chosen = torch.from_numpy(order).to(s.lineage.device)[:, :, None].expand(-1, -1, longest)
     slots = s.lineage[:, :, :longest].gather(1, chosen).long()
     at = torch.arange(len(slots), device=slots.device)[:, None, None] * beam + slots
-    pieces = s.history[:longest].t().gather(0, at.flatten(0, 1)).view(slots.shape)[:, :, 1:].tolist()
+    tokens = s.history[:longest].t().gather(0, at.flatten(0, 1)).view(slots.shape)[:, :, 1:].tolist()
     columns = [np.take_along_axis(x, order, 1).tolist() for x in (lengths, scores, totals)]
-    sentences = list(zip(pieces, *columns, places.tolist(), (limits + 1).tolist(), strict=False))
+    sentences = list(zip(tokens, *columns, places.tolist(), (limits + 1).tolist(), strict=False))
     for i in which.tolist():
         *rows, place, limit = sentences[i]
         found[place] = [

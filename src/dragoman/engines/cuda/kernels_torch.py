@@ -16,15 +16,15 @@ class TorchKernels:
     def embed(self, w: Weights, s: State) -> Tensor:
         """Embedding and position, summed in float32."""
         at = s.position.repeat_interleave(s.shape.beam).long()
-        pieces = s.history.gather(0, at[None])[0]
-        x: Tensor = F.embedding(pieces, w.table).float() * w.scale + s.positions[at]
+        tokens = s.history.gather(0, at[None])[0]
+        x: Tensor = F.embedding(tokens, w.table).float() * w.scale + s.positions[at]
         return x.to(w.dtype)
 
     def enter(
         self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Add, normalise, multiply."""
-        x, h = self._normalised(w, x, y, norm)
+        """Add, normalize, multiply."""
+        x, h = self._normalized(w, x, y, norm)
         out = self.linear(h, into)
         return x, w.activation(out) if active else out
 
@@ -34,7 +34,7 @@ class TorchKernels:
 
     def logits(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> Tensor:
         """In float32 from the start where the device can: rounded logits would tie."""
-        _, h = self._normalised(w, x, y, norm)
+        _, h = self._normalized(w, x, y, norm)
         if h.is_cuda and w.dtype != torch.float32:
             logits = torch.mm(h, w.projection.weight.t(), out_dtype=torch.float32)
         else:
@@ -93,11 +93,11 @@ class TorchKernels:
         allowed = logits.clone()
         allowed[:, :, PAD : BOS + 1] = -torch.inf
         allowed[:, :, EOS].masked_fill_(at < s.least, -torch.inf)
-        value, piece = allowed.topk(min(beam, w.vocabulary))
+        value, token = allowed.topk(min(beam, w.vocabulary))
         first = torch.arange(value.shape[2], device=value.device) == 0
         full = (at >= s.limit[:, None])[:, :, None]
         gain = torch.where(full, torch.where(first, end, -torch.inf), value - total)
-        piece = piece.masked_fill(full, EOS)
+        token = token.masked_fill(full, EOS)
         held = s.finished.bool()
         always = torch.where(first, torch.inf, -torch.inf)
         candidates = torch.where(held[:, :, None], always, s.score[:, :, None] + gain)
@@ -105,28 +105,28 @@ class TorchKernels:
         parent = chosen // value.shape[2]
         held = held.gather(1, parent) & (best == torch.inf)  # not where a slot found nothing and has any parent
         score = torch.where(held, s.score.gather(1, parent), best)
-        piece = piece.flatten(1).gather(1, chosen).masked_fill(held, EOS)
-        ends = ~held & (piece == EOS) & (score > -torch.inf)
+        token = token.flatten(1).gather(1, chosen).masked_fill(held, EOS)
+        ends = ~held & (token == EOS) & (score > -torch.inf)
         length = torch.where(ends, at + 1, s.length.gather(1, parent))  # the end mark is counted
         finished = held | ends
         going = s.done == 0
 
         hope = score.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
-        most = s.normaliser[s.limit.long() + 1].maximum(s.normaliser[(at[:, 0] + 2).clamp(max=len(s.normaliser) - 1)])
-        beaten = finished & (score / s.normaliser[length.long()] >= hope / most[:, None])
+        most = s.normalizer[s.limit.long() + 1].maximum(s.normalizer[(at[:, 0] + 2).clamp(max=len(s.normalizer) - 1)])
+        beaten = finished & (score / s.normalizer[length.long()] >= hope / most[:, None])
         decided = (beaten.sum(1) >= s.wanted) | full.flatten()
 
         lineage = s.lineage.gather(1, parent[:, :, None].expand(-1, -1, s.shape.steps))
         lineage.scatter_(2, at[:, :, None].expand(-1, beam, 1), parent[:, :, None].int())
         put = (s.position + 1).repeat_interleave(beam).long()[None]
         kept = s.history.gather(0, put)
-        s.history.scatter_(0, put, torch.where(going.repeat_interleave(beam), piece.flatten().int(), kept[0])[None])
+        s.history.scatter_(0, put, torch.where(going.repeat_interleave(beam), token.flatten().int(), kept[0])[None])
         for mine, new in ((s.score, score), (s.length, length), (s.finished, finished), (s.lineage, lineage)):
             mine.copy_(torch.where(going.view(-1, *[1] * (mine.dim() - 1)), new.to(mine.dtype), mine))
         s.done.copy_((~going | decided).int())
         s.position.add_((s.done == 0).int())
 
-    def _normalised(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
+    def _normalized(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
         x = x if y is None else x + y
         if norm is None:
             return x, x

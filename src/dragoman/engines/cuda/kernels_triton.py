@@ -31,7 +31,7 @@ class Tile(NamedTuple):
     warps: int
 
 
-FEW_ROWS = 2  # up to here one kernel adds, normalises and multiplies; beyond, the library's matrix products are faster
+FEW_ROWS = 2  # up to here one kernel adds, normalizes and multiplies; beyond, the library's matrix products are faster
 FEW_ROWS_TILE = 8192
 MANY_ROWS = 64
 OWN, OWN_OF_MANY = Tile(32, 2), Tile(16, 1)
@@ -62,7 +62,7 @@ class TritonKernels(TorchKernels):
         if len(x) <= self.few_rows:
             x, out = few_rows(w.pre_norm, x, y, norm, into, relu, w.dtype)
         else:
-            x, h = self._normalised(w, x, y, norm)
+            x, h = self._normalized(w, x, y, norm)
             if relu and into.bias is not None and h.is_cuda:
                 return x, torch._addmm_activation(into.bias, h, into.weight.t())  # the bias and ReLU at its end
             out = F.linear(h, into.weight, into.bias)
@@ -129,22 +129,22 @@ class TritonKernels(TorchKernels):
         tile = LIKELIEST if beam <= 8 else LIKELIEST_OF_MANY
         blocks = triton.cdiv(w.vocabulary, tile.block)
         values = torch.empty(rows, blocks, beam, device=w.device)
-        pieces = torch.empty(rows, blocks, beam, dtype=torch.int32, device=w.device)
+        tokens = torch.empty(rows, blocks, beam, dtype=torch.int32, device=w.device)
         tops, masses = torch.empty(2, rows, blocks, device=w.device)
         likeliest_kernel[(rows, blocks)](
-            values, pieces, tops, masses, logits, s.position, s.done, s.least, logits.stride(0), w.vocabulary,
+            values, tokens, tops, masses, logits, s.position, s.done, s.least, logits.stride(0), w.vocabulary,
             beam, blocks, tile.block, num_warps=tile.warps,
         )  # fmt: skip
         select_kernel[(s.shape.sentences,)](
-            values, pieces, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
-            s.history, s.position, s.limit, s.done, s.wanted, s.normaliser, rows, steps,
+            values, tokens, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
+            s.history, s.position, s.limit, s.done, s.wanted, s.normalizer, rows, steps,
             beam, triton.next_power_of_2(beam), blocks, triton.next_power_of_2(blocks),
             triton.next_power_of_2(blocks * beam), 32,
         )  # fmt: skip
 
-    def _normalised(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
+    def _normalized(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
         if norm is None:
-            return super()._normalised(w, x, y, norm)
+            return super()._normalized(w, x, y, norm)
         out = torch.empty_like(x)
         total = torch.empty_like(x) if w.pre_norm and y is not None else None
         add_norm_kernel[(len(x),)](

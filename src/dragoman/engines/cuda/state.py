@@ -192,9 +192,9 @@ class Numbers:
         self.integers, parts = _aligned([*[sentences] * 4, rows, rows, 1, 1], torch.int32, device, pinned)
         self.done, self.position, self.limit, self.source_length, finished, length, self.least, self.wanted = parts
         self.finished, self.length = finished.view(sentences, -1), length.view(sentences, -1)
-        self.floats, (score, self.normaliser) = _aligned([rows, shape.steps + 2], torch.float32, device, pinned)
+        self.floats, (score, self.normalizer) = _aligned([rows, shape.steps + 2], torch.float32, device, pinned)
         self.score = score.view(sentences, -1)  # log-probabilities; the rest tells how to compare and when to end
-        self.normaliser.fill_(1.0)
+        self.normalizer.fill_(1.0)
 
 
 def _aligned(sizes: list[int], dtype: torch.dtype, device: torch.device, pinned: bool) -> tuple[Tensor, list[Tensor]]:
@@ -229,7 +229,7 @@ class State(Numbers):
         self.history[:, : n * beam] = other.history.index_select(1, rows)
         for name in ("source", "lineage", "done", "position", "limit", "source_length", "finished", "length", "score"):
             getattr(self, name)[:n] = getattr(other, name).index_select(0, sentences)
-        for name in ("least", "wanted", "normaliser"):
+        for name in ("least", "wanted", "normalizer"):
             getattr(self, name).copy_(getattr(other, name))
 
 
@@ -237,12 +237,12 @@ class Kernels(Protocol):
     """What a step is made of; written out in PyTorch, and again for Triton."""
 
     def embed(self, w: Weights, s: State) -> Tensor:
-        """The newest pieces of all rows, `[R, D]`."""
+        """The newest tokens of all rows, `[R, D]`."""
 
     def enter(
         self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Add what the last sub-layer made to the stream, normalise, and multiply; the stream, and the product."""
+        """Add what the last sub-layer made to the stream, normalize, and multiply; the stream, and the product."""
 
     def linear(self, x: Tensor, by: Affine) -> Tensor:
         """x W^T + b."""
@@ -260,7 +260,7 @@ class Kernels(Protocol):
         """From each row to its sentence's source."""
 
     def select(self, w: Weights, s: State, logits: Tensor) -> None:
-        """Extend the open hypotheses by every piece and keep the likeliest, as `Search` says; move on by a position."""
+        """Extend the open hypotheses by every token and keep the likeliest, as `Search` says; move on by a position."""
 
 
 def read(w: Weights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) -> Tensor:
@@ -276,7 +276,7 @@ def read(w: Weights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) ->
 
 
 def step(w: Weights, s: State, k: Kernels) -> None:
-    """One piece more for every sentence that is not done."""
+    """One token more for every sentence that is not done."""
     norms = iter(w.norms)
     x, y = k.embed(w, s), None
     for i, layer in enumerate(w.layers):

@@ -19,10 +19,10 @@ def embed_kernel(out, table, positions, history, position, scale, rows, W, D, BL
     """A row a program."""
     row = tl.program_id(0)
     at = tl.load(position + row // W)
-    piece = tl.load(history + at * rows + row).to(tl.int64)
+    token = tl.load(history + at * rows + row).to(tl.int64)
     column = tl.arange(0, BLOCK)
     real = column < D
-    x = tl.load(table + piece * D + column, mask=real, other=0.0).to(tl.float32) * scale
+    x = tl.load(table + token * D + column, mask=real, other=0.0).to(tl.float32) * scale
     x += tl.load(positions + at * D + column, mask=real, other=0.0)
     tl.store(out + row * D + column, x.to(out.dtype.element_ty), mask=real)
 
@@ -40,9 +40,9 @@ def add_norm_kernel(total, out, x, y, weight, bias, eps, D, ADD: tl.constexpr, K
     if KEEP:
         tl.store(total + row * D + column, h.to(total.dtype.element_ty), mask=real)
     mean = tl.sum(h, 0) / D
-    centred = tl.where(real, h - mean, 0.0)
-    variance = tl.sum(centred * centred, 0) / D
-    h = centred * tl.rsqrt(variance + eps) * tl.load(weight + column, mask=real, other=0.0).to(tl.float32)
+    centered = tl.where(real, h - mean, 0.0)
+    variance = tl.sum(centered * centered, 0) / D
+    h = centered * tl.rsqrt(variance + eps) * tl.load(weight + column, mask=real, other=0.0).to(tl.float32)
     h += tl.load(bias + column, mask=real, other=0.0).to(tl.float32)
     tl.store(out + row * D + column, h.to(out.dtype.element_ty), mask=real)
 
@@ -69,8 +69,8 @@ def few_rows_kernel(
         if PRE:
             tl.store(stream + row * D + d, h.to(x.dtype.element_ty), mask=real & (program == 0))
         if NORM:
-            centred = tl.where(real, h - tl.sum(h, 0) / D, 0.0)
-            h = centred * tl.rsqrt(tl.sum(centred * centred, 0) / D + eps)
+            centered = tl.where(real, h - tl.sum(h, 0) / D, 0.0)
+            h = centered * tl.rsqrt(tl.sum(centered * centered, 0) / D + eps)
             h = h * tl.load(norm_weight + d, mask=real, other=0.0).to(tl.float32)
             h += tl.load(norm_bias + d, mask=real, other=0.0).to(tl.float32)
             h = h.to(x.dtype.element_ty).to(tl.float32)
@@ -177,10 +177,10 @@ def attend_source_kernel(
 
 @triton.jit
 def likeliest_kernel(
-    values, pieces, tops, masses, logits, position, done, least, stride, vocabulary,
+    values, tokens, tops, masses, logits, position, done, least, stride, vocabulary,
     W: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A block of a row's logits a program: what a softmax needs of it, and its W likeliest allowed pieces."""
+    """A block of a row's logits a program: what a softmax needs of it, and its W likeliest allowed tokens."""
     row, block = tl.program_id(0), tl.program_id(1)
     sentence = row // W
     if tl.load(done + sentence) == 0:
@@ -195,14 +195,14 @@ def likeliest_kernel(
         for i in range(W):
             best, where = tl.max(x, 0, return_indices=True)
             tl.store(values + (row * BLOCKS + block) * W + i, best)
-            tl.store(pieces + (row * BLOCKS + block) * W + i, block * BLOCK + where)
+            tl.store(tokens + (row * BLOCKS + block) * W + i, block * BLOCK + where)
             x = tl.where(column == block * BLOCK + where, float("-inf"), x)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def select_kernel(
-    values, pieces, tops, masses, logits, stride, score, finished, length, lineage, history, position, limit, done,
-    wanted, normaliser, rows, steps,
+    values, tokens, tops, masses, logits, stride, score, finished, length, lineage, history, position, limit, done,
+    wanted, normalizer, rows, steps,
     W: tl.constexpr, SLOTS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr, CANDIDATES: tl.constexpr,
     PAST: tl.constexpr,
 ):  # fmt: skip
@@ -249,23 +249,23 @@ def select_kernel(
         source = sentence * W + parent
         held = (tl.load(finished + source, mask=mine, other=0) != 0) & (best == float("inf"))
         new = tl.where(held, tl.load(score + source, mask=mine, other=0.0), best)
-        piece = tl.load(pieces + source * (BLOCKS * W) + chosen % CANDIDATES, mask=mine, other=0)
-        piece = tl.where(held | full, _EOS, piece)
-        ends = mine & (held == 0) & (piece == _EOS) & (new > float("-inf"))
-        pieces_so_far = tl.where(ends, at + 1, tl.load(length + source, mask=mine, other=0))
+        token = tl.load(tokens + source * (BLOCKS * W) + chosen % CANDIDATES, mask=mine, other=0)
+        token = tl.where(held | full, _EOS, token)
+        ends = mine & (held == 0) & (token == _EOS) & (new > float("-inf"))
+        tokens_so_far = tl.where(ends, at + 1, tl.load(length + source, mask=mine, other=0))
         over = held | ends
 
         hope = tl.max(tl.where(mine & (over == 0), new, float("-inf")), 0)
-        divisor = tl.maximum(tl.load(normaliser + most + 1), tl.load(normaliser + tl.minimum(at + 2, steps + 1)))
-        final = new / tl.load(normaliser + pieces_so_far, mask=mine, other=1.0)
+        divisor = tl.maximum(tl.load(normalizer + most + 1), tl.load(normalizer + tl.minimum(at + 2, steps + 1)))
+        final = new / tl.load(normalizer + tokens_so_far, mask=mine, other=1.0)
         beaten = tl.sum((mine & over & (final >= hope / divisor)).to(tl.int32), 0)
         decided = full | (beaten >= tl.load(wanted))
 
         tl.debug_barrier()  # every old value is read before any is written
         tl.store(score + row, new, mask=mine)
         tl.store(finished + row, over.to(tl.int32), mask=mine)
-        tl.store(length + row, pieces_so_far, mask=mine)
-        tl.store(history + (at + 1) * rows + row, piece, mask=mine)
+        tl.store(length + row, tokens_so_far, mask=mine)
+        tl.store(history + (at + 1) * rows + row, token, mask=mine)
         if W > 1:
             for start in range(0, at, PAST):
                 p = start + tl.arange(0, PAST)

@@ -5,7 +5,7 @@ const KINDS = ["cross", "encoder", "decoder"].filter(kind => data.kinds[kind]);
 const NAMES = { cross: "target at source", encoder: "source at source", decoder: "target at target" };
 const HUES = ["#3b6ea8", "#d9772b", "#3f8f5b", "#c9444d", "#8a5fa8", "#2d9c9c", "#b58b1b", "#c45b8e"];
 const LIGHTER = ["#7db3f0", "#f7a862", "#7fd39c", "#f58b91", "#c79fe6", "#6fd6d6", "#e3c25c", "#f09cc4"];
-const colour = head => (document.documentElement.dataset.theme === "dark" ? LIGHTER : HUES)[(data.first.head - 1 + head) % HUES.length];
+const color = head => (document.documentElement.dataset.theme === "dark" ? LIGHTER : HUES)[(data.first.head - 1 + head) % HUES.length];
 const now = { kind: KINDS[0], layer: 0, heads: new Set(), unit: "word", name: "written", word: null, kept: false };
 
 for (const kind of KINDS) {
@@ -15,26 +15,26 @@ for (const kind of KINDS) {
 }
 const number = (what, index) => data.first[what] + index;
 
-/* Sides: the pieces of a row or a column, and the groups of them that are shown as one. */
+/* Sides: the tokens of a row or a column, and the groups of them that are shown as one. */
 function side(kind, which) {
   if (kind === "encoder" || (kind === "cross" && which === "column")) return data.source;
   return which === "column" || now.name === "read" ? data.read : data.written;
 }
 function groups(of) {
-  return now.unit === "word" ? of.words : of.pieces.map((label, i) => ({ label, pieces: [i], mark: of.marks.includes(i) }));
+  return now.unit === "word" ? of.words : of.tokens.map((label, i) => ({ label, tokens: [i], mark: of.marks.includes(i) }));
 }
 
-/* What a group gives is the mean over its pieces, and what it gets is their sum, so that rows still sum to 1. */
+/* What a group gives is the mean over its tokens, and what it gets is their sum, so that rows still sum to 1. */
 const made = new Map();
 function weights(kind, layer, head) {
   const key = [kind, layer, head, now.unit, now.name].join();
   if (made.has(key)) return made.get(key);
   const map = data.kinds[kind], rows = groups(side(kind, "row")), columns = groups(side(kind, "column"));
   const start = (layer * map.heads + head) * map.rows * map.columns, group = new Uint32Array(map.columns);
-  columns.forEach((column, i) => column.pieces.forEach(c => { group[c] = i; }));
+  columns.forEach((column, i) => column.tokens.forEach(c => { group[c] = i; }));
   const found = rows.map(row => {
-    const sums = new Float32Array(columns.length), scale = 1 / (65535 * row.pieces.length);
-    for (const r of row.pieces) for (let c = 0, i = start + r * map.columns; c < map.columns; c++, i++) sums[group[c]] += map.values[i] * scale;
+    const sums = new Float32Array(columns.length), scale = 1 / (65535 * row.tokens.length);
+    for (const r of row.tokens) for (let c = 0, i = start + r * map.columns; c < map.columns; c++, i++) sums[group[c]] += map.values[i] * scale;
     return sums;
   });
   made.set(key, found);
@@ -73,7 +73,7 @@ function controls() {
   choices("layers", numbers(map.layers).map(i => [i, number("layer", i)]), i => i === now.layer, i => { now.layer = i; });
   choices("heads", [
     ...(map.heads > 1 ? [["all", "mean of all", b => b.classList.add("every")]] : []),
-    ...heads.map(i => [i, number("head", i), b => { b.style.setProperty("--colour", colour(i)); b.setAttribute("aria-label", `head ${number("head", i)}`); }]),
+    ...heads.map(i => [i, number("head", i), b => { b.style.setProperty("--color", color(i)); b.setAttribute("aria-label", `head ${number("head", i)}`); }]),
   ], i => i === "all" ? now.heads.size === map.heads : now.heads.has(i) && (now.heads.size < map.heads || map.heads === 1), (i, event) => {
     if (i === "all") now.heads = new Set(heads);
     else if (event.shiftKey || event.ctrlKey || event.metaKey) {
@@ -81,7 +81,7 @@ function controls() {
       if (now.heads.has(i) && now.heads.size > 1) now.heads.delete(i); else now.heads.add(i);
     } else now.heads = new Set([i]);
   });
-  choices("units", [["word", "words"], ["piece", "pieces"]], u => u === now.unit, u => { now.unit = u; now.word = null; });
+  choices("units", [["word", "words"], ["token", "tokens"]], u => u === now.unit, u => { now.unit = u; now.word = null; });
   choices("names", [["written", "what is written"], ["read", "what was read"]], n => n === now.name, n => { now.name = n; now.word = null; });
   at("naming").hidden = data.joined || now.kind === "encoder";
   at("parting").hidden = data.joined;
@@ -122,7 +122,7 @@ function drawLines() {
   const y = (i, list) => 4 + (i + .5 + (count - list.length) / 2) * step;
   const heads = [...now.heads].sort((a, b) => a - b), every = heads.length === data.kinds[now.kind].heads && heads.length > 1;
   const maps = every ? [mean()] : heads.map(head => weights(now.kind, now.layer, head));
-  const paints = every ? ["var(--accent)"] : heads.map(colour);
+  const paints = every ? ["var(--accent)"] : heads.map(color);
   const nodes = [], w = now.word;
   const shades = (list, x, room, values) => list.forEach((_, i) => maps.forEach((map, m) => {
     const value = values(map, i);

@@ -51,8 +51,8 @@ function choose(head) {
 /* Its figures. */
 const share = value => `${(100 * value).toFixed(0)} %`, signed = value => (value >= 0 ? "+" : "") + value.toFixed(4);
 const FIGURES = [["entropy", "entropy, nats", v => v.toFixed(2)], ["evenness", "of even weights' entropy", share], ["confidence", "greatest weight", share],
-  ["offset", "mean offset, pieces", v => v.toFixed(1)], ["spread", "its deviation", v => v.toFixed(1)], ["first", "on the first", share], ["end", "on the end mark", share],
-  ["punctuation", "on punctuation", share], ["same", "same piece elsewhere", share], ["rarest", "on the rarest piece", share], ["diagonal", "near the diagonal", share],
+  ["offset", "mean offset, tokens", v => v.toFixed(1)], ["spread", "its deviation", v => v.toFixed(1)], ["first", "on the first", share], ["end", "on the end mark", share],
+  ["punctuation", "on punctuation", share], ["same", "same token elsewhere", share], ["rarest", "on the rarest token", share], ["diagonal", "near the diagonal", share],
   ["aligns", "agrees with the pointer", share]];
 function figures(head) {
   const rows = [["without it", head.removal === null ? "not tried" : signed(head.removal)], ["sensitivity", head.sensitivity.toFixed(4)], ["slope", signed(head.slope)]];
@@ -67,8 +67,8 @@ function figures(head) {
 /* What it looks at in one pair of sentences. */
 const side = (example, which) => {
   const kind = now.head.kind;
-  if (kind === "encoder" || (kind === "cross" && which === "column")) return example.source.pieces;
-  return which === "column" || kind === "decoder" ? example.read.pieces : example.written.pieces;
+  if (kind === "encoder" || (kind === "cross" && which === "column")) return example.source.tokens;
+  return which === "column" || kind === "decoder" ? example.read.tokens : example.written.tokens;
 };
 let geometry = null;
 function drawMatrix() {
@@ -109,7 +109,7 @@ function say() {
 function drawCurves() {
   at("removing").hidden = !data.curve.length;
   const make = (name, attributes, text) => { const made = document.createElementNS("http://www.w3.org/2000/svg", name); for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value); if (text !== undefined) made.textContent = text; return made; };
-  at("curves").replaceChildren(...[["cross_entropy", "cross-entropy, nats a piece"], ["bleu", "BLEU, greedy"]].filter(([name]) => data.curve.length && data.curve[0][name] !== null).map(([name, words]) => {
+  at("curves").replaceChildren(...[["cross_entropy", "cross-entropy, nats a token"], ["bleu", "BLEU, greedy"]].filter(([name]) => data.curve.length && data.curve[0][name] !== null).map(([name, words]) => {
     const box = make("svg", { viewBox: "0 0 420 170", role: "img", "aria-label": words }), last = data.curve.at(-1).removed, top = Math.max(...data.curve.map(p => p[name])) || 1;
     const x = n => 40 + 365 * n / last, y = v => 135 - 110 * v / top;
     for (const part of [0, .5, 1]) box.append(make("line", { x1: 40, x2: 405, y1: y(part * top), y2: y(part * top) }), make("text", { x: 34, y: y(part * top) + 4, "text-anchor": "end" }, (part * top).toFixed(top >= 10 ? 0 : 1)));
@@ -144,7 +144,7 @@ at("matrix").addEventListener("pointerleave", () => { now.row = null; drawMatrix
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 function theme(name) {
   document.documentElement.dataset.theme = name;
-  const deep = name === "dark" ? .57 : .78; // from where letters in the other colour have more contrast
+  const deep = name === "dark" ? .57 : .78; // from where letters in the other color have more contrast
   for (const head of data.heads) head.button.classList.toggle("deep", shade(head.worth) > deep);
   draw();
 }

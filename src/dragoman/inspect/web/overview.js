@@ -17,7 +17,7 @@ function drawMatrix() {
   const left = Math.min(room * .34, 1.08 * widest(rows, 180)) + 10, top = Math.min(150, .87 * widest(columns, 150)) + 12;
   const cell = Math.max(11, Math.min(34, Math.floor((room - left - top * .5) / columns.length))), high = Math.max(17, Math.min(cell, 26));
   const width = left + cell * columns.length + top * .55, height = top + high * rows.length + 2;
-  const pen = sized(canvas, width, height), w = now.word, one = now.heads.size === 1 ? colour([...now.heads][0]) : css("--accent");
+  const pen = sized(canvas, width, height), w = now.word, one = now.heads.size === 1 ? color([...now.heads][0]) : css("--accent");
   pen.font = font; pen.textBaseline = "middle";
   for (const [r, row] of map.entries()) for (const [c, value] of row.entries()) {
     if (value < FAINT) continue;
@@ -58,7 +58,7 @@ function drawOverview() {
       const button = document.createElement("button"), canvas = document.createElement("canvas"), values = weights(now.kind, layer, head);
       const pen = sized(canvas, small, small * Math.min(1.4, Math.max(.6, values.length / values[0].length)));
       const wide = small / values[0].length, high = parseFloat(canvas.style.height) / values.length;
-      pen.fillStyle = colour(head);
+      pen.fillStyle = color(head);
       values.forEach((row, r) => row.forEach((value, c) => { if (value > FAINT) { pen.globalAlpha = Math.min(1, value); pen.fillRect(c * wide, r * high, wide, high); } }));
       button.type = "button";
       button.setAttribute("aria-label", `layer ${number("layer", layer)}, head ${number("head", head)}`);
@@ -106,7 +106,7 @@ function walk(by) {
 const KEYS = {
   ArrowDown: () => walk(1), ArrowUp: () => walk(-1), ArrowRight: () => turn(1), ArrowLeft: () => turn(-1),
   "[": () => { now.layer = Math.max(0, now.layer - 1); }, "]": () => { now.layer = Math.min(data.kinds[now.kind].layers - 1, now.layer + 1); },
-  k: () => setKind(KINDS[(KINDS.indexOf(now.kind) + 1) % KINDS.length]), u: () => { if (!data.joined) now.unit = now.unit === "word" ? "piece" : "word"; now.word = null; },
+  k: () => setKind(KINDS[(KINDS.indexOf(now.kind) + 1) % KINDS.length]), u: () => { if (!data.joined) now.unit = now.unit === "word" ? "token" : "word"; now.word = null; },
   a: () => { now.heads = new Set(numbers(data.kinds[now.kind].heads)); }, Escape: () => { now.word = null; now.kept = false; },
 };
 document.addEventListener("keydown", event => {

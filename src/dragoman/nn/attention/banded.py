@@ -2,7 +2,7 @@
 
 Section 4 proposes it for very long sequences: "self-attention could be restricted to considering only a neighborhood of
 size r". Queries stand in blocks as wide as the band reaches, and a block sees its own keys and those of both
-neighbours.
+neighbors.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dragoman.nn.attention.sees import Sees, everything
 
 
 class LowRank(nn.Module):
-    """softmax(q (E k)^T / sqrt(d_k)) (G v), where E and G, learnt by position, mix all positions into `rank` of them.
+    """softmax(q (E k)^T / sqrt(d_k)) (G v), where E and G, learned by position, mix all positions into `rank` of them.
 
     Time and memory grow with length times rank. Every mixture holds the whole sequence, so that this is for encoders:
     it cannot hide the future. Padding mixes in nothing. Linformer has sequences of one length; as ours differ, mixtures
@@ -36,7 +36,7 @@ class LowRank(nn.Module):
         grid, size = sees.keys.grid, k.shape[2]
         if size > self.key_mix.shape[1]:
             raise ShapeError(
-                f"a sentence of {size} tokens came, but mixtures were learnt for {self.key_mix.shape[1]}; use shorter "
+                f"a sentence of {size} tokens came, but mixtures were learned for {self.key_mix.shape[1]}; use shorter "
                 f"sentences, or train with a larger model.max_positions or another model.pattern"
             )
         mixes = self.key_mix[:, :size], self.value_mix[:, :size]

@@ -62,11 +62,11 @@ def residual_norm_kernel(
     tl.store(sum_base + places, total, mask=inside)
     total = total.to(tl.float32)  # as the backward pass will find it
     mean = _along(total, CHUNKS, TILE) / D
-    centred = tl.where(columns < D, total - mean, 0.0)
-    slope = 1 / tl.sqrt(_along(centred * centred, CHUNKS, TILE) / D + epsilon)
+    centered = tl.where(columns < D, total - mean, 0.0)
+    slope = 1 / tl.sqrt(_along(centered * centered, CHUNKS, TILE) / D + epsilon)
     weight = tl.load(weight_base + columns, mask=columns < D, other=0.0)
     bias = tl.load(bias_base + columns, mask=columns < D, other=0.0)
-    tl.store(out_base + places, (centred * slope * weight + bias).to(out_base.dtype.element_ty), mask=inside)
+    tl.store(out_base + places, (centered * slope * weight + bias).to(out_base.dtype.element_ty), mask=inside)
     once = (rows < n) & (lines < TILE)
     tl.store(mean_base + rows, mean, mask=once)
     tl.store(slope_base + rows, slope, mask=once)

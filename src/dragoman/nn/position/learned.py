@@ -10,7 +10,7 @@ from dragoman.nn.layout import Layout
 
 
 class LearnedPositions(nn.Module):
-    """A vector learnt for each position up to a limit; beyond it there is none."""
+    """A vector learned for each position up to a limit; beyond it there is none."""
 
     def __init__(self, max_positions: int, d_model: int) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class LearnedPositions(nn.Module):
         """`x` with the vector of each token's place in its sentence added."""
         if layout.longest > len(self.table):
             raise ShapeError(
-                f"a sentence of {layout.longest} tokens came, but positions were learnt for {len(self.table)}; use "
+                f"a sentence of {layout.longest} tokens came, but positions were learned for {len(self.table)}; use "
                 f"shorter sentences, or train with a larger model.max_positions or model.positions='sinusoidal'"
             )
         columns = layout.grid.positions(x.device)

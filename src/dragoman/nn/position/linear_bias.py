@@ -22,7 +22,7 @@ def slopes(n_heads: int) -> list[float]:
 
 
 class LinearBias(nn.Module):
-    """The scaled dot product less slope times distance; nothing is learnt, and any length has a code.
+    """The scaled dot product less slope times distance; nothing is learned, and any length has a code.
 
     Press et al. look back only; in an encoder, where a query looks both ways, both count alike.
     """

@@ -17,7 +17,7 @@ def distances(sees: Sees, device: torch.device) -> Tensor:
 
 
 class RelativePositions(nn.Module):
-    """The scaled dot product with a vector learnt for each distance, added to the keys and another to the values.
+    """The scaled dot product with a vector learned for each distance, added to the keys and another to the values.
 
     score = q . (k + a[distance]) / sqrt(d_k), output = sum of weight (v + b[distance]). Distances beyond `max_distance`
     count as that one, so that any length has a code. The heads of a layer share the vectors.

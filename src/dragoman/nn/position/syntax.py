@@ -17,7 +17,7 @@ DEPTHS = 256  # 0 is the root; what is deeper counts as the deepest
 class SyntaxPositions(nn.Module):
     """The sinusoid of a token's place in the sentence, and the sinusoid of its depth in the tree times a matrix.
 
-    Without the matrix, which is learnt, place 3 at depth 5 would have the code of place 5 at depth 3.
+    Without the matrix, which is learned, place 3 at depth 5 would have the code of place 5 at depth 3.
     """
 
     table: Tensor

@@ -1,7 +1,7 @@
 """Words that must appear, and words that must not, in a search over a batch whose sentences each have their own.
 
-Beam search with dynamic beam allocation (Post and Vilar, 2018), vectorised over the batch (Hu et al., 2019): the open
-slots of a sentence are shared out among banks, a bank for each number of demanded pieces that are still to be written,
+Beam search with dynamic beam allocation (Post and Vilar, 2018), vectorized over the batch (Hu et al., 2019): the open
+slots of a sentence are shared out among banks, a bank for each number of demanded tokens that are still to be written,
 so that hypotheses with more of them there are not crowded out by those that put them off. What a hypothesis has
 written is followed by an automaton over its bytes (`Wanted`, `Unwanted`), so that every spelling of a phrase counts.
 """
@@ -20,11 +20,11 @@ from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, OPENING, O
 from dragoman.text.special_tokens import EOS, PAD
 
 Plans = Sequence[Plan | None]
-DEAR: Final = 6.0  # what a missing piece may cost in log-probability; benchmarks/results/terms.md has other values
+DEAR: Final = 6.0  # what a missing token may cost in log-probability; benchmarks/results/terms.md has other values
 
 
 class Reader:
-    """Automata of all sentences of a batch in one table, and what pieces write, on the device of the search."""
+    """Automata of all sentences of a batch in one table, and what tokens write, on the device of the search."""
 
     def __init__(self, deltas: Sequence[Any], spelling: Spelling, device: torch.device) -> None:
         starts = np.cumsum([0, *map(len, deltas)])
@@ -39,22 +39,22 @@ class Reader:
         copies: list[Tensor] = spelling.copies[device]
         self.stream, self.first, self.last, self.between = copies
 
-    def lead(self, last: Tensor, pieces: Tensor) -> Tensor:
-        """What stands between the text so far and a piece."""
-        return self.between[last, self.first[pieces]]
+    def lead(self, last: Tensor, tokens: Tensor) -> Tensor:
+        """What stands between the text so far and a token."""
+        return self.between[last, self.first[tokens]]
 
     def step(self, states: Tensor, symbols: Tensor) -> Tensor:
         """The states after a symbol more."""
         return self.delta[states * SYMBOLS + symbols].long()
 
-    def ends(self, last: Tensor, pieces: Tensor) -> Tensor:
-        """What the text ends with after the pieces."""
-        after = self.last[pieces]
+    def ends(self, last: Tensor, tokens: Tensor) -> Tensor:
+        """What the text ends with after the tokens."""
+        after = self.last[tokens]
         return torch.where(after == SILENT, last, after)
 
-    def longest(self, pieces: Tensor) -> int:
-        """The most symbols that one of these pieces writes."""
-        return int((self.stream[pieces] != NOTHING).sum(1).max()) if len(pieces) else 0
+    def longest(self, tokens: Tensor) -> int:
+        """The most symbols that one of these tokens writes."""
+        return int((self.stream[tokens] != NOTHING).sum(1).max()) if len(tokens) else 0
 
 
 class Avoided:
@@ -83,12 +83,12 @@ class Avoided:
         """Minus infinity for what must not follow, in place."""
         keys, which = torch.unique(self.states * (SILENT + 1) + self.last, return_inverse=True)
         for number, key in enumerate(keys.tolist()):
-            pieces = self._pieces(*divmod(key, SILENT + 1))
-            if len(pieces):
+            tokens = self._tokens(*divmod(key, SILENT + 1))
+            if len(tokens):
                 rows = (which == number).nonzero()
-                logits[rows, pieces[None]] = -torch.inf
+                logits[rows, tokens[None]] = -torch.inf
 
-    def _pieces(self, state: int, last: int) -> Tensor:
+    def _tokens(self, state: int, last: int) -> Tensor:
         if (state, last) not in self.lists:
             owner = int(np.searchsorted(self.begins, state, side="right")) - 1
             found = (
@@ -101,13 +101,13 @@ class Avoided:
         """Go on with these rows."""
         self.states, self.last = self.states[rows], self.last[rows]
 
-    def advance(self, pieces: Tensor) -> None:
-        """Go on with a piece more in each row."""
+    def advance(self, tokens: Tensor) -> None:
+        """Go on with a token more in each row."""
         states, last = self.states, self.last
-        states = self.reader.step(states, self.reader.lead(last, pieces))
-        for column in range(self.reader.longest(pieces)):
-            states = self.reader.step(states, self.reader.stream[pieces, column])
-        self.states, self.last = states, self.reader.ends(last, pieces)
+        states = self.reader.step(states, self.reader.lead(last, tokens))
+        for column in range(self.reader.longest(tokens)):
+            states = self.reader.step(states, self.reader.stream[tokens, column])
+        self.states, self.last = states, self.reader.ends(last, tokens)
 
 
 class Progress:
@@ -148,7 +148,7 @@ class Required:
             nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
         self.nested = nested.to(device)[owners]
         follows = [[], *(after for one in there.values() for after in one.follows)]
-        self.follows = padded([[piece for piece, _ in after] for after in follows], device)
+        self.follows = padded([[token for token, _ in after] for after in follows], device)
         self.followed = padded([[group for _, group in after] for after in follows], device)
         starts = [[], *(one.starts for one in there.values())]
         columns = [padded([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
@@ -165,18 +165,18 @@ class Required:
             return None
         return cls(plans, device)
 
-    def advance(self, rows: Tensor, pieces: Tensor) -> None:
-        """Go on with these rows, each with a piece more."""
-        self.now = self._after(self.now.of(rows), pieces)
+    def advance(self, rows: Tensor, tokens: Tensor) -> None:
+        """Go on with these rows, each with a token more."""
+        self.now = self._after(self.now.of(rows), tokens)
 
-    def _after(self, before: Progress, pieces: Tensor) -> Progress:
-        """How far hypotheses are with a piece more."""
+    def _after(self, before: Progress, tokens: Tensor) -> Progress:
+        """How far hypotheses are with a token more."""
         states, place = before.states, before.place.clone()
         met, reached = before.met.clone(), before.reached.clone()
-        symbols = self.reader.lead(before.last, pieces)
-        for column in range(self.reader.longest(pieces) + 1):
+        symbols = self.reader.lead(before.last, tokens)
+        for column in range(self.reader.longest(tokens) + 1):
             if column:
-                symbols = self.reader.stream[pieces, column - 1]
+                symbols = self.reader.stream[tokens, column - 1]
             states = self.reader.step(states, symbols)
             place += symbols != NOTHING
             rows = (self.ending[states] & (symbols != NOTHING)).nonzero().squeeze(1)
@@ -185,14 +185,14 @@ class Required:
                 counts = (size > 0) & (end - size >= reached[rows])
                 met[rows] += counts
                 reached[rows] = torch.where(counts, end, reached[rows])
-        return Progress(states, self.reader.ends(before.last, pieces), place, met, reached)
+        return Progress(states, self.reader.ends(before.last, tokens), place, met, reached)
 
     def _missing(self, progress: Progress, sentences: Tensor) -> Tensor:
         """How often each demand is still to be met `[R, G]`."""
         return (self.needed[sentences] - progress.met).clamp_min(0)
 
     def _far(self, progress: Progress, sentences: Tensor) -> Tensor:
-        """How many pieces of demands are still to be written `[R]`, less those of one that is under way."""
+        """How many tokens of demands are still to be written `[R]`, less those of one that is under way."""
         missing = self._missing(progress, sentences)
         others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
         whole = ((missing - others).clamp_min(0) * self.least[sentences]).sum(1)
@@ -201,7 +201,7 @@ class Required:
         return (whole - begun).clamp_min(0)
 
     def _forced(self, sentences: Tensor) -> Tensor:
-        """The pieces `[R, F]` that would bring a demand nearer, PAD where there is none."""
+        """The tokens `[R, F]` that would bring a demand nearer, PAD where there is none."""
         now, missing = self.now, self._missing(self.now, sentences) > 0
         follows, starts = self.follows[now.states], self.starts[sentences]
         goes_on = missing.gather(1, self.followed[now.states])
@@ -212,7 +212,7 @@ class Required:
     def choose(
         self,
         logits: Tensor,
-        normaliser: Tensor,
+        normalizer: Tensor,
         best: tuple[Tensor, Tensor],
         totals: Tensor,
         slots: Tensor,
@@ -220,10 +220,10 @@ class Required:
         room: Tensor,
         finished: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The hypotheses that go on: their log-probabilities, pieces and parents, `[B, W]`, the likeliest first.
+        """The hypotheses that go on: their log-probabilities, tokens and parents, `[B, W]`, the likeliest first.
 
         `logits [R, V]` have minus infinity where something is forbidden, `best` are the likeliest of each row;
-        `room [B]` is how many pieces may follow this one, and `finished [B]` whether any hypothesis has ended.
+        `room [B]` is how many tokens may follow this one, and `finished [B]` whether any hypothesis has ended.
         """
         rows, beams = totals.shape
         width = best[1].shape[1]
@@ -231,19 +231,19 @@ class Required:
         forced = self._forced(owner)
         columns = torch.arange(width + forced.shape[1], device=forced.device)
         own = columns[:width] < slots.repeat_interleave(beams)[:, None]  # others in the batch may have more slots
-        pieces = torch.cat([best[1].where(own, PAD), forced], dim=1)
-        likely = torch.cat([best[0], logits.gather(1, forced)], dim=1) - normaliser
-        likely = likely.masked_fill(pieces == PAD, -torch.inf)
-        again = (forced[:, :, None] == pieces[:, None, :]) & (columns < columns[width:, None])
+        tokens = torch.cat([best[1].where(own, PAD), forced], dim=1)
+        likely = torch.cat([best[0], logits.gather(1, forced)], dim=1) - normalizer
+        likely = likely.masked_fill(tokens == PAD, -torch.inf)
+        again = (forced[:, :, None] == tokens[:, None, :]) & (columns < columns[width:, None])
         likely[:, width:].masked_fill_(again.any(2), -torch.inf)
         scores = totals[:, :, None] + likely.view(rows, beams, -1)
-        hypotheses = torch.arange(rows * beams, device=pieces.device).repeat_interleave(pieces.shape[1])
-        after = self._after(self.now.of(hypotheses), pieces.flatten())
-        whose = owner.repeat_interleave(pieces.shape[1])
+        hypotheses = torch.arange(rows * beams, device=tokens.device).repeat_interleave(tokens.shape[1])
+        after = self._after(self.now.of(hypotheses), tokens.flatten())
+        whose = owner.repeat_interleave(tokens.shape[1])
         far = self._far(after, whose).view(rows, -1)
         lacks = (self._missing(after, whose).sum(1) > 0).view(rows, -1)
-        scores, pieces = scores.view(rows, -1), pieces.view(rows, -1)
-        early = (pieces == EOS) & lacks
+        scores, tokens = scores.view(rows, -1), tokens.view(rows, -1)
+        early = (tokens == EOS) & lacks
         open_ = scores.masked_fill(early, -torch.inf)
         stuck = (open_.amax(1) == -torch.inf) & ~finished  # nothing is left but to end without: with the least missing
         nearest = far.where(early & (scores > -torch.inf), 1 << 40)
@@ -254,14 +254,14 @@ class Required:
         totals = totals.masked_fill(torch.arange(totals.shape[1], device=totals.device) >= slots[:, None], -torch.inf)
         totals, ranks = totals.sort(dim=1, descending=True, stable=True)
         order = order.gather(1, ranks)
-        return totals, pieces.gather(1, order), order // (scores.shape[1] // beams)
+        return totals, tokens.gather(1, order), order // (scores.shape[1] // beams)
 
 
 def banked(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
     """The order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
 
     Where there are more banks than slots, those go first whose best promises most: the log-probability that it has,
-    less what each missing piece may cost. `hopeless` ones, for which there is no room left, come after all others.
+    less what each missing token may cost. `hopeless` ones, for which there is no room left, come after all others.
     """
     out = scores == -torch.inf
     banks = far + hopeless * (1 << 20) + out * (1 << 40)

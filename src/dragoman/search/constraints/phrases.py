@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dragoman.errors import DragomanError, SearchError
-from dragoman.text import normalise
+from dragoman.text import normalize
 from dragoman.text.words import SPACELESS
 from dragoman.values import shown
 
@@ -39,7 +39,7 @@ def edge(text: str, place: int) -> bool:
 
 
 def places(text: str, phrase: str) -> Iterator[int]:
-    """Where the phrase begins in the text, whole words only; both are normalised."""
+    """Where the phrase begins in the text, whole words only; both are normalized."""
     start = text.find(phrase)
     while start >= 0:
         if edge(text, start) and edge(text, start + len(phrase)):
@@ -132,7 +132,7 @@ class Demands:
 
     def told(self, text: str) -> tuple[list[str], list[str]]:
         """The demands that a text meets, and those that it does not."""
-        met, unmet, plain = [], [], normalise(text)
+        met, unmet, plain = [], [], normalize(text)
         for need in self.needs():
             missing = min(need.asked, max(0, need.times - count(plain, need.phrases)))
             met += [need.name] * (need.asked - missing)
@@ -155,13 +155,13 @@ def listed(name: str, value: Any) -> list[Any]:
 
 
 def phrase_of(name: str, value: Any) -> str:
-    """One phrase as tokenisers see it, refused where it is none."""
+    """One phrase as tokenizers see it, refused where it is none."""
     if not isinstance(value, str):
         raise SearchError(f"a phrase to {name} must be a str; got {shown(value)}")
     if LINE_END.search(value.strip()):
         raise SearchError(f"a phrase to {name} must be of one line; got {value!r:.60}")
     try:
-        phrase = normalise(value)
+        phrase = normalize(value)
     except DragomanError as error:
         raise SearchError(f"a phrase to {name} cannot be written: {error}") from None
     if not phrase:

@@ -1,4 +1,4 @@
-"""Demands as tables over a vocabulary: which pieces bring a phrase nearer, and which would write what is avoided."""
+"""Demands as tables over a vocabulary: which tokens bring a phrase nearer, and which would write what is avoided."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ MOST_STATES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Way:
-    """A phrase in pieces; `read` is how much of its pattern is there after each of them."""
+    """A phrase in tokens; `read` is how much of its pattern is there after each of them."""
 
-    pieces: list[int]
+    tokens: list[int]
     anywhere: bool  # whatever stands before
     read: list[int]
 
     def on(self, path: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """How many pieces are left in which states, where its pattern leads through these."""
+        """How many tokens are left in which states, where its pattern leads through these."""
         for number, read in enumerate(self.read, 1):
             if read > 0:
-                yield len(self.pieces) - number, path[read - 1]
+                yield len(self.tokens) - number, path[read - 1]
 
 
 class Wanted:
     """What one translation must contain. G demands, S states of the automaton that reads it.
 
     `length [S, G]` is how many symbols a phrase of the demand has that ends in a state, 0 where none does.
-    `needed [G]` is how often, `least [G]` by how few pieces a demand can be met from anywhere, and `nested [G, G]` how
-    often the phrases of the first stand in those of the second. `credit [S, G]` is how many of these pieces are there
-    already, `saved [G]` how many fewer are enough after a space or a bracket. `follows` are the pieces that come
+    `needed [G]` is how often, `least [G]` by how few tokens a demand can be met from anywhere, and `nested [G, G]` how
+    often the phrases of the first stand in those of the second. `credit [S, G]` is how many of these tokens are there
+    already, `saved [G]` how many fewer are enough after a space or a bracket. `follows` are the tokens that come
     next in a state, with their demand, and `starts` those that begin one, with whether they may follow anything.
     """
 
@@ -55,18 +55,18 @@ class Wanted:
         phrases = [(one, g) for g in groups for one in needs[g].phrases]
         patterns = [spelling.closed(one) for one, _ in phrases]
         ways = [[*self._ways(one, spelling, variants[0])] for (one, _), variants in zip(phrases, patterns, strict=True)]
-        spelt = [
+        spelled = [
             [way for (_, of), found in zip(phrases, ways, strict=True) if of == g for way in found] for g in groups
         ]
         if unwanted is not None:  # an alternative that cannot be written is no short way
-            free = [[way for way in found if not unwanted.blocks(way.pieces)] for found in spelt]
-            spelt = [
-                some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelt, strict=True)
+            free = [[way for way in found if not unwanted.blocks(way.tokens)] for found in spelled]
+            spelled = [
+                some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelled, strict=True)
             ]
-        self.starts = [*dict.fromkeys((way.pieces[0], g, way.anywhere) for g in groups for way in spelt[g])]
+        self.starts = [*dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])]
         self.needed = np.array([need.times for need in needs], np.int64)
-        self.least = np.array([min(len(way.pieces) for way in spelt[g] if way.anywhere) for g in groups], np.int64)
-        self.saved = self.least - np.array([min(len(way.pieces) for way in spelt[g]) for g in groups], np.int64)
+        self.least = np.array([min(len(way.tokens) for way in spelled[g] if way.anywhere) for g in groups], np.int64)
+        self.saved = self.least - np.array([min(len(way.tokens) for way in spelled[g]) for g in groups], np.int64)
         self.nested = np.array(
             [[0 if g == h else inside(needs[g].phrases, needs[h].phrases) for h in groups] for g in groups], np.int64
         )
@@ -79,10 +79,10 @@ class Wanted:
         for (_, g), found, variants in zip(phrases, ways, patterns, strict=True):
             for path in islice(paths, len(variants)):
                 self.length[path[-1], g] = len(variants[0]) - 2
-                for left, state, pieces in ((*step, way.pieces) for way in found for step in way.on(path)):
+                for left, state, tokens in ((*step, way.tokens) for way in found for step in way.on(path)):
                     self.credit[state, g] = max(self.credit[state, g], self.least[g] - left)
                     if left:
-                        follows[state][pieces[-left], g] = None
+                        follows[state][tokens[-left], g] = None
         for state in machine.order[1:]:  # what a state ends with is under way as well
             shorter = machine.shorter[state]
             own, other = self.length[state], self.length[shorter]
@@ -93,20 +93,20 @@ class Wanted:
 
     @staticmethod
     def _ways(phrase: str, spelling: Spelling, pattern: list[int]) -> Iterator[Way]:
-        """How a phrase is spelt after a space, and without one."""
-        for pieces, anywhere in spelling.ways(phrase):
-            symbols = [*spelling.symbols_of([*pieces, EOS])]
+        """How a phrase is spelled after a space, and without one."""
+        for tokens, anywhere in spelling.ways(phrase):
+            symbols = [*spelling.symbols_of([*tokens, EOS])]
             ends = [*accumulate(map(len, symbols))]
             if [*chain.from_iterable(symbols)][-len(pattern) :] == pattern:
-                yield Way(pieces, anywhere, [end - (ends[-1] - len(pattern)) for end in ends[:-1]])
+                yield Way(tokens, anywhere, [end - (ends[-1] - len(pattern)) for end in ends[:-1]])
             elif anywhere:
-                raise SearchError(f"{phrase!r} cannot be written with the pieces of this model; require other words")
+                raise SearchError(f"{phrase!r} cannot be written with the tokens of this model; require other words")
 
 
 class Unwanted:
-    """What no translation may contain. A piece that would end right after such a phrase is forbidden.
+    """What no translation may contain. A token that would end right after such a phrase is forbidden.
 
-    So is every other way to spell it. A longer word that only begins so stays allowed, unless its pieces begin with the
+    So is every other way to spell it. A longer word that only begins so stays allowed, unless its tokens begin with the
     whole of the phrase: to write them one would have to write it first.
     """
 
@@ -124,51 +124,51 @@ class Unwanted:
         self.memory: dict[tuple[int, int], Ints] = {}
 
     def forbidden(self, state: int, last: int) -> Ints:
-        """The pieces that must not follow, after text that has led to a state and ends with such a character."""
+        """The tokens that must not follow, after text that has led to a state and ends with such a character."""
         if (state, last) not in self.memory:
             found = self._hits(state, last)
             self.memory[state, last] = found if not state else np.union1d(found, self.forbidden(0, last))
         return self.memory[state, last]
 
     def _hits(self, state: int, last: int) -> Ints:
-        """Pieces that complete a phrase; but from the beginning, only those that complete one already begun."""
-        stream, pieces, hits = self.spelling.stream, self.writing, []
-        lead = BETWEEN[last, self.spelling.first[pieces]]
+        """Tokens that complete a phrase; but from the beginning, only those that complete one already begun."""
+        stream, tokens, hits = self.spelling.stream, self.writing, []
+        lead = BETWEEN[last, self.spelling.first[tokens]]
         states = self.automaton.delta[state, lead]
         read = (lead != NOTHING).astype(np.int64)
         for column in range(stream.shape[1] - 1):
-            states, after = self.automaton.delta[states, stream[pieces, column]], stream[pieces, column + 1]
+            states, after = self.automaton.delta[states, stream[tokens, column]], stream[tokens, column + 1]
             read += 1
-            hit = self.full[states] & (after >= EDGE)  # an edge, or the end of the piece
-            hits.append(pieces[hit])
+            hit = self.full[states] & (after >= EDGE)  # an edge, or the end of the token
+            hits.append(tokens[hit])
             going = ~hit & (after != NOTHING)
             if state:
                 going &= self.automaton.depth[states] > read  # the rest is as from the beginning
-            pieces, states, read = pieces[going], states[going], read[going]
-            if not len(pieces):
+            tokens, states, read = tokens[going], states[going], read[going]
+            if not len(tokens):
                 break
         return np.unique(np.concatenate(hits)) if hits else np.zeros(0, np.int64)
 
-    def blocks(self, pieces: Sequence[int]) -> bool:
-        """Whether these pieces would write what is avoided, or come to where it would be written."""
+    def blocks(self, tokens: Sequence[int]) -> bool:
+        """Whether these tokens would write what is avoided, or come to where it would be written."""
         state, last = 0, OTHER
-        for piece, symbols in zip(pieces, self.spelling.symbols_of(pieces), strict=True):
-            if piece in self.forbidden(state, last):
+        for token, symbols in zip(tokens, self.spelling.symbols_of(tokens), strict=True):
+            if token in self.forbidden(state, last):
                 return True
             for symbol in symbols:
                 state = int(self.automaton.delta[state, symbol])
-            last = int(self.spelling.last[piece])
+            last = int(self.spelling.last[token])
         return False
 
     def refuse_within(self, need: Need) -> None:
-        """Refuse a demand that can only be spelt by way of what is avoided."""
-        ways = [pieces for phrase in need.phrases for pieces, _ in self.spelling.ways(phrase)]
+        """Refuse a demand that can only be spelled by way of what is avoided."""
+        ways = [tokens for phrase in need.phrases for tokens, _ in self.spelling.ways(phrase)]
         if all(map(self.blocks, ways)):
             avoided = f"{', '.join(map(repr, self.phrases[:3]))}{', ...' if self.phrases[3:] else ''}"
-            spelt = " ".join(self.spelling.tokeniser.pieces(ways[0]))
+            spelled = " ".join(self.spelling.tokenizer.tokens(ways[0]))
             raise SearchError(
-                f"{need.name!r} is required, but this model spells it {spelt}, which begins with what is to be avoided "
-                f"({avoided}); leave one of them out"
+                f"{need.name!r} is required, but this model spells it {spelled}, which begins with what is to be "
+                f"avoided ({avoided}); leave one of them out"
             )
 
 

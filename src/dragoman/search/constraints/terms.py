@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.errors import DataError, DragomanError, SearchError
 from dragoman.search.constraints.phrases import edge, listed, phrase_of
-from dragoman.text import normalise
+from dragoman.text import normalize
 from dragoman.values import shown
 
 Entries = Mapping[str, str | Sequence[str]] | Iterable[tuple[str, str | Sequence[str]]]
@@ -68,7 +68,7 @@ class Terms:
 
     def found(self, text: str) -> list[tuple[str, ...]]:
         """What the terms of a text demand of its translation, in their order."""
-        text = self._folded(normalise(text))
+        text = self._folded(normalize(text))
         begins = [place for place in range(len(text)) if edge(text, place)]
         taken: list[tuple[int, int]] = []
         for size in self.sizes:

@@ -1,6 +1,6 @@
-"""How phrases are spelt by the pieces of a vocabulary, and what pieces write: bytes, and the edges of words between.
+"""How phrases are spelled by the tokens of a vocabulary, and what tokens write: bytes, and the edges of words between.
 
-Whatever pieces a text is made of, it is read here as the same symbols: its bytes, with a mark where one word may end
+Whatever tokens a text is made of, it is read here as the same symbols: its bytes, with a mark where one word may end
 and another begin. A phrase is looked for among these, so that no other spelling of it is overlooked.
 """
 
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import HANGUL, joins
-from dragoman.text import Tokeniser
+from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import EOS, N_SPECIAL, UNK
 from dragoman.text.words import MARK, SPACELESS
 
 EDGE: Final = 256  # between two characters that do not make one word
-UNCLEAR: Final = 257  # beside a byte of a character that has no piece: who knows yet what it will be
+UNCLEAR: Final = 257  # beside a byte of a character that has no token: who knows yet what it will be
 NOTHING: Final = 258  # leads nowhere
 SYMBOLS: Final = 259
-OTHER, WORD, BYTE, OPENING, SILENT = range(5)  # what a piece begins or ends with; silent ones write nothing
+OTHER, WORD, BYTE, OPENING, SILENT = range(5)  # what a token begins or ends with; silent ones write nothing
 BETWEEN: Final = np.array(
     [
         [EDGE, EDGE, EDGE, EDGE, NOTHING],
@@ -41,31 +41,31 @@ Unit = tuple[bytes, int]
 
 
 class Spelling:
-    """A vocabulary as symbols: `stream [V, L]` is what each piece writes, filled up with NOTHING.
+    """A vocabulary as symbols: `stream [V, L]` is what each token writes, filled up with NOTHING.
 
     `first [V]` and `last [V]` are what it begins and ends with.
     """
 
-    def __init__(self, tokeniser: Tokeniser) -> None:
-        if not tokeniser.marks_words:
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        if not tokenizer.marks_words:
             raise SearchError(
-                "words cannot be required or avoided with this model: its tokeniser was imported, and a piece of it "
+                "words cannot be required or avoided with this model: its tokenizer was imported, and a token of it "
                 "does not say whether a word begins with it; leave them out, or put them in after the translation"
             )
-        self.tokeniser = tokeniser
-        size = tokeniser.vocabulary_size
-        widths, names = tokeniser.widths, tokeniser.pieces(range(size))
+        self.tokenizer = tokenizer
+        size = tokenizer.vocabulary_size
+        widths, names = tokenizer.widths, tokenizer.tokens(range(size))
         texts = [name.replace(MARK, " ") for name in names]
         bytes_ = [widths[i] == 1 and len(names[i]) == len("<0x00>") for i in range(size)]
-        learnt = [i >= N_SPECIAL and widths[i] > 0 and not bytes_[i] for i in range(size)]
-        self.known = frozenset(character for i in range(size) if learnt[i] for character in texts[i])
+        learned = [i >= N_SPECIAL and widths[i] > 0 and not bytes_[i] for i in range(size)]
+        self.known = frozenset(character for i in range(size) if learned[i] for character in texts[i])
         self.first: NDArray[Any] = np.full(size, SILENT, np.int64)
         self.last = self.first.copy()
         rows: list[list[int]] = []
         for i, text in enumerate(texts):
             if i == UNK:
                 units = [("\N{REPLACEMENT CHARACTER}".encode(), OTHER)]
-            elif learnt[i]:
+            elif learned[i]:
                 units = [*self.units(text)]
             elif bytes_[i]:
                 units = [unit_of_byte(int(text[3:5], 16))]
@@ -82,7 +82,7 @@ class Spelling:
             self.stream[i, : len(row)] = row
 
     def units(self, text: str) -> Iterable[Unit]:
-        """The characters of a text, those without a piece in single bytes."""
+        """The characters of a text, those without a token in single bytes."""
         for character in text:
             if character in self.known:
                 yield character.encode(), kind_of(character)
@@ -103,19 +103,19 @@ class Spelling:
         return [EDGE, *(EDGE if symbol == UNCLEAR else symbol for symbol in joined([*self.units(phrase)]))]
 
     def ways(self, phrase: str) -> list[tuple[list[int], bool]]:
-        """The pieces of a phrase, after a space and without one, each with whether it may begin after anything."""
-        spaced, bare = self.tokeniser.encode(phrase), self.tokeniser.encode_marked(phrase)
+        """The tokens of a phrase, after a space and without one, each with whether it may begin after anything."""
+        spaced, bare = self.tokenizer.encode(phrase), self.tokenizer.encode_marked(phrase)
         if spaced == bare:
             return [(spaced, True)]
         return [(spaced, True), (bare, False)]
 
-    def symbols_of(self, pieces: Sequence[int]) -> Iterable[list[int]]:
-        """What each of some pieces in a row writes, with the mark before it, where a text begins with them."""
+    def symbols_of(self, tokens: Sequence[int]) -> Iterable[list[int]]:
+        """What each of some tokens in a row writes, with the mark before it, where a text begins with them."""
         last = OTHER
-        for piece in pieces:
-            lead = int(BETWEEN[last, self.first[piece]])
-            yield [symbol for symbol in (lead, *self.stream[piece].tolist()) if symbol != NOTHING]
-            last = last if self.last[piece] == SILENT else int(self.last[piece])
+        for token in tokens:
+            lead = int(BETWEEN[last, self.first[token]])
+            yield [symbol for symbol in (lead, *self.stream[token].tolist()) if symbol != NOTHING]
+            last = last if self.last[token] == SILENT else int(self.last[token])
 
 
 @lru_cache(maxsize=1 << 16)

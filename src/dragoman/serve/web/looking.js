@@ -14,34 +14,34 @@ function look(model, to, line) {
   return seen.get(key);
 }
 
-/* Scripts that write no spaces are shown by pieces: a whole line would be one word. */
+/* Scripts that write no spaces are shown by tokens: a whole line would be one word. */
 const SPACELESS = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}\p{sc=Tibetan}]/u;
 function finer(side) {
-  const words = side.words.flatMap(word => SPACELESS.test(word.text) && word.start !== null ? parts(word, side.pieces) : [word]);
+  const words = side.words.flatMap(word => SPACELESS.test(word.text) && word.start !== null ? parts(word, side.tokens) : [word]);
   return { ...side, words };
 }
-function parts(word, pieces) {
+function parts(word, tokens) {
   const found = [];
   let bytes = [];
-  for (const place of word.pieces) {
-    const byte = /^<0x(..)>$/.exec(pieces[place]), last = found.at(-1);
+  for (const place of word.tokens) {
+    const byte = /^<0x(..)>$/.exec(tokens[place]), last = found.at(-1);
     bytes = byte ? [...bytes, parseInt(byte[1], 16)] : [];
-    const text = byte ? new TextDecoder().decode(new Uint8Array(bytes)) : pieces[place].replace("▁", "");
-    if (bytes.length > 1) last.text = last.before + text; // a character whose bytes are pieces
+    const text = byte ? new TextDecoder().decode(new Uint8Array(bytes)) : tokens[place].replace("▁", "");
+    if (bytes.length > 1) last.text = last.before + text; // a character whose bytes are tokens
     else if (last && (!last.text || !SPACELESS.test(last.text + text))) Object.assign(last, { before: last.text, text: last.text + text });
-    else found.push({ before: "", text, pieces: [] });
-    found.at(-1).pieces.push(place);
+    else found.push({ before: "", text, tokens: [] });
+    found.at(-1).tokens.push(place);
   }
   if (found.map(part => part.text).join("") !== word.text) return [word];
   let end = word.start;
-  return found.map(part => ({ text: part.text, pieces: part.pieces, start: end, end: end += [...part.text].length }));
+  return found.map(part => ({ text: part.text, tokens: part.tokens, start: end, end: end += [...part.text].length }));
 }
 
-/* Between words: the mean over the pieces of who looks, the sum over those of what is looked at. */
+/* Between words: the mean over the tokens of who looks, the sum over those of what is looked at. */
 function prepared(answer) {
   const from = finer(answer.source), to = finer(answer.target);
   const words = to.words.map(target => from.words.map(source =>
-    target.pieces.reduce((sum, t) => sum + source.pieces.reduce((part, s) => part + answer.weights[t][s], 0), 0) / target.pieces.length));
+    target.tokens.reduce((sum, t) => sum + source.tokens.reduce((part, s) => part + answer.weights[t][s], 0), 0) / target.tokens.length));
   return { source: from, target: to, weights: words };
 }
 

@@ -135,7 +135,7 @@ function choose(word) {
   tell(now.found.target.words[word].text, say.looks, best(weights, now.found.source.words));
 }
 
-/* The text once more behind itself, where its words can have a colour; it also gives the sheet its height. */
+/* The text once more behind itself, where its words can have a color; it also gives the sheet its height. */
 function mirror(weights) {
   const text = source.value, behind = at("mirror");
   if (!weights || text !== now.sent) return behind.replaceChildren(document.createTextNode(text + "\n"));

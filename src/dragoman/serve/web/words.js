@@ -4,7 +4,7 @@ const WORDS = {
   en: {
     model: "Model", theme: "Dark or light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
     hint: "Type or paste text", empty: "The translation appears here", how: "With the arrow keys, go from word to word and hear what each looked at. Escape leaves.",
-    others: "Other translations of this line", looked: "What it looked at", legend: "Each row is a word as it was written; the stronger its colour, the more it looked at the word above.",
+    others: "Other translations of this line", looked: "What it looked at", legend: "Each row is a word as it was written; the stronger its color, the more it looked at the word above.",
     api: "API", waiting: "Translating …", away: "The server cannot be reached. Your text stays here, and is translated when the server is back.",
     busy: n => `The server is busy; it is asked again in ${n} s.`, long: (n, most) => `${n} of ${most} characters: shorten the text, or use the API for files.`,
     count: (n, most) => `${n} of ${most}`, none: "No others were found.", looks: "looked at", seen: "is looked at by", nothing: "nothing in particular",

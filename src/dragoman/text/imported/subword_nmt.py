@@ -1,7 +1,7 @@
 """Byte pairs as subword-nmt learns and writes them (Sennrich et al., 2016), for models that were trained with it.
 
 A file of codes lists pairs of symbols, the first merged first. A word is its characters, the last of which carries
-`</w>`; in files without a version, `</w>` is a symbol of its own. All pieces of a word but the last carry `@@`.
+`</w>`; in files without a version, `</w>` is a symbol of its own. All tokens of a word but the last carry `@@`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ END: Final = "</w>"
 
 
 class SubwordCodes:
-    """The merges of a file of codes, applied to words; a piece that is not in `vocabulary`, if given, is cut again."""
+    """The merges of a file of codes, applied to words; a token that is not in `vocabulary`, if given, is cut again."""
 
     def __init__(self, codes: str, vocabulary: Container[str] | None = None) -> None:
         self.whole_end = False  # whether the end of a word is a symbol of its own
@@ -40,11 +40,11 @@ class SubwordCodes:
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
         self.vocabulary = vocabulary
-        self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # of several ways to make a piece, the first
+        self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # of several ways to make a token, the first
         self.known: dict[str, list[str]] = {}
 
     def cut(self, word: str) -> list[str]:
-        """The pieces of a word, `@@` on all but the last."""
+        """The tokens of a word, `@@` on all but the last."""
         found = self.known.get(word)
         if found is None:
             symbols = [*word, END] if self.whole_end else [*word[:-1], word[-1] + END]
@@ -54,7 +54,7 @@ class SubwordCodes:
         return found
 
     def _merged(self, symbols: list[str]) -> list[str]:
-        """The pair that was learnt first is merged wherever it stands, from the left, until none is left."""
+        """The pair that was learned first is merged wherever it stands, from the left, until none is left."""
         while len(symbols) > 1:
             pairs = {pair for pair in pairwise(symbols) if pair in self.ranks}
             if not pairs:
@@ -69,12 +69,12 @@ class SubwordCodes:
             symbols[-1] = symbols[-1].removesuffix(END)
         if self.vocabulary is not None:
             symbols = [
-                piece for i, symbol in enumerate(symbols) for piece in self._known(symbol, i == len(symbols) - 1)
+                token for i, symbol in enumerate(symbols) for token in self._known(symbol, i == len(symbols) - 1)
             ]
         return [*(symbol + SEPARATOR for symbol in symbols[:-1]), symbols[-1]]
 
     def _known(self, symbol: str, last: bool) -> Iterator[str]:
-        """A piece as it is where it is known, else the two that it was merged from, and so on; `last` ends the word."""
+        """A token as it is where it is known, else the two that it was merged from, and so on; `last` ends the word."""
         assert self.vocabulary is not None
         parts = self.parts.get(symbol + END if last else symbol)
         if parts is None or (symbol if last else symbol + SEPARATOR) in self.vocabulary:

@@ -1,6 +1,6 @@
-"""The tokeniser of a model that was trained with another toolkit: its own way to cut, and its own pieces.
+"""The tokenizer of a model that was trained with another toolkit: its own way to cut, and its own tokens.
 
-Text is not normalised as our own tokenisers do it, but by what the model was trained with, so that its pieces are those
+Text is not normalized as our own tokenizers do it, but by what the model was trained with, so that its tokens are those
 that it knows. So what it cannot spell is unknown, and `decode(encode(text))` need not be the text.
 """
 
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.imported.segmentation import BySentencePiece, Cutting, cutting
-from dragoman.text.normalization import normalise
+from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
-from dragoman.text.target_languages import checked_codes, piece_of
-from dragoman.text.token_table import SPECIAL_PIECES, Names
+from dragoman.text.target_languages import checked_codes, token_of
+from dragoman.text.token_table import SPECIAL_TOKENS, Names
 from dragoman.text.tokenizer import MOST_THREADS
 from dragoman.text.words import MARK
+from dragoman.values import renamed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,28 +32,28 @@ if TYPE_CHECKING:
 KIND: Final = "imported"
 
 
-class ImportedTokeniser:
-    """Pieces by the name that their toolkit gives them, each with an id; ids 0 to 3 are ours, as everywhere.
+class ImportedTokenizer:
+    """Tokens by the name that their toolkit gives them, each with an id; ids 0 to 3 are ours, as everywhere.
 
-    The file is JSON: `from`, the toolkit; `cut` and `model`, as `cutting` reads them; `unknown`, what the unknown piece
-    writes; `silent`, ids that write nothing; and `pieces`, in the order of their ids, from 4 on.
+    The file is JSON: `from`, the toolkit; `cut` and `model`, as `cutting` reads them; `unknown`, what the unknown token
+    writes; `silent`, ids that write nothing; and `tokens`, in the order of their ids, from 4 on.
     """
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         about = read_model(model)
         self.kind, self.model, self.targets = kind, model, checked_codes(targets)
         self.unknown: str = about["unknown"]
-        pieces: list[str] = about["pieces"]
-        self.known = {piece: number for number, piece in enumerate(pieces, start=N_SPECIAL)}
+        tokens: list[str] = about["tokens"]
+        self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
         self.cutting: Cutting = cutting(about["cut"], about["model"], self.known)
-        if len(self.known) != len(pieces):
-            raise TextError(f"{len(pieces) - len(self.known)} of its pieces are there twice; each has one id")
-        self.first_target = N_SPECIAL + len(pieces)
-        self.stored = [*SPECIAL_PIECES, *pieces, *map(piece_of, self.targets)]
+        if len(self.known) != len(tokens):
+            raise TextError(f"{len(tokens) - len(self.known)} of its tokens are there twice; each has one id")
+        self.first_target = N_SPECIAL + len(tokens)
+        self.stored = [*SPECIAL_TOKENS, *tokens, *map(token_of, self.targets)]
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.stored))}
         self.table = Names(self.stored)
 
-    def __reduce__(self) -> tuple[type[ImportedTokeniser], tuple[str, bytes, tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type[ImportedTokenizer], tuple[str, bytes, tuple[str, ...]]]:
         """Processes are handed the model's bytes."""
         return type(self), (self.kind, self.model, self.targets)
 
@@ -70,18 +71,18 @@ class ImportedTokeniser:
     @cached_property
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
-        return [0 if i in self.silent else len(piece.encode()) for i, piece in enumerate(self.stored)]
+        return [0 if i in self.silent else len(token.encode()) for i, token in enumerate(self.stored)]
 
     def target_id(self, language: str) -> int:
-        """The id of a target language's piece."""
+        """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
             raise TextError(f"there is no target language {language!r} in this vocabulary; {there}")
         return self.first_target + self.targets.index(language)
 
-    def with_targets(self, targets: Sequence[str]) -> ImportedTokeniser:
-        """The same pieces, and after them one for each of these target languages."""
-        return ImportedTokeniser(self.kind, self.model, targets)
+    def with_targets(self, targets: Sequence[str]) -> ImportedTokenizer:
+        """The same tokens, and after them one for each of these target languages."""
+        return ImportedTokenizer(self.kind, self.model, targets)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
@@ -89,16 +90,16 @@ class ImportedTokeniser:
 
     @property
     def marks_words(self) -> bool:
-        """Whether a piece says by itself that a word begins with it, and not the one before that its word goes on."""
+        """Whether a token says by itself that a word begins with it, and not the one before that its word goes on."""
         return isinstance(self.cutting, BySentencePiece)
 
     def encode_marked(self, marked: str) -> list[int]:
-        """The ids of a text just as it is: without a space before it, where that has a piece."""
+        """The ids of a text just as it is: without a space before it, where that has a token."""
         row = self.cutting.cut_many([checked(marked)], 1)[0]
         if self.marks_words and row and row[0].startswith(MARK) and not marked.startswith(" "):
             bare = row[0].removeprefix(MARK)
             row = row[1:] if not bare else [bare if bare in self.known else row[0], *row[1:]]
-        return [self.known.get(piece, UNK) for piece in row]
+        return [self.known.get(token, UNK) for token in row]
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
@@ -107,7 +108,7 @@ class ImportedTokeniser:
         if not 1 <= threads <= MOST_THREADS:
             raise TextError(f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads")
         rows, known = self.cutting.cut_many([checked(text) for text in texts], threads), self.known
-        return [[known.get(piece, UNK) for piece in row] for row in rows]
+        return [[known.get(token, UNK) for token in row] for row in rows]
 
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
         """Only alpha 0, which is `encode`."""
@@ -122,10 +123,10 @@ class ImportedTokeniser:
     resamples_in_threads = True
 
     def check_alpha(self, alpha: float) -> None:
-        """Other segmentations are drawn from tokenisers of ours alone."""
+        """Other segmentations are drawn from tokenizers of ours alone."""
         if alpha != 0:
             raise TextError(
-                f"alpha={alpha} cannot be sampled with: this tokeniser was imported, and has one segmentation of a "
+                f"alpha={alpha} cannot be sampled with: this tokenizer was imported, and has one segmentation of a "
                 "text; train with data.sampling=0"
             )
 
@@ -134,26 +135,26 @@ class ImportedTokeniser:
         numbers = self.table.checked(ids)
         unknown = [self.unknown] if self.unknown else []
         written = [unknown if i == UNK else [self.stored[i]] for i in numbers if i not in self.silent]
-        return self.cutting.joined([piece for pieces in written for piece in pieces])
+        return self.cutting.joined([token for tokens in written for token in tokens])
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces as a person reads them."""
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as a person reads them."""
         numbers = self.table.checked(ids)
         shown = iter(self.cutting.shown([self.stored[i] for i in numbers if self.is_text(i)]))
         return [next(shown) if self.is_text(i) else self.stored[i] for i in numbers]
 
-    def to_ids(self, pieces: Sequence[str]) -> list[int]:
-        """The inverse of `pieces`."""
-        marks = {*SPECIAL_PIECES[:UNK], *self.stored[self.first_target :]}
-        stored = iter(self.cutting.stored([piece for piece in pieces if piece not in marks]))
-        return self.table.to_ids([piece if piece in marks else next(stored) for piece in pieces])
+    def to_ids(self, tokens: Sequence[str]) -> list[int]:
+        """The inverse of `tokens`."""
+        marks = {*SPECIAL_TOKENS[:UNK], *self.stored[self.first_target :]}
+        stored = iter(self.cutting.stored([token for token in tokens if token not in marks]))
+        return self.table.to_ids([token if token in marks else next(stored) for token in tokens])
 
     def is_text(self, number: int) -> bool:
-        """Whether an id is a piece of text, known or not, and no mark or language."""
+        """Whether an id is a token of text, known or not, and no mark or language."""
         return UNK <= number < self.first_target
 
     def save(self, directory: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokeniser` reads."""
+        """Write the files that `load_tokenizer` reads."""
         from dragoman.text.store import save
 
         return save(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
@@ -164,30 +165,30 @@ def checked(text: str) -> str:
     try:
         text.encode("utf-8")
     except (AttributeError, UnicodeEncodeError):
-        normalise(text)  # says what is wrong
+        normalize(text)  # says what is wrong
     return text
 
 
 def model_bytes(
-    toolkit: str, cut: str, model: str, pieces: Sequence[str], unknown: str = "", silent: Sequence[int] = ()
+    toolkit: str, cut: str, model: str, tokens: Sequence[str], unknown: str = "", silent: Sequence[int] = ()
 ) -> bytes:
-    """The file of an imported tokeniser."""
-    about = {"from": toolkit, "cut": cut, "unknown": unknown, "silent": [*silent], "pieces": [*pieces], "model": model}
+    """The file of an imported tokenizer."""
+    about = {"from": toolkit, "cut": cut, "unknown": unknown, "silent": [*silent], "tokens": [*tokens], "model": model}
     return (json.dumps(about, ensure_ascii=False, indent=0) + "\n").encode()
 
 
 def read_model(model: bytes) -> dict[str, Any]:
     """The checked content of such a file."""
-    expected = {"cut": str, "model": str, "unknown": str, "silent": list, "pieces": list}
+    expected = {"cut": str, "model": str, "unknown": str, "silent": list, "tokens": list}
     try:
-        about = json.loads(model)
+        about = renamed(json.loads(model), {"pieces": "tokens"})  # as it was written before
         wrong = next((key for key, kind in expected.items() if not isinstance(about[key], kind)), None)
-        if wrong is None and not all(isinstance(piece, str) for piece in about["pieces"]):
-            wrong = "pieces"
+        if wrong is None and not all(isinstance(token, str) for token in about["tokens"]):
+            wrong = "tokens"
         if wrong is None and not all(type(number) is int for number in about["silent"]):
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"these {len(model)} bytes are no imported tokeniser ({error!r:.60})") from None
+        raise TextError(f"these {len(model)} bytes are no imported tokenizer ({error!r:.60})") from None
     if wrong is not None:
-        raise TextError(f"these {len(model)} bytes are no imported tokeniser: {wrong} is {about[wrong]!r:.60}")
+        raise TextError(f"these {len(model)} bytes are no imported tokenizer: {wrong} is {about[wrong]!r:.60}")
     return dict(about)

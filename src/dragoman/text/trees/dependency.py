@@ -1,7 +1,7 @@
-"""Dependency trees of sentences: read from CoNLL-U, and how deep in its tree each piece of a sentence stands.
+"""Dependency trees of sentences: read from CoNLL-U, and how deep in its tree each token of a sentence stands.
 
-A piece belongs to the word in which it begins, and a space to the word after it. So a tree is laid over a text as one
-number for each byte of its UTF-8, which any tokeniser's pieces can be looked up in.
+A token belongs to the word in which it begins, and a space to the word after it. So a tree is laid over a text as one
+number for each byte of its UTF-8, which any tokenizer's tokens can be looked up in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numbers import Integral
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import normalise
+from dragoman.text.normalization import normalize
 
 DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
 COLUMNS: Final = 10
@@ -58,11 +58,11 @@ class Tree:
         object.__setattr__(self, "depths", deep)
 
     def over(self, text: str, name: str = "its sentence") -> bytes:
-        """The depth of each byte of a normalised text; refused where the words of the tree are not those of the text.
+        """The depth of each byte of a normalized text; refused where the words of the tree are not those of the text.
 
         White space is not compared: a tree need not say where it stands. `name` is the text's in messages.
         """
-        forms = [normalise(word).replace(" ", "") for word in self.words]
+        forms = [normalize(word).replace(" ", "") for word in self.words]
         if "".join(forms) != text.replace(" ", ""):
             raise TextError(self._misfit(forms, text, name))
         deep = zip(forms, self.depths, strict=True)
@@ -196,16 +196,16 @@ class Sentence:
             yield Tree(words, tuple(min(deep[first - 1 : last]) for _, first, last in self.tokens), self.places[0])
 
 
-def depths_of_pieces(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes) -> tuple[int, ...]:
-    """The depth of each piece of a text: that of the byte in which it begins.
+def depths_of_tokens(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes) -> tuple[int, ...]:
+    """The depth of each token of a text: that of the byte in which it begins.
 
     `widths` has the bytes that each id writes. The space that the first word carries may not be in the text.
     """
     place = len(of_bytes) - sum(widths[number] for number in ids)
     if place not in (-1, 0):
         raise TextError(
-            f"{len(ids)} pieces write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
-            "pieces and tree are not of the same text"
+            f"{len(ids)} tokens write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
+            "tokens and tree are not of the same text"
         )
     found = []
     for number in ids:
@@ -223,7 +223,7 @@ class Trees:
         self.last = ""  # where the tree before stands
 
     def over(self, text: str) -> bytes:
-        """The depths of the next text, which is normalised, by the next tree."""
+        """The depths of the next text, which is normalized, by the next tree."""
         self.texts += 1
         if not text:
             return b""

@@ -23,7 +23,7 @@ WORD: Final = UNKNOWN
 SYMBOL: Final = re.compile(rf"[()]?[^()\n{SPACE}]+|[()]")
 SENTENCE: Final = re.compile(rf"[^\n{SPACE}]+")
 MENDED: Final = {
-    "unlabelled": "opening brackets without a label, left out",
+    "unlabeled": "opening brackets without a label, left out",
     "unopened": "closing brackets of what is not open, left out",
     "unclosed": "brackets closed where an outer one closes, or at the end",
     "empty": "phrases without a word, left out",
@@ -78,7 +78,7 @@ def lay_brackets(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> L
             around.append((label, len(written), len(phrases)))
             phrases.append(None)
         elif kind == "(":
-            mended["unlabelled"] += 1
+            mended["unlabeled"] += 1
         elif not around or (label and all(label != one for one, _, _ in around)):
             mended["unopened"] += 1
         else:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dragoman.text.tokenizer import Tokeniser
-from dragoman.text.trees.dependency import depths_of_pieces
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.trees.dependency import depths_of_tokens
 
 
 class Parsed(tuple[int, ...]):
-    """The pieces of a sentence, with how deep each stands in its tree; the same pieces in another tree are others."""
+    """The tokens of a sentence, with how deep each stands in its tree; the same tokens in another tree are others."""
 
     depths: tuple[int, ...]
 
     def __new__(cls, ids: Iterable[int], depths: Iterable[int]) -> Parsed:
-        """Pieces, and a depth for each."""
+        """Tokens, and a depth for each."""
         made = super().__new__(cls, ids)
         made.depths = tuple(depths)
         assert len(made.depths) == len(made)
@@ -33,7 +33,7 @@ class Parsed(tuple[int, ...]):
         return hash((tuple(self), self.depths))
 
     def parts(self, sizes: Iterable[int]) -> list[Parsed]:
-        """The sentence in consecutive parts of these sizes, each piece at its place in the whole tree."""
+        """The sentence in consecutive parts of these sizes, each token at its place in the whole tree."""
         found, start = [], 0
         for size in sizes:
             here = slice(start, start + size)
@@ -42,11 +42,11 @@ class Parsed(tuple[int, ...]):
         return found
 
 
-def parsed(ids: Sequence[int], tokeniser: Tokeniser, of_bytes: bytes) -> Parsed:
-    """The pieces of a text whose bytes stand so deep."""
-    return Parsed(ids, depths_of_pieces(ids, tokeniser.widths, of_bytes))
+def parsed(ids: Sequence[int], tokenizer: Tokenizer, of_bytes: bytes) -> Parsed:
+    """The tokens of a text whose bytes stand so deep."""
+    return Parsed(ids, depths_of_tokens(ids, tokenizer.widths, of_bytes))
 
 
 def depths_of(ids: Sequence[int]) -> tuple[int, ...]:
-    """The depths of a sentence's pieces; none where it came without a tree."""
+    """The depths of a sentence's tokens; none where it came without a tree."""
     return ids.depths if isinstance(ids, Parsed) else ()

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from dragoman import __version__
 from dragoman.config import Recipe
-from dragoman.data.prepared import TOKENISERS
+from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, TrainingError
 from dragoman.files import is_model, listed, staged, verify_manifest, write_manifest
 from dragoman.models.directory import RECIPE, load_weights, write_model
-from dragoman.text import Tokeniser, load_tokeniser, vocabulary_sizes
+from dragoman.text import Tokenizer, load_tokenizer, vocabulary_sizes
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average
 from dragoman.training.run_record import RUN, TRAINING
 
@@ -32,7 +32,7 @@ class Part:
 
     name: str
     recipe: Recipe
-    tokenisers: Mapping[str, Tokeniser]
+    tokenizers: Mapping[str, Tokenizer]
     weights: Mapping[str, Tensor]
     card: str = ""
 
@@ -55,7 +55,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
     missing = [step for step in steps if step not in there]
     if missing:
         raise TrainingError(f"{run} has no checkpoint of step {missing[0]}; there are: {', '.join(map(str, there))}")
-    recipe, tokenisers = recipe_of(run), tokenisers_of(run)
+    recipe, tokenizers = recipe_of(run), tokenizers_of(run)
     chosen = sorted(set(steps)) if steps else there[-(last if last is not None else recipe.train.average) :]
     if last is not None and last > len(there):
         raise TrainingError(
@@ -68,7 +68,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
             "choose with --last or --checkpoints"
         )
     card = (run / CARD).read_text(encoding="utf-8") if (run / CARD).is_file() else ""
-    return [Part(f"{run.name}, step {step}", recipe, tokenisers, found.weights(step), card) for step in chosen]
+    return [Part(f"{run.name}, step {step}", recipe, tokenizers, found.weights(step), card) for step in chosen]
 
 
 def trained(directory: Path) -> bool:
@@ -82,7 +82,7 @@ def part_of_model(directory: Path) -> Part:
         raise DamagedError(f"{directory} is not a model: it has no {RECIPE}; give the --out of a finished training")
     verify_manifest(directory)
     card = (directory / CARD).read_text(encoding="utf-8") if (directory / CARD).is_file() else ""
-    return Part(str(directory), recipe_of(directory), tokenisers_of(directory), load_weights(directory), card)
+    return Part(str(directory), recipe_of(directory), tokenizers_of(directory), load_weights(directory), card)
 
 
 def recipe_of(run: Path) -> Recipe:
@@ -99,11 +99,11 @@ def recipe_of(run: Path) -> Recipe:
         raise DamagedError(f"{run} has neither {RECIPE} nor a {path} that can be read ({error})") from None
 
 
-def tokenisers_of(run: Path) -> dict[str, Tokeniser]:
-    """The tokenisers by name, out of the model or out of the data that its training prepared."""
+def tokenizers_of(run: Path) -> dict[str, Tokenizer]:
+    """The tokenizers by name, out of the model or out of the data that its training prepared."""
     names = ("shared",) if recipe_of(run).text.shared else ("source", "target")
-    place = run if (run / RECIPE).is_file() else run / TRAINING / "prepared" / TOKENISERS
-    return {name: load_tokeniser(place, name) for name in names}
+    place = run if (run / RECIPE).is_file() else Prepared.open(run / TRAINING / "prepared").tokenizers_directory
+    return {name: load_tokenizer(place, name) for name in names}
 
 
 def write_average(parts: Sequence[Part], out: Path) -> None:
@@ -114,13 +114,13 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
     for other in parts[1:]:
         agree(parts[0], other)
     first = parts[0]
-    tokenisers = [*first.tokenisers.values()]
+    tokenizers = [*first.tokenizers.values()]
     mean = average([part.weights for part in parts])
     try:
         with staged(out) as staging:
-            write_model(staging, first.recipe, vocabulary_sizes(tokenisers[0], tokenisers[-1]), mean)
-            for name, tokeniser in first.tokenisers.items():
-                tokeniser.save(staging, name)
+            write_model(staging, first.recipe, vocabulary_sizes(tokenizers[0], tokenizers[-1]), mean)
+            for name, tokenizer in first.tokenizers.items():
+                tokenizer.save(staging, name)
             (staging / CARD).write_text(card(out.name, parts), encoding="utf-8")
             for file in staging.iterdir():  # safetensors writes for its owner alone; a model is there to be shared
                 file.chmod((staging / CARD).stat().st_mode)
@@ -150,16 +150,16 @@ def agree(one: Part, other: Part) -> None:
                 f"{one.name} has model.{key}={ours[key]!r} but {other.name} has {theirs[key]!r}; only models of one "
                 "shape can be averaged"
             )
-    if [*one.tokenisers] != [*other.tokenisers]:
+    if [*one.tokenizers] != [*other.tokenizers]:
         raise TrainingError(
-            f"{one.name} has the vocabularies {', '.join(one.tokenisers)} but {other.name} has "
-            f"{', '.join(other.tokenisers)}; only models that share their vocabularies can be averaged"
+            f"{one.name} has the vocabularies {', '.join(one.tokenizers)} but {other.name} has "
+            f"{', '.join(other.tokenizers)}; only models that share their vocabularies can be averaged"
         )
-    for name, tokeniser in one.tokenisers.items():
-        if tokeniser.fingerprint != other.tokenisers[name].fingerprint:
+    for name, tokenizer in one.tokenizers.items():
+        if tokenizer.fingerprint != other.tokenizers[name].fingerprint:
             raise TrainingError(
-                f"the {name} vocabulary of {one.name} ({tokeniser.fingerprint[:12]}) is not that of {other.name} "
-                f"({other.tokenisers[name].fingerprint[:12]}): their pieces have other numbers, so that a mean of "
+                f"the {name} vocabulary of {one.name} ({tokenizer.fingerprint[:12]}) is not that of {other.name} "
+                f"({other.tokenizers[name].fingerprint[:12]}): their tokens have other numbers, so that a mean of "
                 "their weights means nothing; train one from the other with --from"
             )
 

@@ -21,22 +21,23 @@ from dragoman.errors import DamagedError, TrainingError
 from dragoman.files import beside, recover, staged, verify_manifest, write_manifest, write_safely
 
 LATEST: Final = "latest"
-PARTS: Final = ("model", "optimiser", "ema")
+PARTS: Final = ("model", "optimizer", "ema")
+BEFORE: Final = {"optimizer": "optimiser"}  # names of files as they were written before
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the next step depends on: weights, the optimiser's state, and a few numbers."""
+    """All that the next step depends on: weights, the optimizer's state, and a few numbers."""
 
     step: int
     model: Mapping[str, Tensor]
-    optimiser: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
     ema: Mapping[str, Tensor]
     progress: Mapping[str, Any]
 
     def parts(self) -> dict[str, Mapping[str, Tensor]]:
         """The tensors, by part."""
-        return {"model": self.model, "optimiser": self.optimiser, "ema": self.ema}
+        return {"model": self.model, "optimizer": self.optimizer, "ema": self.ema}
 
 
 class Checkpoints:
@@ -160,10 +161,13 @@ def tensors_of(place: Path, part: str) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    file = place / f"{part}.safetensors"
+    if part in BEFORE and not file.exists():
+        file = place / f"{BEFORE[part]}.safetensors"
     try:
-        return load_file(place / f"{part}.safetensors")
+        return load_file(file)
     except (OSError, SafetensorError) as error:
-        raise DamagedError(f"{place / part}.safetensors cannot be read ({error})") from None
+        raise DamagedError(f"{file} cannot be read ({error})") from None
 
 
 def same(one: Checkpoint, other: Checkpoint) -> bool:

@@ -1,4 +1,4 @@
-"""Models that do not fit: weights, gradients and the optimiser's state cut over processes, layer by layer (FSDP2).
+"""Models that do not fit: weights, gradients and the optimizer's state cut over processes, layer by layer (FSDP2).
 
 A checkpoint knows nothing of it: tensors are gathered whole one by one when it is written, and cut again when it is
 read, so that it is the same with any number of processes.
@@ -21,7 +21,7 @@ from dragoman.errors import RecipeError
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import LossSum
 
-ROOM: Final = 0.6  # of a GPU's memory for weights, gradients and optimiser; activations want the rest
+ROOM: Final = 0.6  # of a GPU's memory for weights, gradients and optimizer; activations want the rest
 
 
 class Sums(nn.Module):
@@ -78,16 +78,16 @@ def parts_of(layer: nn.Module) -> list[nn.Module]:
 
 
 def wants_sharding(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
-    """As the recipe says; by itself only where weights, gradients and the optimiser would crowd a GPU."""
+    """As the recipe says; by itself only where weights, gradients and the optimizer would crowd a GPU."""
     if ranks.world == 1 or recipe.parallel == "ddp":
         return False
     if recipe.parallel == "fsdp":
-        if recipe.optimiser == "muon":
+        if recipe.optimizer == "muon":
             raise RecipeError(
-                "train.optimiser='muon' needs whole matrices, which train.parallel='fsdp' cuts; use 'ddp'"
+                "train.optimizer='muon' needs whole matrices, which train.parallel='fsdp' cuts; use 'ddp'"
             )
         return True
-    if ranks.device.type != "cuda" or recipe.optimiser == "muon":
+    if ranks.device.type != "cuda" or recipe.optimizer == "muon":
         return False
     copies = 4 + (recipe.ema > 0)  # weights, gradients, and two moments
     needed = sum(p.numel() * p.element_size() for p in model.parameters()) * copies

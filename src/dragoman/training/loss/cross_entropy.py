@@ -26,7 +26,7 @@ ROWS = 512  # whose logits are held at once on a CPU: with fewer its products ar
 
 @dataclass(frozen=True)
 class LossSum:
-    """Sums over target tokens: the smoothed loss, which is minimised, and the plain one, for the perplexity."""
+    """Sums over target tokens: the smoothed loss, which is minimized, and the plain one, for the perplexity."""
 
     smoothed: Tensor
     plain: Tensor
@@ -41,9 +41,9 @@ def smoothed_cross_entropy(
     mean logit and the logsumexp are all there is to it. Rows that are not `real` count nothing.
     """
     logits = logits_NV.float()
-    normaliser = logits.logsumexp(-1)
-    plain = normaliser - logits.gather(-1, labels_N[:, None]).squeeze(-1)
-    smoothed = torch.lerp(plain, normaliser - logits.mean(-1), smoothing) if smoothing else plain
+    normalizer = logits.logsumexp(-1)
+    plain = normalizer - logits.gather(-1, labels_N[:, None]).squeeze(-1)
+    smoothed = torch.lerp(plain, normalizer - logits.mean(-1), smoothing) if smoothing else plain
     if real_N is not None:
         plain, smoothed = plain * real_N, smoothed * real_N
     return LossSum(smoothed.sum(), plain.detach().sum())

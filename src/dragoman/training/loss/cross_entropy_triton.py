@@ -58,21 +58,21 @@ def cross_entropy_kernel(
             total = total * tl.exp2(top - higher) + tl.where(inside, tl.exp2(x - higher), 0.0)
             top = higher
         highest = tl.max(top, 0)
-        normaliser = highest + tl.log2(tl.sum(total * tl.exp2(top - highest), 0))  # times log2 e
+        normalizer = highest + tl.log2(tl.sum(total * tl.exp2(top - highest), 0))  # times log2 e
         mean = tl.sum(added, 0) / vocabulary
-        tl.store(plain + row, normaliser * LN2 - of_label)
-        tl.store(smoothed + row, normaliser * LN2 - (1 - smoothing) * of_label - smoothing * mean)
+        tl.store(plain + row, normalizer * LN2 - of_label)
+        tl.store(smoothed + row, normalizer * LN2 - (1 - smoothing) * of_label - smoothing * mean)
         if GRADIENT:
             even = smoothing / vocabulary
             for start in range(0, whole, BLOCK):
                 x = tl.load(base + start + columns, eviction_policy="evict_first").to(tl.float32)
-                slope = (tl.exp2(x * LOG2E - normaliser) - even).to(logits_base.dtype.element_ty)
+                slope = (tl.exp2(x * LOG2E - normalizer) - even).to(logits_base.dtype.element_ty)
                 tl.store(base + start + columns, slope, eviction_policy="evict_first")  # other rows are wanted sooner
             for start in range(whole, stride, BLOCK):
                 here = start + columns
                 x = tl.load(base + here, mask=here < stride, other=0.0).to(tl.float32)
-                slope = tl.where(here < vocabulary, tl.exp2(x * LOG2E - normaliser) - even, 0.0)
+                slope = tl.where(here < vocabulary, tl.exp2(x * LOG2E - normalizer) - even, 0.0)
                 tl.store(base + here, slope.to(logits_base.dtype.element_ty), mask=here < stride)
             tl.debug_barrier()  # the label's place is written once more, after all of this program's writes
-            slope = tl.exp2(of_label * LOG2E - normaliser) - even - (1 - smoothing)
+            slope = tl.exp2(of_label * LOG2E - normalizer) - even - (1 - smoothing)
             tl.store(base + label, slope.to(logits_base.dtype.element_ty))

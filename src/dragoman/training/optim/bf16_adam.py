@@ -1,7 +1,7 @@
 """Adam for weights whose gradients are in half precision, in one pass that also rounds them for the next step.
 
 PyTorch's kernels want gradients in the precision of the weights, write them back, and leave the rounding to others: 44
-bytes pass through memory for each weight where 28 do. The moments are those of PyTorch's optimiser, which are saved.
+bytes pass through memory for each weight where 28 do. The moments are those of PyTorch's optimizer, which are saved.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from torch import Tensor
 
 from dragoman.nn.kernels.availability import available
 from dragoman.training.optim.bf16_weights import Halves
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 
 CHUNK: Final = 8192  # weights of a program
 BLOCK: Final = 2048  # of them at a time
 PLACE: Final = 16  # bytes that a thread reads at once: what the kernel is given begins at multiples of it
 
 
-def suits(halves: Halves, optimiser: Optimiser, batches: int) -> bool:
+def suits(halves: Halves, optimizer: Optimizer, batches: int) -> bool:
     """Whether the kernel can do it: of several batches the sum is made in float32, and PyTorch's Adam takes it."""
     kinds = {half.device.type for half in halves.half}
-    plain = len(optimiser.inner) == 1 and isinstance(optimiser.inner[0], torch.optim.Adam | torch.optim.AdamW)
+    plain = len(optimizer.inner) == 1 and isinstance(optimizer.inner[0], torch.optim.Adam | torch.optim.AdamW)
     if batches != 1 or not plain or not kinds or not all(available(kind) for kind in kinds):
         return False
-    states = [optimiser.inner[0].state.get(weight, {}) for weight in halves.whole]
+    states = [optimizer.inner[0].state.get(weight, {}) for weight in halves.whole]
     held = [*halves.whole, *(state[name] for state in states if state for name in ("exp_avg", "exp_avg_sq"))]
     moved = {float(state["step"]) for state in states if state} - {0.0}
     exact = all(tensor.dtype == torch.float32 and _lies_well(tensor) for tensor in held)
@@ -39,8 +39,8 @@ class HalfAdam:
     Those that move have all moved as often: the graph of a step is always the same.
     """
 
-    def __init__(self, halves: Halves, optimiser: Optimiser) -> None:
-        self.halves, self.inner = halves, optimiser.inner[0]
+    def __init__(self, halves: Halves, optimizer: Optimizer) -> None:
+        self.halves, self.inner = halves, optimizer.inner[0]
         whole = halves.whole
         self.chunks = [
             (number, start, min(CHUNK, weight.numel() - start))
@@ -67,7 +67,7 @@ class HalfAdam:
         from dragoman.training.optim.adam_triton import adam_kernel
 
         for half in self.halves.half:
-            if half.grad is not None and not _lies_well(half.grad):  # a piece of something larger
+            if half.grad is not None and not _lies_well(half.grad):  # a token of something larger
                 half.grad = half.grad.clone(memory_format=torch.contiguous_format)
         self._look_up()
         if not (self.table.is_cuda and torch.cuda.is_current_stream_capturing()):

@@ -13,8 +13,8 @@ from dragoman.errors import DamagedError
 from dragoman.training.distributed.sharding import cut_like
 
 
-class Optimiser:
-    """One or two of PyTorch's optimisers as one, with a state by parameter names.
+class Optimizer:
+    """One or two of PyTorch's optimizers as one, with a state by parameter names.
 
     Muon is for matrices; embeddings, norms and biases go to AdamW, as its authors advise.
     """
@@ -25,7 +25,7 @@ class Optimiser:
         betas = (recipe.beta1, recipe.beta2)
         fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
         common: Any = {"lr": 0.0, "betas": betas, "eps": recipe.epsilon, "weight_decay": recipe.weight_decay}
-        match recipe.optimiser:
+        match recipe.optimizer:
             case "adam":
                 self.inner: list[torch.optim.Optimizer] = [torch.optim.Adam(parameters, fused=fused, **common)]
             case "adamw":
@@ -43,33 +43,33 @@ class Optimiser:
 
     def step(self, learning_rate: float) -> None:
         """Move the weights by their gradients."""
-        for optimiser in self.inner:
-            for group in optimiser.param_groups:
+        for optimizer in self.inner:
+            for group in optimizer.param_groups:
                 group["lr"] = learning_rate
-            optimiser.step()
+            optimizer.step()
 
     def step_on_device(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
         """The same without the host: gradients are divided, and where `skip` is 1 everything stays as it was.
 
         By what PyTorch's fused kernels offer to gradient scalers; for Adam and AdamW alone.
         """
-        for optimiser in self.inner:
-            optimiser.grad_scale, optimiser.found_inf = divisor, skip  # type: ignore[attr-defined]
-            for group in optimiser.param_groups:
+        for optimizer in self.inner:
+            optimizer.grad_scale, optimizer.found_inf = divisor, skip  # type: ignore[attr-defined]
+            for group in optimizer.param_groups:
                 group["lr"], group["capturable"] = rate, True
-            optimiser.step()
+            optimizer.step()
 
     def forget_gradients(self) -> None:
         """Begin a new sum of gradients."""
-        for optimiser in self.inner:
-            optimiser.zero_grad(set_to_none=True)
+        for optimizer in self.inner:
+            optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that the next step depends on: `<parameter>/<what>` to a tensor."""
         return {
             f"{self.names[id(parameter)]}/{what}": value
-            for optimiser in self.inner
-            for parameter, values in optimiser.state.items()
+            for optimizer in self.inner
+            for parameter, values in optimizer.state.items()
             for what, value in values.items()
             if value is not None
         }
@@ -82,11 +82,11 @@ class Optimiser:
     def place(self, key: str, value: Tensor) -> None:
         """Take one tensor of a saved state, as a copy: what was read may lie in a file that will be removed."""
         name, _, what = key.rpartition("/")
-        for optimiser in self.inner:
-            for group in optimiser.param_groups:
+        for optimizer in self.inner:
+            for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if self.names[id(parameter)] == name:
                         stays = what == "step" and not group.get("fused")
-                        optimiser.state[parameter][what] = value.cpu().clone() if stays else cut_like(value, parameter)
+                        optimizer.state[parameter][what] = value.cpu().clone() if stays else cut_like(value, parameter)
                         return
-        raise DamagedError(f"the saved optimiser knows {name!r}, which the model does not have")
+        raise DamagedError(f"the saved optimizer knows {name!r}, which the model does not have")

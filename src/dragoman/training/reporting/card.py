@@ -40,7 +40,7 @@ def title(recipe: Recipe, corpora: Sequence[Mapping[str, Any]], names: tuple[str
 
 
 def languages(targets: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """How to ask for a language, and how many pairs it was learnt from, where there are several."""
+    """How to ask for a language, and how many pairs it was learned from, where there are several."""
     if not targets:
         return ""
     pairs = ", ".join(f"{code} ({splits['train']['to'][code]:,} pairs)" for code in targets)
@@ -70,7 +70,7 @@ Trained with Dragoman {__version__} (torch {version("torch")}) for {progress.ste
 
 ## Data
 
-Pairs: {splits}. The data's licence says what may be done with this model; Dragoman does not know it: write it here.
+Pairs: {splits}. The data's license says what may be done with this model; Dragoman does not know it: write it here.
 
 | file | bytes | SHA-256 begins |
 |---|---|---|
@@ -79,7 +79,7 @@ Pairs: {splits}. The data's licence says what may be done with this model; Drago
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
-{inside(model)}, dropout {model.dropout}; {recipe.text.kind} pieces.
+{inside(model)}, dropout {model.dropout}; {recipe.text.kind} tokens.
 All settings are in recipe.toml.{reading(model)}{languages(recipe.text.targets, manifest["splits"])}
 The weights are {told["weights"]}.
 
@@ -89,7 +89,7 @@ The weights are {told["weights"]}.
 |---|---|
 {figures}
 
-loss: mean cross-entropy of a target piece. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, at most 1,000
+loss: mean cross-entropy of a target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, at most 1,000
 sentences. exact: percentage of sentences that equal the reference to the letter.
 """
     if recipe.text.targets:

@@ -23,7 +23,7 @@ def draw_curve(entries: Sequence[Mapping[str, Any]], path: Path) -> bool:
     at = [e["step"] for e in valid]
     axis.plot(at, [e["valid"]["loss"] for e in valid], "o-", color="#08519c", label="validation")
     axis.set_xlabel("step")
-    axis.set_ylabel("cross-entropy of a target piece")
+    axis.set_ylabel("cross-entropy of a target token")
     lines, labels = axis.get_legend_handles_labels()
     if valid and "bleu" in valid[0]["valid"]:
         right = axis.twinx()

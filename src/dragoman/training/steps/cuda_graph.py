@@ -29,7 +29,7 @@ from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.optim import bf16_adam as half_adam
 from dragoman.training.optim.bf16_adam import HalfAdam
 from dragoman.training.optim.bf16_weights import Halves, WithWeights
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.steps.base import seed_of, with_tiles
 from dragoman.training.steps.outcome import Outcome
 
@@ -37,13 +37,13 @@ AHEAD: Final = 2  # steps on their way at which the host waits for the older one
 
 
 def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
-    """Whether steps can be queued: packed batches, compiled, on a GPU, an optimiser that can skip by itself.
+    """Whether steps can be queued: packed batches, compiled, on a GPU, an optimizer that can skip by itself.
 
     PyTorch does not compile its recurrent layers.
     """
     fixed = ranks.device.type == "cuda" and recipe.compile and batch.layout == "packed"
     plain = not any(isinstance(part, nn.RNNBase) for part in model.modules())
-    return fixed and recipe.optimiser in ("adam", "adamw") and plain
+    return fixed and recipe.optimizer in ("adam", "adamw") and plain
 
 
 def keep_compiled_code() -> Path:
@@ -71,7 +71,7 @@ class QueuedSteps:
     def __init__(
         self,
         task: nn.Module,
-        optimiser: Optimiser,
+        optimizer: Optimizer,
         recipe: TrainRecipe,
         autocast: Callable[[], AbstractContextManager[None]],
         ranks: Ranks,
@@ -87,7 +87,7 @@ class QueuedSteps:
         self.adam: HalfAdam | None = None
         self.task = compiled(WithWeights(task))
         self.parameters = [p for p in task.parameters() if p.requires_grad]
-        self.optimiser, self.recipe, self.autocast, self.device = optimiser, recipe, autocast, device
+        self.optimizer, self.recipe, self.autocast, self.device = optimizer, recipe, autocast, device
         self.ema = ema if ema is not None else {}
         self.stream, self.copying = (torch.cuda.Stream(device) for _ in range(2))  # type: ignore[no-untyped-call]
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -141,8 +141,8 @@ class QueuedSteps:
         """Make the tensors that the graph reads, once and for all steps."""
         self.stream.wait_stream(torch.cuda.current_stream(self.device))  # what made the weights
         self.batches = [batch.to(self.device) for batch in batches]
-        if half_adam.suits(self.halves, self.optimiser, len(batches)):
-            self.adam = HalfAdam(self.halves, self.optimiser)
+        if half_adam.suits(self.halves, self.optimizer, len(batches)):
+            self.adam = HalfAdam(self.halves, self.optimizer)
             self.halves.refresh()
         for _ in range(AHEAD + 1):
             self.slots.append(
@@ -162,7 +162,7 @@ class QueuedSteps:
             self.begun = True
             with products.trying():
                 self._work()
-            self.optimiser.forget_gradients()
+            self.optimizer.forget_gradients()
         else:
             graph = torch.cuda.CUDAGraph()
             # Others' CUDA calls (the loader pins memory meanwhile) are none of the recording's business.
@@ -197,7 +197,7 @@ class QueuedSteps:
         clip = self.recipe.clip
         divisor = ((norm + 1e-6) / clip).clamp(min=1.0) if clip else torch.ones_like(norm)
         skip = (~finite).float()
-        self.optimiser.step_on_device(rate, divisor, skip)
+        self.optimizer.step_on_device(rate, divisor, skip)
         if self.adam is not None:
             self.adam.step(rate, divisor, skip)
         if self.ema:

@@ -15,7 +15,7 @@ from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.sharding import Sharded, own, whole
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.steps.base import nothing, present, seed_of
 from dragoman.training.steps.outcome import Outcome
 
@@ -41,13 +41,13 @@ class WaitedSteps:
         self,
         task: nn.Module,
         model: nn.Module,
-        optimiser: Optimiser,
+        optimizer: Optimizer,
         recipe: TrainRecipe,
         autocast: Callable[[], AbstractContextManager[None]],
         ranks: Ranks,
         ema: Mapping[str, Tensor],
     ) -> None:
-        self.task, self.model, self.optimiser, self.recipe, self.autocast = task, model, optimiser, recipe, autocast
+        self.task, self.model, self.optimizer, self.recipe, self.autocast = task, model, optimizer, recipe, autocast
         self.ranks, self.ema, self.step = ranks, ema, 0
         self.over: list[Outcome] = []
 
@@ -61,7 +61,7 @@ class WaitedSteps:
             self.model.eval()  # so that batch norm counts nothing
             for _ in range(2):
                 self.task(nothing(self.ranks.device)).smoothed.backward()
-            self.optimiser.forget_gradients()
+            self.optimizer.forget_gradients()
 
     def put(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
         """Do one step, with all that belongs to it."""
@@ -81,9 +81,9 @@ class WaitedSteps:
         norm = math.nan if spoilt and math.isfinite(norm) else norm
         outcome = Outcome(step, target, source, smoothed, plain, norm)
         if outcome.finite:
-            self.optimiser.step(rate)
+            self.optimizer.step(rate)
             self._follow()
-        self.optimiser.forget_gradients()
+        self.optimizer.forget_gradients()
         self.over.append(outcome)
 
     def settled(self, all_of_them: bool) -> list[Outcome]:

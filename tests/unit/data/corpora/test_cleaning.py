@@ -9,7 +9,7 @@ from dragoman.config import DataRecipe
 from dragoman.data.corpora.cleaning import RULES, Cleaner, Seen, examine
 from dragoman.data.corpora.scripts import counts, detect, expected_share, named
 from dragoman.errors import DataError
-from dragoman.text.normalization import normalise
+from dragoman.text.normalization import normalize
 
 LATIN = frozenset({"LATIN"})
 RECIPE = DataRecipe()
@@ -48,7 +48,7 @@ def test_each_rule_drops_what_it_names_and_shows_it():
     found, cleaner = dropped_by([pair for pair, _ in TABLE])
     assert found == [rule for _, rule in TABLE]
     for rule, tally in cleaner.tallies.items():
-        meant = [(normalise(s), normalise(t)) for (s, t), broken in TABLE if broken == rule]
+        meant = [(normalize(s), normalize(t)) for (s, t), broken in TABLE if broken == rule]
         assert tally.count == len(meant)
         assert tally.examples == meant[:3]
     assert set(cleaner.tallies) == set(RULES)

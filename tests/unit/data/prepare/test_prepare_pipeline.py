@@ -12,7 +12,7 @@ from dragoman.data.prepare.pipeline import held_out, prepare
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError, RecipeError
 from dragoman.files import write_manifest
-from dragoman.text import normalise
+from dragoman.text import normalize
 from small_corpora import RECIPE, changed, files, put, some_pairs, texts
 
 
@@ -30,7 +30,7 @@ def example(tmp_path_factory):
 
 def test_prepared_ids_spell_the_pairs_in_order(example):
     pairs, _, prepared = example
-    expected = [(normalise(s), normalise(t)) for i, (s, t) in enumerate(pairs) if i not in (11, 12, 40)]
+    expected = [(normalize(s), normalize(t)) for i, (s, t) in enumerate(pairs) if i not in (11, 12, 40)]
     train, valid = texts(prepared), texts(prepared, "valid")
     assert len(valid) == 7
     assert train == [pair for pair in expected if pair not in valid]
@@ -85,7 +85,7 @@ def test_sampled_batches_are_the_same_in_any_number_of_processes(example):
         assert torch.equal(a.source, b.source) and torch.equal(a.target_out, b.target_out)
         for row, pair in enumerate(a.pairs.tolist()):
             ids = a.source[row, : int(a.source_lengths[row]) - 1].tolist()
-            assert prepared.tokenisers[0].decode(ids) == prepared.tokenisers[0].decode(plain[pair])
+            assert prepared.tokenizers[0].decode(ids) == prepared.tokenizers[0].decode(plain[pair])
             differ += ids != plain[pair].tolist()
     assert differ > 20
 
@@ -121,14 +121,14 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "b.de", "b.en", "out"]
 
 
-def test_a_place_prepared_anew_has_the_pieces_of_its_own_tokeniser(tmp_path):
+def test_a_place_prepared_anew_has_the_tokens_of_its_own_tokenizer(tmp_path):
     one, other = put(tmp_path, "one", some_pairs(60)), put(tmp_path, "other", [(t, s) for s, t in some_pairs(60)])
     for corpus, text in ((one, "en"), (other, "de")):
         prepared = prepare([corpus], changed(sampling=0.3), tmp_path / "out", anew=True, processes=1)
         lines = corpus.source.read_text(encoding="utf-8").splitlines()
         assert {s for s, _ in texts(prepared)} <= set(lines), text
         with prepared.loader(changed(sampling=0.3).data, epochs=1, pin=False) as loader:
-            drawn = [prepared.tokenisers[0].decode(row) for batch in loader for row in batch.source.tolist()]
+            drawn = [prepared.tokenizers[0].decode(row) for batch in loader for row in batch.source.tolist()]
         assert set(drawn) <= set(lines), text
 
 
@@ -174,14 +174,14 @@ def test_a_given_validation_set_is_kept_whole_and_out_of_training(tmp_path):
     odd = [("same", "same"), ("Yes", "Ja " * 15 + "gewiss."), ("", "leer"), pairs[3], pairs[3]]
     valid = put(tmp_path, "v", odd)
     prepared = prepare([put(tmp_path, "a", pairs)], RECIPE, tmp_path / "out", valid=valid)
-    assert texts(prepared, "valid") == [(normalise(s), normalise(t)) for s, t in odd if s]
+    assert texts(prepared, "valid") == [(normalize(s), normalize(t)) for s, t in odd if s]
     assert texts(prepared) == [(s, t) for s, t in pairs if (s, t) != pairs[3]]
     told = prepared.report
     assert told["rules"]["held out"]["dropped"] == 1 and told["valid_rules"]["empty"]["dropped"] == 1
 
 
-def test_too_many_pieces_are_dropped_and_counted(tmp_path):
-    # a digit is a piece, and so is the space before the first: 60 pieces may stay, 61 may not
+def test_too_many_tokens_are_dropped_and_counted(tmp_path):
+    # a digit is a token, and so is the space before the first: 60 tokens may stay, 61 may not
     pairs = [*some_pairs(70), ("7" * 59, "7" * 9), ("7" * 60, "7" * 9), ("z", "8" * 400)]
     prepared = prepare([put(tmp_path, "a", pairs)], changed(max_ratio=999.0, valid_pairs=0), tmp_path / "out")
     assert prepared.report["rules"]["tokens"]["dropped"] == 2
@@ -191,23 +191,23 @@ def test_too_many_pieces_are_dropped_and_counted(tmp_path):
         prepared.split("valid")
 
 
-def test_separate_vocabularies_and_tokenisers_taken_from_elsewhere(tmp_path):
+def test_separate_vocabularies_and_tokenizers_taken_from_elsewhere(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(90))
     recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=310, shared=False, kind="unigram"))
     first = prepare([corpus], recipe, tmp_path / "one")
-    source, target = first.tokenisers
+    source, target = first.tokenizers
     assert source.fingerprint != target.fingerprint and source.kind == "unigram"
     other = put(tmp_path, "b", some_pairs(40, 5))
-    second = prepare([other], RECIPE, tmp_path / "two", tokenisers=first.directory / "tokenisers")
-    assert [t.fingerprint for t in second.tokenisers] == [source.fingerprint, target.fingerprint]
+    second = prepare([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers")
+    assert [t.fingerprint for t in second.tokenizers] == [source.fingerprint, target.fingerprint]
     assert (
-        prepare([other], RECIPE, tmp_path / "two", tokenisers=first.directory / "tokenisers").manifest
+        prepare([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers").manifest
         == second.manifest
     )
-    with pytest.raises(DataError, match="tokenisers was"):
+    with pytest.raises(DataError, match="tokenizers was"):
         prepare([other], RECIPE, tmp_path / "two")
-    with pytest.raises(DataError, match="no directory of tokenisers"):
-        prepare([other], RECIPE, tmp_path / "three", tokenisers=tmp_path / "nowhere")
+    with pytest.raises(DataError, match="no directory of tokenizers"):
+        prepare([other], RECIPE, tmp_path / "three", tokenizers=tmp_path / "nowhere")
 
 
 def test_files_given_twice_are_refused(tmp_path):
@@ -328,8 +328,8 @@ def test_what_python_hands_over_is_taken_or_refused_in_words(tmp_path):
         ({"valid": "dev.en"}, "a validation set is a Corpus, such as .*; got 'dev.en'"),
         ({"processes": 0}, "processes must be a whole number, 1 or more; got 0"),
         ({"processes": "2"}, "processes must be a whole number, 1 or more; got '2'"),
-        ({"tokenisers": 3}, "out and tokenisers are names of directories; got .* and 3"),
-        ({"out": None}, "out and tokenisers are names of directories; got None"),
+        ({"tokenizers": 3}, "out and tokenizers are names of directories; got .* and 3"),
+        ({"out": None}, "out and tokenizers are names of directories; got None"),
     ],
 )
 def test_wrong_types_are_told_before_anything_is_read(tmp_path, wrong, message):

@@ -1,4 +1,4 @@
-"""Corpora of several target languages: sources begin with the piece of theirs, whichever way it is given."""
+"""Corpora of several target languages: sources begin with the token of theirs, whichever way it is given."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def several(tmp_path_factory):
 
 
 def heads(prepared, name="train"):
-    split, tokeniser = prepared.split(name), prepared.tokenisers[0]
-    return [tokeniser.pieces(split.source[i][:1])[0] for i in range(len(split))]
+    split, tokenizer = prepared.split(name), prepared.tokenizers[0]
+    return [tokenizer.tokens(split.source[i][:1])[0] for i in range(len(split))]
 
 
 def test_sources_begin_with_their_language(several):
@@ -58,13 +58,13 @@ def test_sources_begin_with_their_language(several):
         for head, pair in zip(heads(prepared, name), texts(prepared, name), strict=True)
     ]
     assert sorted(found) == sorted(expected)  # of another script too: each corpus is judged by its own
-    tokeniser, split = prepared.tokenisers[0], prepared.split()
-    assert tokeniser.targets == ("de", "el") and tokeniser.vocabulary_size <= RECIPE.text.vocabulary_size
+    tokenizer, split = prepared.tokenizers[0], prepared.split()
+    assert tokenizer.targets == ("de", "el") and tokenizer.vocabulary_size <= RECIPE.text.vocabulary_size
     for i in range(len(split)):
-        text = tokeniser.decode(split.source[i])
-        assert split.source[i].tolist()[1:] == tokeniser.encode(text)
-        assert split.source.lengths[i] == len(tokeniser.encode(text)) + 1
-        assert max(split.target[i]) < tokeniser.first_target  # they are never to be written
+        text = tokenizer.decode(split.source[i])
+        assert split.source[i].tolist()[1:] == tokenizer.encode(text)
+        assert split.source.lengths[i] == len(tokenizer.encode(text)) + 1
+        assert max(split.target[i]) < tokenizer.first_target  # they are never to be written
     assert [(part.name, part.weight) for part in split.parts] == [("a.en + a.de", 0.5), ("a.en + a.el", 1.0)]
 
 
@@ -92,7 +92,7 @@ def test_without_languages_nothing_speaks_of_them(tmp_path):
     prepared = prepare([put(tmp_path, "a", some_pairs(120))], RECIPE, tmp_path / "out")
     assert {"form", "source_key", "target_key", "files"} == set(prepared.manifest["inputs"]["corpora"][0])
     assert "text.targets" not in prepared.manifest["inputs"]["settings"]
-    assert "to" not in prepared.manifest["splits"]["train"] and prepared.tokenisers[0].targets == ()
+    assert "to" not in prepared.manifest["splits"]["train"] and prepared.tokenizers[0].targets == ()
 
 
 @pytest.mark.parametrize("form", ["tsv", "jsonl", "nested"])
@@ -110,7 +110,7 @@ def test_lines_that_say_their_own_language(several, tmp_path, form):
         corpus = Corpus(path, form="jsonl", source_key="s", target_key="t", to_key="to")
     mixed = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
     assert mixed.manifest["report"]["rules"]["empty"]["dropped"] == (1 if form == "tsv" else 0)
-    for of in ("train.source.ids", "train.target.offsets", "valid.source.ids", "tokenisers/shared.json"):
+    for of in ("train.source.ids", "train.target.offsets", "valid.source.ids", "tokenizers/shared.json"):
         assert (mixed.directory / of).read_bytes() == (prepared.directory / of).read_bytes()
 
 
@@ -150,16 +150,16 @@ def test_both_directions_share_their_files_and_validation_sets_are_one_for_each(
         prepare([Corpus(train.source, train.source, to="en")], RECIPE, tmp_path / "other")
 
 
-def test_batches_with_sampled_pieces_keep_the_language(several):
+def test_batches_with_sampled_tokens_keep_the_language(several):
     _, _, prepared = several
     data = replace(RECIPE.data, sampling=0.5)
     plain = {i: prepared.split().source[i].tolist() for i in range(len(prepared.split()))}
-    tokeniser, seen, other = prepared.tokenisers[0], 0, 0
+    tokenizer, seen, other = prepared.tokenizers[0], 0, 0
     with prepared.loader(data, epochs=1, pin=False) as loader:
         for batch in loader:
             for pair, row in zip(batch.pairs.tolist(), batch.source.tolist(), strict=True):
-                assert row[0] == plain[pair][0] >= tokeniser.first_target
-                assert tokeniser.decode(row) == tokeniser.decode(plain[pair])
+                assert row[0] == plain[pair][0] >= tokenizer.first_target
+                assert tokenizer.decode(row) == tokenizer.decode(plain[pair])
                 seen, other = seen + 1, other + (row[: len(plain[pair])] != plain[pair])
     assert seen > 100 and other > seen / 2
 
@@ -173,49 +173,49 @@ def test_the_longest_sentence_counts_its_language(tmp_path):
     assert some.report["rules"]["tokens"]["dropped"] == (every > limit).sum() > 9
 
 
-def test_tokenisers_from_elsewhere_bring_their_languages(several, tmp_path):
+def test_tokenizers_from_elsewhere_bring_their_languages(several, tmp_path):
     _, corpora, prepared = several
-    theirs = prepared.directory / "tokenisers"
-    only = prepare([corpora[1]], RECIPE, tmp_path / "out", tokenisers=theirs)
-    assert {*heads(only)} == {"<2el>"} and only.tokenisers[0].targets == ("de", "el")
+    theirs = prepared.directory / "tokenizers"
+    only = prepare([corpora[1]], RECIPE, tmp_path / "out", tokenizers=theirs)
+    assert {*heads(only)} == {"<2el>"} and only.tokenizers[0].targets == ("de", "el")
     with pytest.raises(
-        DataError, match=r"text.targets=\['el'\] was asked for, but the tokenisers .* have pieces for de, el"
+        DataError, match=r"text.targets=\['el'\] was asked for, but the tokenizers .* have tokens for de, el"
     ):
-        prepare([corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenisers=theirs)
+        prepare([corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenizers=theirs)
     plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
-    with pytest.raises(DataError, match="have no pieces for any; leave --to"):
-        prepare([corpora[1]], RECIPE, tmp_path / "o", tokenisers=plain.directory / "tokenisers")
+    with pytest.raises(DataError, match="have no tokens for any; leave --to"):
+        prepare([corpora[1]], RECIPE, tmp_path / "o", tokenizers=plain.directory / "tokenizers")
 
 
-def test_languages_can_be_added_behind_those_of_tokenisers_from_elsewhere(several, tmp_path):
+def test_languages_can_be_added_behind_those_of_tokenizers_from_elsewhere(several, tmp_path):
     _, corpora, prepared = several
-    theirs = prepared.directory / "tokenisers"
+    theirs = prepared.directory / "tokenizers"
     more = replace(RECIPE, text=TextRecipe(targets=("de", "el", "pt")))
     with_one = [replace(corpora[0], to="pt"), corpora[1]]
-    made = prepare(with_one, more, tmp_path / "out", tokenisers=theirs)
-    before, after = prepared.tokenisers[0], made.tokenisers[0]
+    made = prepare(with_one, more, tmp_path / "out", tokenizers=theirs)
+    before, after = prepared.tokenizers[0], made.tokenizers[0]
     assert {*heads(made)} == {"<2el>", "<2pt>"} and after.targets == ("de", "el", "pt")
     assert after.vocabulary_size == before.vocabulary_size + 1
     assert [after.target_id(code) for code in before.targets] == [before.target_id(code) for code in before.targets]
     assert after.encode("one two three") == before.encode("one two three")
-    again = prepare([corpora[1]], RECIPE, tmp_path / "without", tokenisers=theirs)
-    only = prepare(with_one[:1], more, tmp_path / "with", tokenisers=theirs)  # what is learnt may be left out
+    again = prepare([corpora[1]], RECIPE, tmp_path / "without", tokenizers=theirs)
+    only = prepare(with_one[:1], more, tmp_path / "with", tokenizers=theirs)  # what is learned may be left out
     assert again.fingerprint != only.fingerprint
     with pytest.raises(DataError, match="names pt, but no pair"):
-        prepare([corpora[1]], more, tmp_path / "none", tokenisers=theirs)
+        prepare([corpora[1]], more, tmp_path / "none", tokenizers=theirs)
     for wrong in (("el", "de", "pt"), ("de",), ("de", "pt", "el")):
         with pytest.raises(DataError, match="name these first and those to add after them"):
-            prepare(with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenisers=theirs)
+            prepare(with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenizers=theirs)
     plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
     first = prepare(corpora, replace(RECIPE, text=TextRecipe(targets=("de", "el"))), tmp_path / "first",
-                    tokenisers=plain.directory / "tokenisers")  # fmt: skip
-    assert first.tokenisers[0].vocabulary_size == plain.tokenisers[0].vocabulary_size + 2
+                    tokenizers=plain.directory / "tokenizers")  # fmt: skip
+    assert first.tokenizers[0].vocabulary_size == plain.tokenizers[0].vocabulary_size + 2
 
 
 def test_separate_vocabularies_have_them_on_the_side_of_the_source(several, tmp_path):
     _, corpora, _ = several
     recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=320, shared=False))
-    source, target = prepare(corpora, recipe, tmp_path / "out").tokenisers
+    source, target = prepare(corpora, recipe, tmp_path / "out").tokenizers
     assert (source.targets, target.targets) == (("de", "el"), ())
 
 

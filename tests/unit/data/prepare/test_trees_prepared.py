@@ -14,7 +14,7 @@ from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.shards import Sentences
 from dragoman.errors import DataError, TextError
-from dragoman.text.trees.dependency import Tree, depths_of_pieces
+from dragoman.text.trees.dependency import Tree, depths_of_tokens
 from small_corpora import RECIPE, changed, put, some_pairs, texts
 
 
@@ -46,7 +46,7 @@ def with_trees(folder: Path, name: str, pairs: list[tuple[str, str]], seed: int 
 
 def check(prepared, grown, sampling=0.0, layout="padded", split="train"):
     """Each batch against the trees, sentence by sentence; the end mark stands at the root's place."""
-    source = prepared.tokenisers[0]
+    source = prepared.tokenizers[0]
     recipe = replace(RECIPE.data, sampling=sampling, layout=layout)
     seen, plain = 0, 0
     with prepared.loader(recipe, split, epochs=1, pin=False) as loader:
@@ -59,7 +59,7 @@ def check(prepared, grown, sampling=0.0, layout="padded", split="train"):
                 here = (i, slice(0, n)) if layout == "padded" else slice(start, start + n)
                 ids, depths = batch.source[here].tolist(), batch.source_depths[here].tolist()
                 text = source.decode(ids[:-1])
-                assert depths[:-1] == list(depths_of_pieces(ids[:-1], source.widths, grown[text].over(text)))
+                assert depths[:-1] == list(depths_of_tokens(ids[:-1], source.widths, grown[text].over(text)))
                 assert depths[-1] == 0
                 plain += ids[:-1] == source.encode(text)
                 start, seen = start + n, seen + 1
@@ -78,7 +78,7 @@ def test_every_sentence_keeps_its_tree_in_both_layouts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
-def test_sampled_pieces_stand_where_their_words_do(tmp_path: Path, kind: str) -> None:
+def test_sampled_tokens_stand_where_their_words_do(tmp_path: Path, kind: str) -> None:
     corpus, grown = with_trees(tmp_path, "train", some_pairs(200))
     recipe = replace(RECIPE, text=replace(RECIPE.text, kind=kind, vocabulary_size=370))
     prepared = prepare([corpus], recipe, tmp_path / "out", processes=1)
@@ -154,9 +154,9 @@ def test_depths_of_other_sentences_are_refused(tmp_path: Path) -> None:
     laid = split.depths.of_bytes
     others = replace(split.depths, of_bytes=Sentences(laid.ids, np.roll(laid.offsets, -1)))
     ids, lengths = split.source.gather(pairs)
-    assert split.depths.of_pieces(pairs, ids, lengths).shape == ids.shape
+    assert split.depths.of_tokens(pairs, ids, lengths).shape == ids.shape
     with pytest.raises(DataError, match="they do not belong together, so prepare the data again"):
-        others.of_pieces(pairs, ids, lengths)
+        others.of_tokens(pairs, ids, lengths)
     fewer = replace(split.depths, of_bytes=Sentences(laid.ids, laid.offsets[:-1]))
     with pytest.raises(DataError, match=f"{len(split)} source sentences but {len(split) - 1} trees in one split"):
         replace(split, depths=fewer)

@@ -31,7 +31,7 @@ EVERYTHING = 4000
 
 
 HALF = "\N{REPLACEMENT CHARACTER}"
-UNCLEAR = re.compile(f"[{HALF}éè]")  # what is spelt in bytes may be a letter or not, as far as a search can see
+UNCLEAR = re.compile(f"[{HALF}éè]")  # what is spelled in bytes may be a letter or not, as far as a search can see
 Search_ = dict[str, object]
 
 
@@ -47,9 +47,9 @@ def run(
     return beam_search(model, source, Padded(1), torch.tensor(limits), search, plans=plans, **more)  # type: ignore[arg-type]
 
 
-def right(letters: Letters, pieces: Sequence[int], demands: Demands) -> bool:
-    """By the definition, in text alone: what is avoided must not stand there after any of the pieces."""
-    texts = [letters.decode(pieces[:i]) for i in range(len(pieces) + 1)]
+def right(letters: Letters, tokens: Sequence[int], demands: Demands) -> bool:
+    """By the definition, in text alone: what is avoided must not stand there after any of the tokens."""
+    texts = [letters.decode(tokens[:i]) for i in range(len(tokens) + 1)]
     if any(count(UNCLEAR.sub("#", text), (word,)) for text in texts for word in demands.avoid):
         return False
     return not demands.told(texts[-1].replace(HALF, "x"))[1]
@@ -82,10 +82,10 @@ def check(
     for sentence, limit in enumerate(limits):
         expected = best_of_all(letters, model, sentence, limit, search, demands, prefix)
         if expected:
-            assert [tuple(one.pieces) for one in found[sentence]] == [pieces for pieces, _ in expected]
+            assert [tuple(one.tokens) for one in found[sentence]] == [tokens for tokens, _ in expected]
             assert [one.score for one in found[sentence]] == pytest.approx([score for _, score in expected], abs=1e-4)
         else:
-            assert demands.told(letters.decode(found[sentence][0].pieces))[1]
+            assert demands.told(letters.decode(found[sentence][0].tokens))[1]
     return found
 
 
@@ -118,7 +118,7 @@ CASES = [
 def test_a_beam_that_holds_everything_finds_the_best_of_all_texts_with_the_phrases(
     letters: Letters, require: list[object]
 ) -> None:
-    """Any sequence of pieces that writes the text counts, whichever way it spells the phrase."""
+    """Any sequence of tokens that writes the text counts, whichever way it spells the phrase."""
     check(letters, Demands.of(require), Search(beam=EVERYTHING, n_best=5), [5, 3])
 
 
@@ -162,9 +162,9 @@ def test_where_there_is_no_room_most_of_it_is_written() -> None:
     (found,) = run(model, [2], Search(beam=30, n_best=2), [SPACED.planner.plan(demands)])
     for one in found:
         assert one.truncated
-        assert len(demands.told(SPACED.decode(one.pieces))[1]) == 1
+        assert len(demands.told(SPACED.decode(one.tokens))[1]) == 1
     (nothing,) = run(model, [0], Search(beam=3), [SPACED.planner.plan(demands)])
-    assert nothing[0].pieces == []
+    assert nothing[0].tokens == []
 
 
 PHRASES = st.lists(st.sampled_from(["a", "b", "ab", "ba", "a b", "b a a", "aab", "abab"]), min_size=1, max_size=3)
@@ -192,9 +192,9 @@ def test_however_narrow_the_beam_what_is_required_is_there_and_what_is_avoided_i
     found = run(model, [24, 14], search, [plan, plan])
     for best in found:
         for one in best:
-            text = SPACED.decode(one.pieces)
+            text = SPACED.decode(one.tokens)
             assert not demands.told(text)[1], text
-            assert right(SPACED, one.pieces, demands), text
+            assert right(SPACED, one.tokens, demands), text
     assert found == run(model, [24, 14], search, [plan, plan], patient=True)
 
 
@@ -222,10 +222,10 @@ def test_drawn_texts_do_not_have_what_is_avoided() -> None:
     plan, keys = SPACED.plan(avoid=["a", "b b"]), torch.tensor([7, 8, 9])
     drawn = sample(model, torch.tensor([[0], [1], [2]]), Padded(1), limits, search, keys, plans=[plan, None, plan])  # type: ignore[arg-type]
     avoid = Demands.of((), ["a", "b b"])
-    assert all(right(SPACED, one.pieces, avoid) for i in (0, 2) for one in drawn[i])
+    assert all(right(SPACED, one.tokens, avoid) for i in (0, 2) for one in drawn[i])
     plain = sample(model, torch.tensor([[1]]), Padded(1), limits[1:2], search, keys[1:2])  # type: ignore[arg-type]
     assert plain[0] == drawn[1]
-    assert not all(right(SPACED, one.pieces, avoid) for one in drawn[1])
+    assert not all(right(SPACED, one.tokens, avoid) for one in drawn[1])
 
 
 def test_every_device_heeds_it_alike(device: torch.device) -> None:
@@ -239,9 +239,9 @@ def test_every_device_heeds_it_alike(device: torch.device) -> None:
     here = TorchEngine(model).search(sources, search, None, plans)
     there = TorchEngine(copy.deepcopy(model).to(device), device).search(sources, search, None, plans)
     for one, other, asked in zip(here, there, demands, strict=True):
-        assert [h.pieces for h in one] == [h.pieces for h in other]
+        assert [h.tokens for h in one] == [h.tokens for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
-        assert all(right(SPACED, h.pieces, asked) for h in one)
+        assert all(right(SPACED, h.tokens, asked) for h in one)
 
 
 def test_slots_go_to_the_best_of_each_bank_in_turn() -> None:

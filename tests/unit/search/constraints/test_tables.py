@@ -1,4 +1,4 @@
-"""Tables of demands over real vocabularies, against the text that pieces write."""
+"""Tables of demands over real vocabularies, against the text that tokens write."""
 
 from __future__ import annotations
 
@@ -12,132 +12,132 @@ from dragoman.search.constraints.beam import Avoided, Required
 from dragoman.search.constraints.phrases import Demands, count
 from dragoman.search.constraints.tables import Planner, Unwanted
 from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, UNCLEAR, WORD, Spelling
-from dragoman.text import Tokeniser, learn
+from dragoman.text import Tokenizer, learn
 from dragoman.text.special_tokens import EOS
-from dragoman.text.token_table import FIRST_LEARNT
+from dragoman.text.token_table import FIRST_LEARNED
 from tiny_model import LINES
 
 PHRASES = ["the old", "box", "hall", "und", "alte Kasten", "学校", "我们去", "old, and", "n", "Good morning!", "seven"]
 
 
 @pytest.fixture(scope="module", params=["bpe", "unigram", "wordpiece"])
-def tokeniser(request: pytest.FixtureRequest) -> Tokeniser:
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return learn(request.param, LINES * 4, 345)
 
 
 @pytest.fixture(scope="module")
-def planner(tokeniser: Tokeniser) -> Planner:
-    return Planner(Spelling(tokeniser))
+def planner(tokenizer: Tokenizer) -> Planner:
+    return Planner(Spelling(tokenizer))
 
 
-def scribbled(tokeniser: Tokeniser, draw: random.Random) -> list[int]:
-    """Phrases in all sorts of spellings, between pieces by chance."""
+def scribbled(tokenizer: Tokenizer, draw: random.Random) -> list[int]:
+    """Phrases in all sorts of spellings, between tokens by chance."""
     ids: list[int] = []
     for _ in range(draw.randrange(1, 9)):
         if draw.random() < 0.6:
-            alpha = 0.3 if tokeniser.kind != "unigram" else 0.1
-            ids += tokeniser.sample(draw.choice(PHRASES), alpha, draw.randrange(1000))
+            alpha = 0.3 if tokenizer.kind != "unigram" else 0.1
+            ids += tokenizer.sample(draw.choice(PHRASES), alpha, draw.randrange(1000))
         else:
-            ids.append(draw.randrange(FIRST_LEARNT, tokeniser.vocabulary_size))
+            ids.append(draw.randrange(FIRST_LEARNED, tokenizer.vocabulary_size))
     return ids
 
 
-def test_whatever_the_spelling_what_was_met_is_what_the_text_has(tokeniser: Tokeniser, planner: Planner) -> None:
+def test_whatever_the_spelling_what_was_met_is_what_the_text_has(tokenizer: Tokenizer, planner: Planner) -> None:
     draw, met_some = random.Random(4), 0
     for _ in range(150):
         demands = Demands.of(draw.sample(PHRASES, 3))
         needs = demands.needs()
-        ids = scribbled(tokeniser, draw)
+        ids = scribbled(tokenizer, draw)
         follow = Required([planner.plan(demands)], torch.device("cpu"))
-        for piece in [*ids, EOS]:
-            follow.advance(torch.tensor([0]), torch.tensor([piece]))
-        expected = [count(tokeniser.decode(ids), need.phrases) for need in needs]
-        assert follow.now.met[0].tolist() == expected, (needs, tokeniser.pieces(ids))
+        for token in [*ids, EOS]:
+            follow.advance(torch.tensor([0]), torch.tensor([token]))
+        expected = [count(tokenizer.decode(ids), need.phrases) for need in needs]
+        assert follow.now.met[0].tolist() == expected, (needs, tokenizer.tokens(ids))
         met_some += sum(expected)
     assert met_some > 50
 
 
-def test_a_piece_is_forbidden_where_the_text_would_have_the_phrase(tokeniser: Tokeniser, planner: Planner) -> None:
+def test_a_token_is_forbidden_where_the_text_would_have_the_phrase(tokenizer: Tokenizer, planner: Planner) -> None:
     draw, forbidden_some = random.Random(5), 0
     for _ in range(40):
         avoid = draw.sample(PHRASES, 3)
         ids: list[int] = []
         follow = Avoided([planner.plan(Demands.of((), avoid))], torch.device("cpu"))
-        for piece in scribbled(tokeniser, draw):
-            logits = torch.zeros(1, tokeniser.vocabulary_size)
+        for token in scribbled(tokenizer, draw):
+            logits = torch.zeros(1, tokenizer.vocabulary_size)
             follow.forbid(logits)
             found = (logits[0] == -torch.inf).nonzero().squeeze(1).tolist()
             whole = [
                 number
-                for number in range(FIRST_LEARNT, tokeniser.vocabulary_size)
-                if count(tokeniser.decode([*ids, number]), avoid)
+                for number in range(FIRST_LEARNED, tokenizer.vocabulary_size)
+                if count(tokenizer.decode([*ids, number]), avoid)
             ]
-            assert [number for number in found if number >= FIRST_LEARNT] == whole, (avoid, tokeniser.pieces(ids))
+            assert [number for number in found if number >= FIRST_LEARNED] == whole, (avoid, tokenizer.tokens(ids))
             forbidden_some += len(whole)
-            if piece in found:
+            if token in found:
                 continue
-            ids.append(piece)
-            follow.advance(torch.tensor([piece]))
+            ids.append(token)
+            follow.advance(torch.tensor([token]))
     assert forbidden_some > 100
 
 
-def test_by_its_own_pieces_a_phrase_gets_nearer_each_step(tokeniser: Tokeniser, planner: Planner) -> None:
-    """After a word and at the beginning; the pieces that are offered are those that the tokeniser would write."""
+def test_by_its_own_tokens_a_phrase_gets_nearer_each_step(tokenizer: Tokenizer, planner: Planner) -> None:
+    """After a word and at the beginning; the tokens that are offered are those that the tokenizer would write."""
     for phrase in PHRASES:
-        for before in ([], tokeniser.encode("im"), tokeniser.encode("来")):
+        for before in ([], tokenizer.encode("im"), tokenizer.encode("来")):
             follow = Required([planner.plan(Demands.of([phrase]))], torch.device("cpu"))
-            for piece in before:
-                follow.advance(torch.tensor([0]), torch.tensor([piece]))
-            here, far, shown = torch.tensor([0]), len(tokeniser.encode(phrase)), ""
-            for piece in tokeniser.encode(phrase):
+            for token in before:
+                follow.advance(torch.tensor([0]), torch.tensor([token]))
+            here, far, shown = torch.tensor([0]), len(tokenizer.encode(phrase)), ""
+            for token in tokenizer.encode(phrase):
                 found = int(follow._far(follow.now, here))
                 assert found <= far, phrase
-                assert found == far or far == len(tokeniser.encode(phrase)) or shown == "▁", (phrase, shown)
-                (shown,) = tokeniser.pieces([piece])
-                assert piece in follow._forced(here)[0].tolist(), phrase
-                follow.advance(here, torch.tensor([piece]))
+                assert found == far or far == len(tokenizer.encode(phrase)) or shown == "▁", (phrase, shown)
+                (shown,) = tokenizer.tokens([token])
+                assert token in follow._forced(here)[0].tolist(), phrase
+                follow.advance(here, torch.tensor([token]))
                 far -= 1
             assert int(follow._far(follow.now, here)) == 0
             follow.advance(here, torch.tensor([EOS]))
             assert int(follow._missing(follow.now, here).sum()) == 0
 
 
-def test_a_word_begins_without_a_space_after_what_opens(tokeniser: Tokeniser, planner: Planner) -> None:
-    spaced, bare = tokeniser.encode("box")[0], tokeniser.encode_marked("box")[0]
+def test_a_word_begins_without_a_space_after_what_opens(tokenizer: Tokenizer, planner: Planner) -> None:
+    spaced, bare = tokenizer.encode("box")[0], tokenizer.encode_marked("box")[0]
     for text, joined in (("the", False), ("!", False), ("(", True), ("学", True), ("校", None)):
         follow, here = Required([planner.plan(Demands.of(["box"]))], torch.device("cpu")), torch.tensor([0])
-        for piece in tokeniser.encode(text):
-            follow.advance(here, torch.tensor([piece]))
+        for token in tokenizer.encode(text):
+            follow.advance(here, torch.tensor([token]))
         assert spaced in follow._forced(here)[0].tolist()
-        if joined is not None:  # else it may be spelt in bytes, and nobody knows what they are
+        if joined is not None:  # else it may be spelled in bytes, and nobody knows what they are
             assert (bare in follow._forced(here)[0].tolist()) == joined, text
 
 
-def test_a_longer_word_is_not_the_avoided_one(tokeniser: Tokeniser) -> None:
-    unwanted = Unwanted(["box"], Spelling(tokeniser))
-    names = tokeniser.pieces(range(tokeniser.vocabulary_size))
+def test_a_longer_word_is_not_the_avoided_one(tokenizer: Tokenizer) -> None:
+    unwanted = Unwanted(["box"], Spelling(tokenizer))
+    names = tokenizer.tokens(range(tokenizer.vocabulary_size))
     forbidden = {names[i] for i in unwanted.forbidden(0, OTHER)}
     assert "▁box" in forbidden or "▁box" not in names
     assert "▁boxes" not in forbidden
     assert not any(name.startswith("▁") and "box" not in name for name in forbidden)
-    assert unwanted.blocks(tokeniser.encode("the box"))
-    assert not unwanted.blocks(tokeniser.encode("the hall"))
+    assert unwanted.blocks(tokenizer.encode("the box"))
+    assert not unwanted.blocks(tokenizer.encode("the hall"))
 
 
 def test_a_phrase_that_is_spelt_by_way_of_an_avoided_one_is_refused() -> None:
-    tokeniser = learn("bpe", ["Haus Haus Haus Haus frau tür"] * 9, 300)
-    assert tokeniser.pieces(tokeniser.encode("Hausfrau"))[0] == "▁Haus"
-    planner = Planner(Spelling(tokeniser))
+    tokenizer = learn("bpe", ["Haus Haus Haus Haus frau tür"] * 9, 300)
+    assert tokenizer.tokens(tokenizer.encode("Hausfrau"))[0] == "▁Haus"
+    planner = Planner(Spelling(tokenizer))
     with pytest.raises(SearchError, match=r"'Hausfrau' is required, but this model spells it ▁Haus .*\('Haus'\)"):
         planner.plan(Demands.of(["Hausfrau"], ["Haus"]))
     assert planner.plan(Demands.of([["Hausfrau", "Tür"]], ["Haus"])).wanted is not None
 
 
-def test_characters_that_no_piece_has_are_spelt_in_bytes(planner: Planner, tokeniser: Tokeniser) -> None:
+def test_characters_that_no_token_has_are_spelt_in_bytes(planner: Planner, tokenizer: Tokenizer) -> None:
     for phrase in ("Ωμέγα", "🙂", "髙島屋", "@", "x²"):
         follow, here = Required([planner.plan(Demands.of([phrase]))], torch.device("cpu")), torch.tensor([0])
-        for piece in [*tokeniser.encode("the " + phrase + "!"), EOS]:
-            follow.advance(here, torch.tensor([piece]))
+        for token in [*tokenizer.encode("the " + phrase + "!"), EOS]:
+            follow.advance(here, torch.tensor([token]))
         assert int(follow.now.met[0, 0]) == 1, phrase
 
 
@@ -170,8 +170,8 @@ def test_an_alternative_that_what_is_avoided_blocks_is_no_short_way(planner: Pla
     both = Demands.of([["boxqj", long]])
     wanted, alone = (planner.plan(one).wanted for one in (both, Demands.of([long])))
     assert wanted is not None and alone is not None and wanted.least < alone.least
-    pieces, _ = planner.spelling.ways("boxqj")[0]
-    begun = planner.spelling.tokeniser.decode(pieces[:-1])  # on the way to the word, one would have to write this one
+    tokens, _ = planner.spelling.ways("boxqj")[0]
+    begun = planner.spelling.tokenizer.decode(tokens[:-1])  # on the way to the word, one would have to write this one
     assert begun
     blocked = planner.plan(Demands.of(both.require, [begun])).wanted
     assert blocked is not None and blocked.least == alone.least

@@ -1,4 +1,4 @@
-"""Tokenisers of other toolkits: codes of subword-nmt against their definition, pieces between spaces, sentencepiece."""
+"""Tokenizers of other toolkits: codes of subword-nmt against their definition, tokens between spaces, sentencepiece."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from dragoman.errors import TextError
-from dragoman.text import EOS, UNK, learn, load_tokeniser, vocabulary_sizes
+from dragoman.text import EOS, UNK, learn, load_tokenizer, vocabulary_sizes
 from dragoman.text.imported.segmentation import as_text
 from dragoman.text.imported.subword_nmt import SubwordCodes
-from dragoman.text.imported.tokenizer import ImportedTokeniser, model_bytes
+from dragoman.text.imported.tokenizer import ImportedTokenizer, model_bytes
 
-PIECES = ["new@@", "er", "low", "est", "▁"]
+TOKENS = ["new@@", "er", "low", "est", "▁"]
 LINES = [
     f"the {word} {other} stands in a hall" for word in ("old", "new", "low") for other in ("box", "tower", "house")
 ]
 
 
-def spaced(pieces: list[str] = PIECES, **more: object) -> ImportedTokeniser:
-    return ImportedTokeniser("imported", model_bytes("a toolkit", "spaces", "", pieces, "<unk>", **more))  # type: ignore[arg-type]
+def spaced(tokens: list[str] = TOKENS, **more: object) -> ImportedTokenizer:
+    return ImportedTokenizer("imported", model_bytes("a toolkit", "spaces", "", tokens, "<unk>", **more))  # type: ignore[arg-type]
 
 
 def by_definition(word: str, pairs: list[tuple[str, str]], end_alone: bool) -> list[str]:
@@ -43,7 +43,7 @@ def by_definition(word: str, pairs: list[tuple[str, str]], end_alone: bool) -> l
                 symbols[i : i + 2] = ["".join(there[0])]
             i += 1
     text = " ".join(symbols).removesuffix("</w>").rstrip()
-    return [*(f"{piece}@@" for piece in text.split()[:-1]), text.split()[-1]]
+    return [*(f"{token}@@" for token in text.split()[:-1]), text.split()[-1]]
 
 
 @settings(max_examples=150, deadline=None)
@@ -66,7 +66,7 @@ def test_codes_are_their_definition(seed: int, end_alone: bool) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6))
-def test_a_vocabulary_undoes_merges_until_pieces_are_known_or_whole(seed: int) -> None:
+def test_a_vocabulary_undoes_merges_until_tokens_are_known_or_whole(seed: int) -> None:
     draw = random.Random(seed)
     known, pairs = ["a", "b", "c", "a</w>", "b</w>", "c</w>"], []
     for _ in range(8):
@@ -77,15 +77,15 @@ def test_a_vocabulary_undoes_merges_until_pieces_are_known_or_whole(seed: int) -
     free = SubwordCodes(codes)
     made = {a + b for a, b in pairs}
     words = ["".join(draw.choice("abc") for _ in range(draw.randint(1, 8))) for _ in range(12)]
-    some = {piece for word in words for piece in free.cut(word) if draw.random() < 0.5}
+    some = {token for word in words for token in free.cut(word) if draw.random() < 0.5}
     for word in words:
-        pieces = SubwordCodes(codes, some).cut(word)
-        assert "".join(pieces).replace("@@", "") == word
-        for i, piece in enumerate(pieces):
-            stored = piece.removesuffix("@@") if i < len(pieces) - 1 else piece + "</w>"
-            assert piece in some or stored not in made  # what is left unknown was never merged
-        if all(piece in some for piece in free.cut(word)):
-            assert pieces == free.cut(word)
+        tokens = SubwordCodes(codes, some).cut(word)
+        assert "".join(tokens).replace("@@", "") == word
+        for i, token in enumerate(tokens):
+            stored = token.removesuffix("@@") if i < len(tokens) - 1 else token + "</w>"
+            assert token in some or stored not in made  # what is left unknown was never merged
+        if all(token in some for token in free.cut(word)):
+            assert tokens == free.cut(word)
 
 
 @pytest.mark.parametrize("codes", ["#version: 0.3\na b\n", "a b c\n", "#version: 0.2\nab\n", ""])
@@ -94,23 +94,23 @@ def test_what_are_no_codes(codes: str) -> None:
         SubwordCodes(codes)
 
 
-def test_pieces_between_spaces() -> None:
-    tokeniser = spaced()
-    ids = tokeniser.encode("low new@@ er  what est")
+def test_tokens_between_spaces() -> None:
+    tokenizer = spaced()
+    ids = tokenizer.encode("low new@@ er  what est")
     assert ids == [6, 4, 5, UNK, 7]
-    assert tokeniser.decode([1, *ids, EOS]) == "low newer <unk> est"
-    assert tokeniser.pieces([*ids, EOS]) == ["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]
-    assert tokeniser.to_ids(["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]) == [*ids, EOS]
-    assert tokeniser.pieces([4, UNK, 6]) == ["▁new", "<unk>", "▁low"]
-    assert tokeniser.decode([4]) == "new" and tokeniser.decode([]) == ""  # a word that was not ended
-    assert tokeniser.encode_many(["er", ""], threads=2) == [[5], []]
+    assert tokenizer.decode([1, *ids, EOS]) == "low newer <unk> est"
+    assert tokenizer.tokens([*ids, EOS]) == ["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]
+    assert tokenizer.to_ids(["▁low", "▁new", "er", "▁<unk>", "▁est", "</s>"]) == [*ids, EOS]
+    assert tokenizer.tokens([4, UNK, 6]) == ["▁new", "<unk>", "▁low"]
+    assert tokenizer.decode([4]) == "new" and tokenizer.decode([]) == ""  # a word that was not ended
+    assert tokenizer.encode_many(["er", ""], threads=2) == [[5], []]
     silent = spaced(silent=[6])
     assert silent.decode(ids) == "newer <unk> est"
     again = pickle.loads(pickle.dumps(silent))
-    assert again.decode(ids) == silent.decode(ids) and again.fingerprint == silent.fingerprint != tokeniser.fingerprint
+    assert again.decode(ids) == silent.decode(ids) and again.fingerprint == silent.fingerprint != tokenizer.fingerprint
 
 
-def test_sentencepiece_is_the_library_with_the_pieces_of_another_list() -> None:
+def test_sentencepiece_is_the_library_with_the_tokens_of_another_list() -> None:
     written = BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter(LINES), model_writer=written, vocab_size=60, hard_vocab_limit=False, minloglevel=2,
@@ -120,35 +120,35 @@ def test_sentencepiece_is_the_library_with_the_pieces_of_another_list() -> None:
     library.LoadFromSerializedProto(written.getvalue())
     own = [library.id_to_piece(i) for i in range(3, len(library))]
     left_out, more = own[5], ["ж", "▁жж"]  # characters that the library does not know, and the list does
-    pieces = [*more, *(piece for piece in reversed(own) if piece != left_out)]
-    tokeniser = ImportedTokeniser("imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), pieces))
+    tokens = [*more, *(token for token in reversed(own) if token != left_out)]
+    tokenizer = ImportedTokenizer("imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), tokens))
     for text in [*LINES, "ｔｈｅ  old\tbox ½", "the ж box", "☃☃ snow", ""]:
-        expected = [pieces.index(p) + 4 if p in pieces else UNK for p in library.encode(text, out_type=str)]
-        assert tokeniser.encode(text) == expected
-        known = [pieces[i - 4] for i in expected if i != UNK]
-        assert tokeniser.decode(expected) == library.decode_pieces(known).replace("▁", " ").strip()
-    assert tokeniser.encode("the ж box").count(4) == 1
-    says = ImportedTokeniser(
-        "imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), pieces, "<unk>")
+        expected = [tokens.index(p) + 4 if p in tokens else UNK for p in library.encode(text, out_type=str)]
+        assert tokenizer.encode(text) == expected
+        known = [tokens[i - 4] for i in expected if i != UNK]
+        assert tokenizer.decode(expected) == library.decode_pieces(known).replace("▁", " ").strip()
+    assert tokenizer.encode("the ж box").count(4) == 1
+    says = ImportedTokenizer(
+        "imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), tokens, "<unk>")
     )
-    box = pieces.index("▁box") + 4
-    assert says.decode([box, UNK, box]) == "box<unk> box" and tokeniser.decode([box, UNK, box]) == "box box"
-    assert tokeniser.encode_many(LINES, threads=3) == [tokeniser.encode(line) for line in LINES]
+    box = tokens.index("▁box") + 4
+    assert says.decode([box, UNK, box]) == "box<unk> box" and tokenizer.decode([box, UNK, box]) == "box box"
+    assert tokenizer.encode_many(LINES, threads=3) == [tokenizer.encode(line) for line in LINES]
 
 
 def test_saved_and_loaded_with_target_languages(tmp_path: Path) -> None:
-    tokeniser = spaced().with_targets(["fra", "zho_Hans"])
-    assert [path.name for path in tokeniser.save(tmp_path, "source")] == ["source.imported.json", "source.json"]
-    again = load_tokeniser(tmp_path, "source")
+    tokenizer = spaced().with_targets(["fra", "zho_Hans"])
+    assert [path.name for path in tokenizer.save(tmp_path, "source")] == ["source.imported.json", "source.json"]
+    again = load_tokenizer(tmp_path, "source")
     assert (again.kind, again.vocabulary_size, again.targets) == ("imported", 11, ("fra", "zho_Hans"))
-    assert again.target_id("zho_Hans") == 10 and again.pieces([10, 6]) == ["<2zho_Hans>", "▁low"]
+    assert again.target_id("zho_Hans") == 10 and again.tokens([10, 6]) == ["<2zho_Hans>", "▁low"]
     assert again.to_ids(["<2fra>", "▁low"]) == [9, 6] and again.decode([9, 6]) == "low"
     assert again.widths[6] == 3 and again.widths[9] == 0
     with pytest.raises(TextError, match="no target language 'deu' in this vocabulary; there are: fra"):
         again.target_id("deu")
-    (tmp_path / "source.imported.json").write_bytes(tokeniser.model + b" ")
+    (tmp_path / "source.imported.json").write_bytes(tokenizer.model + b" ")
     with pytest.raises(TextError, match="SHA-256 differs"):
-        load_tokeniser(tmp_path, "source")
+        load_tokenizer(tmp_path, "source")
 
 
 @pytest.mark.parametrize(
@@ -158,41 +158,41 @@ def test_saved_and_loaded_with_target_languages(tmp_path: Path) -> None:
         ({"cut": "sentencepiece", "model": "%"}, "its model is no base 64"),
         ({"cut": "sentencepiece", "model": "AAAA"}, "are no sentencepiece model"),
         ({"cut": "subword-nmt", "model": "a b c"}, "no codes of subword-nmt"),
-        ({"pieces": ["a", 3]}, "no imported tokeniser: pieces is"),
-        ({"pieces": ["a", "a"]}, "1 of its pieces are there twice"),
-        ({"silent": ["x"]}, "no imported tokeniser: silent is"),
-        ({"unknown": 3}, "no imported tokeniser: unknown is 3"),
-        (None, "no imported tokeniser"),
+        ({"tokens": ["a", 3]}, "no imported tokenizer: tokens is"),
+        ({"tokens": ["a", "a"]}, "1 of its tokens are there twice"),
+        ({"silent": ["x"]}, "no imported tokenizer: silent is"),
+        ({"unknown": 3}, "no imported tokenizer: unknown is 3"),
+        (None, "no imported tokenizer"),
     ],
 )
 def test_files_that_are_none(change: dict[str, object] | None, message: str) -> None:
-    about = json.loads(model_bytes("t", "spaces", "", PIECES))
+    about = json.loads(model_bytes("t", "spaces", "", TOKENS))
     with pytest.raises(TextError, match=message):
-        ImportedTokeniser("imported", b"[]" if change is None else json.dumps({**about, **change}).encode())
+        ImportedTokenizer("imported", b"[]" if change is None else json.dumps({**about, **change}).encode())
 
 
 def test_what_it_does_not_do() -> None:
-    tokeniser, none = spaced(), np.array([4, 5])
-    assert tokeniser.sample("low", 0.0, 3) == [6]
-    assert tokeniser.resample(none, np.array([2]), 0.0, np.array([1], np.uint64))[0] is none
-    for sample in (lambda: tokeniser.sample("low", 0.1, 3), lambda: tokeniser.check_alpha(0.2)):
+    tokenizer, none = spaced(), np.array([4, 5])
+    assert tokenizer.sample("low", 0.0, 3) == [6]
+    assert tokenizer.resample(none, np.array([2]), 0.0, np.array([1], np.uint64))[0] is none
+    for sample in (lambda: tokenizer.sample("low", 0.1, 3), lambda: tokenizer.check_alpha(0.2)):
         with pytest.raises(TextError, match=r"was imported, and has one segmentation .* data\.sampling=0"):
             sample()
     for texts, message in (("low", "texts come as a list"), (["\ud800"], "lone surrogate"), ([3], "a text is a str")):
         with pytest.raises(TextError, match=message):
-            tokeniser.encode_many(texts)  # type: ignore[arg-type]
+            tokenizer.encode_many(texts)  # type: ignore[arg-type]
     with pytest.raises(TextError, match="threads=0"):
-        tokeniser.encode_many([], threads=0)
+        tokenizer.encode_many([], threads=0)
     with pytest.raises(TextError, match="id 9 is outside of this vocabulary; its ids are 0 to 8"):
-        tokeniser.decode([9])
-    with pytest.raises(TextError, match="no piece 'nothing'"):
-        tokeniser.to_ids(["▁nothing"])
-    with pytest.raises(TextError, match="there is no tokeniser 'imported'; there are: bpe, unigram, wordpiece"):
+        tokenizer.decode([9])
+    with pytest.raises(TextError, match="no token 'nothing'"):
+        tokenizer.to_ids(["▁nothing"])
+    with pytest.raises(TextError, match="there is no tokenizer 'imported'; there are: bpe, unigram, wordpiece"):
         learn("imported", LINES, 300)
 
 
 def test_one_vocabulary_cut_in_two_ways() -> None:
-    spaces, codes = spaced(), ImportedTokeniser("imported", model_bytes("t", "subword-nmt", "a b\n", PIECES, "<unk>"))
+    spaces, codes = spaced(), ImportedTokenizer("imported", model_bytes("t", "subword-nmt", "a b\n", TOKENS, "<unk>"))
     assert vocabulary_sizes(spaces, codes) == vocabulary_sizes(spaces, spaces) == 9
-    assert vocabulary_sizes(spaces, spaced([*PIECES, "more"])) == (9, 10)
-    assert vocabulary_sizes(spaces, spaced(PIECES[::-1])) == (9, 9)
+    assert vocabulary_sizes(spaces, spaced([*TOKENS, "more"])) == (9, 10)
+    assert vocabulary_sizes(spaces, spaced(TOKENS[::-1])) == (9, 9)

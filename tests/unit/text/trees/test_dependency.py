@@ -1,4 +1,4 @@
-"""Trees: what CoNLL-U says, how deep words stand, and to which word each piece of a text belongs."""
+"""Trees: what CoNLL-U says, how deep words stand, and to which word each token of a text belongs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import TextError
-from dragoman.text import Tokeniser, Tree, normalise, read_trees
-from dragoman.text.trees.dependency import DEEPEST, Trees, depths, depths_of_pieces
+from dragoman.text import Tokenizer, Tree, normalize, read_trees
+from dragoman.text.trees.dependency import DEEPEST, Trees, depths, depths_of_tokens
 
 GERMAN = """# newdoc id = d1
 # sent_id = 1
@@ -171,9 +171,9 @@ def test_spaces_belong_to_the_word_after_them() -> None:
     assert tree.over("Grün isn't.") == bytes([7] * 5 + [8] * 3 + [9] * 3 + [1])
 
 
-def test_forms_are_normalised_as_the_text_is() -> None:
+def test_forms_are_normalized_as_the_text_is() -> None:
     tree = Tree(("u\u0308ber", "a\u00adb", "\u00ad"), (1, 2, 3))
-    assert tree.over(normalise("u\u0308ber  a\u00adb")) == bytes([1] * 5 + [2] * 3)
+    assert tree.over(normalize("u\u0308ber  a\u00adb")) == bytes([1] * 5 + [2] * 3)
 
 
 def test_words_that_are_not_those_of_the_text() -> None:
@@ -201,31 +201,31 @@ TEXTS = [
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_piece_belongs_to_the_word_in_which_it_begins(tokenisers: dict[str, Tokeniser], data: st.DataObject) -> None:
-    """By brute force, with each word a depth of its own: the pieces before one write where it begins."""
+def test_a_token_belongs_to_the_word_in_which_it_begins(tokenizers: dict[str, Tokenizer], data: st.DataObject) -> None:
+    """By brute force, with each word a depth of its own: the tokens before one write where it begins."""
     text = data.draw(st.sampled_from(TEXTS))
     kind, alpha = data.draw(st.sampled_from(["bpe", "unigram", "wordpiece"])), data.draw(st.sampled_from([0.0, 0.5]))
-    tokeniser = tokenisers[kind]
+    tokenizer = tokenizers[kind]
     bare = text.replace(" ", "")
     cuts = sorted(data.draw(st.sets(st.integers(1, len(bare)), max_size=5)) | {len(bare)})
     words = [bare[a:b] for a, b in zip([0, *cuts], cuts, strict=False)]
     tree = Tree(tuple(words), tuple(range(len(words))))
-    ids = tokeniser.sample(text, alpha, seed=data.draw(st.integers(0, 9)))
-    found = depths_of_pieces(ids, tokeniser.widths, tree.over(text))
+    ids = tokenizer.sample(text, alpha, seed=data.draw(st.integers(0, 9)))
+    found = depths_of_tokens(ids, tokenizer.widths, tree.over(text))
     assert len(found) == len(ids)
-    written = [tokeniser.table.written[number] for number in ids]  # type: ignore[attr-defined]
+    written = [tokenizer.table.written[number] for number in ids]  # type: ignore[attr-defined]
     for place, depth in enumerate(found):
         before = b"".join(written[:place]).replace(b" ", b"")
         letters = len(before.decode(errors="ignore"))  # bytes of a letter that is not whole count with that letter
         assert depth == next(number for number, cut in enumerate(cuts) if letters < cut)
 
 
-def test_pieces_of_another_text_than_the_trees_are_refused(tokenisers: dict[str, Tokeniser]) -> None:
-    tokeniser = tokenisers["bpe"]
+def test_tokens_of_another_text_than_the_trees_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = tokenizers["bpe"]
     laid = Tree(("the", "box"), (1, 0)).over("the box")
     for text in ("the boxes", "the b", ""):
-        with pytest.raises(TextError, match="pieces and tree are not of the same text"):
-            depths_of_pieces(tokeniser.encode(text), tokeniser.widths, laid)
+        with pytest.raises(TextError, match="tokens and tree are not of the same text"):
+            depths_of_tokens(tokenizer.encode(text), tokenizer.widths, laid)
 
 
 def test_trees_are_taken_for_texts_that_are_not_empty() -> None:

@@ -59,7 +59,7 @@ def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
         ("XX XX", [("TOP", 0, 2)], {"roots": 1}),
         ("(NP XX )NP (VP XX )VP", [("TOP", 0, 2), ("NP", 0, 1), ("VP", 1, 2)], {"roots": 1}),
         ("(NP XX )NP (VP", [("NP", 0, 2)], {"unclosed": 1, "empty": 1, "missing": 1}),
-        ("(S ( XX XX XX )S", [("S", 0, 2)], {"unlabelled": 1, "surplus": 1}),
+        ("(S ( XX XX XX )S", [("S", 0, 2)], {"unlabeled": 1, "surplus": 1}),
     ],
 )
 def test_what_does_not_fit_is_mended(text: str, phrases: list[tuple[str, int, int]], mended: dict[str, int]) -> None:

@@ -55,7 +55,7 @@ def test_a_pointer_that_was_left_behind_is_put_right(tmp_path: Path, left: bytes
 
 def test_same_sees_a_single_bit() -> None:
     one, other = checkpoint(1), checkpoint(1)
-    other.optimiser["w/exp_avg"].view(torch.int32)[2, 4] ^= 1
+    other.optimizer["w/exp_avg"].view(torch.int32)[2, 4] ^= 1
     assert same(one, checkpoint(1)) and not same(one, other)
     negative = checkpoint(1)
     one.model["b"][0], negative.model["b"][0] = 0.0, -0.0
@@ -69,7 +69,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-FILES = ("model.safetensors", "optimiser.safetensors", "ema.safetensors", "progress.json", "manifest.json")
+FILES = ("model.safetensors", "optimizer.safetensors", "ema.safetensors", "progress.json", "manifest.json")
 
 
 @given(file=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bit=st.integers(-1, 7))
@@ -114,7 +114,7 @@ def test_missing_files_and_all_damaged(tmp_path: Path) -> None:
         checkpoints.weights(8)
 
 
-@pytest.mark.parametrize("part", ["model", "optimiser", "ema"])
+@pytest.mark.parametrize("part", ["model", "optimizer", "ema"])
 def test_what_is_not_finite_is_not_saved(tmp_path: Path, part: str) -> None:
     checkpoints, _ = store(tmp_path, 4)
     bad = checkpoint(8)
@@ -218,7 +218,7 @@ def test_a_damaged_newest_checkpoint_does_not_push_out_a_good_one(tmp_path: Path
     with pytest.raises(Crash):
         tiny_run(tmp_path, out, watch=At(9))
     place = out / "training/checkpoints/step-00000008"
-    (place / "optimiser.safetensors").write_bytes(b"x")
+    (place / "optimizer.safetensors").write_bytes(b"x")
     warned: list[str] = []
 
     class AtSeven(At):

@@ -10,7 +10,7 @@ import torch
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.optim.schedule import learning_rate
 
 PAPER = TrainRecipe()
@@ -44,7 +44,7 @@ def net() -> torch.nn.Module:
 def test_adam_is_its_equation() -> None:
     """Kingma & Ba, algorithm 1, with the betas and epsilon of section 5.3."""
     model = net()
-    optimiser = Optimiser(model, PAPER)
+    optimizer = Optimizer(model, PAPER)
     weights = {n: p.detach().double().clone() for n, p in model.named_parameters()}
     first = {n: torch.zeros_like(w) for n, w in weights.items()}
     second = {n: torch.zeros_like(w) for n, w in weights.items()}
@@ -57,42 +57,42 @@ def test_adam_is_its_equation() -> None:
             second[name] = 0.98 * second[name] + 0.02 * g**2
             step = first[name] / (1 - 0.9**t) / ((second[name] / (1 - 0.98**t)).sqrt() + 1e-9)
             weights[name] -= rate * step
-        optimiser.step(rate)
+        optimizer.step(rate)
     for name, p in model.named_parameters():
         torch.testing.assert_close(p.detach().double(), weights[name], atol=1e-7, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["adam", "adamw", "muon"])
-def test_a_restored_optimiser_goes_on_to_the_bit(kind: str) -> None:
-    recipe = replace(PAPER, optimiser=kind, weight_decay=0.01)
+def test_a_restored_optimizer_goes_on_to_the_bit(kind: str) -> None:
+    recipe = replace(PAPER, optimizer=kind, weight_decay=0.01)
 
-    def go(model: torch.nn.Module, optimiser: Optimiser, steps: range) -> None:
+    def go(model: torch.nn.Module, optimizer: Optimizer, steps: range) -> None:
         for t in steps:
             torch.manual_seed(t)
             for p in model.parameters():
                 p.grad = torch.randn_like(p)
-            optimiser.step(0.01)
-            optimiser.forget_gradients()
+            optimizer.step(0.01)
+            optimizer.forget_gradients()
 
     whole = net()
-    go(whole, Optimiser(whole, recipe), range(6))
+    go(whole, Optimizer(whole, recipe), range(6))
     stopped = net()
-    optimiser = Optimiser(stopped, recipe)
-    go(stopped, optimiser, range(3))
-    saved = {name: value.clone() for name, value in optimiser.state().items()}
+    optimizer = Optimizer(stopped, recipe)
+    go(stopped, optimizer, range(3))
+    saved = {name: value.clone() for name, value in optimizer.state().items()}
     resumed = net()
     resumed.load_state_dict(stopped.state_dict())
-    optimiser = Optimiser(resumed, recipe)
-    optimiser.restore(saved)
-    go(resumed, optimiser, range(3, 6))
+    optimizer = Optimizer(resumed, recipe)
+    optimizer.restore(saved)
+    go(resumed, optimizer, range(3, 6))
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
 def test_a_state_of_another_model_is_refused() -> None:
-    optimiser = Optimiser(net(), PAPER)
+    optimizer = Optimizer(net(), PAPER)
     with pytest.raises(DamagedError, match=r"knows .other\.weight."):
-        optimiser.restore({"other.weight/exp_avg": torch.zeros(1)})
+        optimizer.restore({"other.weight/exp_avg": torch.zeros(1)})
 
 
 def test_muon_takes_the_matrices_and_leaves_embeddings_to_adamw() -> None:
@@ -101,8 +101,8 @@ def test_muon_takes_the_matrices_and_leaves_embeddings_to_adamw() -> None:
 
     sizes = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, positions="relative")
     model = Transformer(sizes, 9)
-    optimiser = Optimiser(model, replace(PAPER, optimiser="muon"))
-    names = [{optimiser.names[id(p)] for g in o.param_groups for p in g["params"]} for o in optimiser.inner]
+    optimizer = Optimizer(model, replace(PAPER, optimizer="muon"))
+    names = [{optimizer.names[id(p)] for g in o.param_groups for p in g["params"]} for o in optimizer.inner]
     assert "encoder.0.attention.qkv.weight" in names[0]
     assert "embeddings.tables.shared" in names[1]
     assert "encoder.0.attention.function.key_table" in names[1]  # a vector for each distance is an embedding too

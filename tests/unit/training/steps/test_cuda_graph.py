@@ -22,7 +22,7 @@ from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.replica import Replica
 from dragoman.training.loss.cross_entropy import LossSum, TranslationLoss
 from dragoman.training.optim import bf16_adam as half_adam
-from dragoman.training.optim.optimizer import Optimiser
+from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.steps import cuda_graph as queued
 from dragoman.training.steps.base import seed_of
 from no_gpu import stand_in
@@ -63,26 +63,26 @@ def batch(seed: int) -> Batch:
     return make_batch(np.arange(5), *sides, Shape(64, 64, 7, 12), seed)
 
 
-def setting(device: torch.device) -> tuple[nn.Module, Optimiser, TrainRecipe]:
+def setting(device: torch.device) -> tuple[nn.Module, Optimizer, TrainRecipe]:
     torch.manual_seed(3)
     shape = ModelRecipe(d_model=32, n_heads=2, d_ff=48, encoder_layers=1, decoder_layers=2, dropout=0.0)
     recipe = TrainRecipe(compile=True, clip=0.5, precision="float32", ema=0.9, epsilon=1e-4)  # no step follows noise
     model = Transformer(shape, VOCABULARY).to(device).train()
-    return Scaled(TranslationLoss(model, 0.1, PAD), device), Optimiser(model, recipe), recipe
+    return Scaled(TranslationLoss(model, 0.1, PAD), device), Optimizer(model, recipe), recipe
 
 
 def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.device) -> None:
-    task, optimiser, recipe = setting(device)
+    task, optimizer, recipe = setting(device)
     for number in range(1, 6):
         here = batch(number).to(device)
         (task(here).smoothed / here.target_tokens).backward()
         nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
-        optimiser.step(0.01 * number)
-        optimiser.forget_gradients()
+        optimizer.step(0.01 * number)
+        optimizer.forget_gradients()
     expected = [p.detach().clone() for p in task.parameters()]
 
-    task, optimiser, recipe = setting(device)
-    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, Ranks(device=device))
+    task, optimizer, recipe = setting(device)
+    queue = queued.QueuedSteps(task, optimizer, recipe, nullcontext, Ranks(device=device))
     outcomes = []
     for number in range(1, 6):
         here = batch(number)
@@ -107,20 +107,20 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
 
     pairs = [(batch(number), batch(number + 10))[:batches] for number in range(1, 4)]
     counts = [sum(here.target_tokens for here in pair) for pair in pairs]
-    task, optimiser, recipe = setting(device)
+    task, optimizer, recipe = setting(device)
     for pair, count in zip(pairs, counts, strict=True):
         for here in pair:
             with autocast():
                 loss = task(here.to(device)).smoothed
             (loss / count).backward()
         nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
-        optimiser.step(0.01)
-        optimiser.forget_gradients()
+        optimizer.step(0.01)
+        optimizer.forget_gradients()
     expected = [p.detach().clone() for p in task.parameters()]
 
-    task, optimiser, recipe = setting(device)
+    task, optimizer, recipe = setting(device)
     start = [p.detach().clone() for p in task.parameters()]
-    queue = queued.QueuedSteps(task, optimiser, recipe, autocast, Ranks(device=device))
+    queue = queued.QueuedSteps(task, optimizer, recipe, autocast, Ranks(device=device))
     assert queue.halves.named
     for number, (pair, count) in enumerate(zip(pairs, counts, strict=True), 1):
         queue.put(list(pair), number, count, count, 0.01)
@@ -135,10 +135,10 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
         assert float((ours - theirs).norm()) < (0.3 if rough else 0.02) * float(theirs.norm())
 
 
-def queue_of(device: torch.device) -> tuple[nn.Module, Optimiser, queued.QueuedSteps]:
-    task, optimiser, recipe = setting(device)
+def queue_of(device: torch.device) -> tuple[nn.Module, Optimizer, queued.QueuedSteps]:
+    task, optimizer, recipe = setting(device)
     autocast, alone = lambda: in_bfloat16(device), Ranks(device=device)
-    return task, optimiser, queued.QueuedSteps(task, optimiser, recipe, autocast, alone)
+    return task, optimizer, queued.QueuedSteps(task, optimizer, recipe, autocast, alone)
 
 
 def go(queue: queued.QueuedSteps, numbers: range) -> None:
@@ -161,17 +161,17 @@ def test_adam_by_the_kernel_is_pytorchs_in_every_replay(device: torch.device, mo
     for by_kernel in (True, False):
         if not by_kernel:
             monkeypatch.setattr(half_adam, "suits", lambda *_: False)
-        task, optimiser, queue = queue_of(device)
+        task, optimizer, queue = queue_of(device)
         for numbers in (range(1, 2), range(2, 3), range(3, 9)):  # as it is compiled, recorded, replayed
             go(queue, numbers)
             assert (queue.adam is not None) == by_kernel
-            for name, value in optimiser.state().items():
+            for name, value in optimizer.state().items():
                 assert not name.endswith("/step") or float(value) == numbers[-1], name
             if by_kernel and device.type == "cuda":  # the interpreter cuts bfloat16 off
                 for whole, half in zip(queue.halves.whole, queue.halves.half, strict=True):
                     assert torch.equal(half, whole.detach().bfloat16())
         found.append(flat(task) - start)
-        moments = optimiser.state()["encoder.0.feed_forward.inner.weight/exp_avg_sq"]
+        moments = optimizer.state()["encoder.0.feed_forward.inner.weight/exp_avg_sq"]
         found.append(moments.sqrt().flatten())
     for ours, theirs in ((found[0], found[2]), (found[1], found[3])):
         assert float((ours - theirs).norm()) < 0.1 * float(theirs.norm())
@@ -179,10 +179,10 @@ def test_adam_by_the_kernel_is_pytorchs_in_every_replay(device: torch.device, mo
 
 def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothing_were(device: torch.device) -> None:
     start = flat(setting(device)[0])
-    task, optimiser, queue = queue_of(device)
+    task, optimizer, queue = queue_of(device)
     go(queue, range(1, 5))
     weights = {name: p.detach().clone() for name, p in task.named_parameters()}
-    state = {name: tensor.detach().clone() for name, tensor in optimiser.state().items()}
+    state = {name: tensor.detach().clone() for name, tensor in optimizer.state().items()}
     copies = {name: half.detach().clone() for name, half in queue.halves.named.items()}
     with Replica(task, Ranks(device=device), sharded=False).holding(task, {n: w * 2 for n, w in weights.items()}):
         assert not torch.equal(flat(task), torch.cat([w.flatten() for w in weights.values()]))
@@ -207,9 +207,9 @@ def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothin
 
 
 def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
-    task, optimiser, recipe = setting(device)
+    task, optimizer, recipe = setting(device)
     ema = {p.detach().clone(): p for p in task.parameters()}
-    queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, Ranks(device=device), ema)
+    queue = queued.QueuedSteps(task, optimizer, recipe, nullcontext, Ranks(device=device), ema)
     found, kept = [], []
     for number, factor in enumerate((1.0, 1.0, float("inf"), float("nan"), 1.0), 1):
         task.factor.fill_(factor)
@@ -218,7 +218,7 @@ def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None
         found += queue.settled(all_of_them=True)
         if device.type == "cuda":
             torch.cuda.synchronize()
-        state = {**dict(task.named_parameters()), **optimiser.state(), **{str(i): e for i, e in enumerate(ema)}}
+        state = {**dict(task.named_parameters()), **optimizer.state(), **{str(i): e for i, e in enumerate(ema)}}
         kept.append({name: tensor.detach().clone() for name, tensor in state.items()})
     assert [o.finite for o in found] == [True, True, False, False, True]
     for name, before in kept[1].items():
@@ -241,8 +241,8 @@ def test_what_is_read_back_holds_no_graph(device: torch.device) -> None:
             loss = self.task(here)
             return LossSum(loss.smoothed, loss.smoothed * 2)
 
-    task, optimiser, recipe = setting(device)
-    queue = queued.QueuedSteps(Differentiable(task), optimiser, recipe, nullcontext, Ranks(device=device))
+    task, optimizer, recipe = setting(device)
+    queue = queued.QueuedSteps(Differentiable(task), optimizer, recipe, nullcontext, Ranks(device=device))
     for number in range(1, 4):
         here = batch(number)
         queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
@@ -257,8 +257,8 @@ def test_each_process_drops_other_things(device: torch.device, monkeypatch: pyte
     here, seeds = batch(1), []
     monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
     for rank in range(3):
-        task, optimiser, recipe = setting(device)
-        queue = queued.QueuedSteps(task, optimiser, recipe, nullcontext, Ranks(rank=rank))
+        task, optimizer, recipe = setting(device)
+        queue = queued.QueuedSteps(task, optimizer, recipe, nullcontext, Ranks(rank=rank))
         for step in (1, 2):
             queue.put([here], step, here.target_tokens, here.source_tokens, 0.01)
     assert len(set(seeds)) == 6
@@ -273,9 +273,9 @@ def test_sums_over_processes_are_recorded_with_the_step(device: torch.device, tm
     try:
         found = []
         for world in (1, 2):
-            task, optimiser, recipe = setting(device)
+            task, optimizer, recipe = setting(device)
             ranks = Ranks(world=world, device=device)
-            queue = queued.QueuedSteps(task, optimiser, recipe, lambda: in_bfloat16(device), ranks)
+            queue = queued.QueuedSteps(task, optimizer, recipe, lambda: in_bfloat16(device), ranks)
             outcomes = []
             for step in range(1, 6):
                 here = batch(step)
@@ -296,7 +296,7 @@ def test_only_packed_compiled_runs_on_gpus_are_queued() -> None:
     assert queued.suits(recipe, one, packed, plain)
     assert not queued.suits(recipe, one, packed, recurrent)
     assert not queued.suits(TrainRecipe(), one, packed, plain)
-    assert not queued.suits(TrainRecipe(compile=True, optimiser="muon"), one, packed, plain)
+    assert not queued.suits(TrainRecipe(compile=True, optimizer="muon"), one, packed, plain)
     assert not queued.suits(recipe, Ranks(), packed, plain)
     assert queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
 

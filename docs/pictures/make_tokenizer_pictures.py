@@ -1,6 +1,6 @@
-"""The pictures and samples of docs/tokenisers.md, from a folder with tatoeba_en-de, tatoeba_en-zh, python_docs_en-zh.
+"""The pictures and samples of docs/tokenizers.md, from a folder with tatoeba_en-de, tatoeba_en-zh, python_docs_en-zh.
 
-python docs/pictures/make_tokeniser_pictures.py DATA_FOLDER
+python docs/pictures/make_tokenizer_pictures.py DATA_FOLDER
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-from dragoman.text import Tokeniser, learn
+from dragoman.text import Tokenizer, learn
 
 HERE = Path(__file__).parent
 KINDS = ("bpe", "unigram", "wordpiece")
-COLOURS = {"bpe": "#3b6fb6", "unigram": "#c8702a", "wordpiece": "#4c9a5b"}
+COLORS = {"bpe": "#3b6fb6", "unigram": "#c8702a", "wordpiece": "#4c9a5b"}
 ENGLISH = "The lighthouse keeper's unbelievable stories fascinated 25 sailors."
 GERMAN = "Der Leuchtturmwärter erzählte unglaubliche Geschichten."
 CHINESE = (
@@ -38,52 +38,52 @@ def read(path: Path, most: int | None = None) -> list[str]:
         return [line.rstrip("\n") for line, _ in zip(file, range(most or 10**9), strict=False)]
 
 
-def boxes(axes: Any, row: float, label: str, pieces: list[str], colour: str) -> None:
+def boxes(axes: Any, row: float, label: str, tokens: list[str], color: str) -> None:
     """One segmentation as a row of boxes, their widths the number of characters."""
     left = 0.0
-    for number, piece in enumerate(pieces):
+    for number, token in enumerate(tokens):
         shade = 0.55 if number % 2 else 0.25
-        axes.barh(row, len(piece), left=left, height=0.8, color=colour, alpha=shade, edgecolor="white")
-        axes.text(left + len(piece) / 2, row, piece, ha="center", va="center", family="monospace", fontsize=8.5)
-        left += len(piece)
-    axes.text(-0.6, row, f"{label} ({len(pieces)})", ha="right", va="center", fontsize=9)
+        axes.barh(row, len(token), left=left, height=0.8, color=color, alpha=shade, edgecolor="white")
+        axes.text(left + len(token) / 2, row, token, ha="center", va="center", family="monospace", fontsize=8.5)
+        left += len(token)
+    axes.text(-0.6, row, f"{label} ({len(tokens)})", ha="right", va="center", fontsize=9)
 
 
-def draw_segmentations(tokenisers: dict[str, Tokeniser]) -> None:
+def draw_segmentations(tokenizers: dict[str, Tokenizer]) -> None:
     """Two sentences of our own, cut by each kind."""
     figure, axes = pyplot.subplots(figsize=(13, 3.2))
     for block, text in enumerate((ENGLISH, GERMAN)):
         for number, kind in enumerate(KINDS):
-            tokeniser = tokenisers[kind]
-            boxes(axes, -(block * 3.6 + number), kind, tokeniser.pieces(tokeniser.encode(text)), COLOURS[kind])
+            tokenizer = tokenizers[kind]
+            boxes(axes, -(block * 3.6 + number), kind, tokenizer.tokens(tokenizer.encode(text)), COLORS[kind])
     axes.set_xlim(-0.5, len(ENGLISH) + 2)
     axes.axis("off")
-    axes.set_title("The same sentences, the same vocabulary size (4,000): pieces, and how many", fontsize=10)
-    figure.savefig(HERE / "tokenisers-segmentation.png", dpi=130, bbox_inches="tight")
+    axes.set_title("The same sentences, the same vocabulary size (4,000): tokens, and how many", fontsize=10)
+    figure.savefig(HERE / "tokenizers-segmentation.png", dpi=130, bbox_inches="tight")
 
 
-def draw_vocabularies(lines: list[str], held_out: list[str], tokenisers: dict[str, Tokeniser]) -> None:
-    """How finely text is cut by vocabulary size, and how evenly the pieces are used."""
+def draw_vocabularies(lines: list[str], held_out: list[str], tokenizers: dict[str, Tokenizer]) -> None:
+    """How finely text is cut by vocabulary size, and how evenly the tokens are used."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.8))
     sizes = (500, 1000, 2000, 4000, 8000)
     for kind in KINDS:
         means = []
         for size in sizes:
-            tokeniser = tokenisers[kind] if size == 4000 else learn(kind, lines, size)
-            means.append(sum(map(len, tokeniser.encode_many(held_out))) / len(held_out))
-        left.plot(sizes, means, marker="o", color=COLOURS[kind], label=kind)
+            tokenizer = tokenizers[kind] if size == 4000 else learn(kind, lines, size)
+            means.append(sum(map(len, tokenizer.encode_many(held_out))) / len(held_out))
+        left.plot(sizes, means, marker="o", color=COLORS[kind], label=kind)
         print(f"| {kind} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
-        used = Counter(number for row in tokenisers[kind].encode_many(lines) for number in row)
-        right.plot(sorted(used.values(), reverse=True), color=COLOURS[kind], label=kind)
-    left.set(xscale="log", xlabel="vocabulary size", ylabel="pieces per sentence (held out)", xticks=sizes)
+        used = Counter(number for row in tokenizers[kind].encode_many(lines) for number in row)
+        right.plot(sorted(used.values(), reverse=True), color=COLORS[kind], label=kind)
+    left.set(xscale="log", xlabel="vocabulary size", ylabel="tokens per sentence (held out)", xticks=sizes)
     left.set_xticks(sizes, [f"{size:,}" for size in sizes])
     left.minorticks_off()
-    right.set(yscale="log", xlabel="piece, from the most to the least used", ylabel="times used (vocabulary 4,000)")
+    right.set(yscale="log", xlabel="token, from the most to the least used", ylabel="times used (vocabulary 4,000)")
     for axes in (left, right):
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(HERE / "tokenisers-vocabulary.png", dpi=130)
+    figure.savefig(HERE / "tokenizers-vocabulary.png", dpi=130)
 
 
 def main(folder: Path) -> None:
@@ -91,25 +91,25 @@ def main(folder: Path) -> None:
     sides = [read(folder / "tatoeba_en-de" / f"train.{language}.xz", 60_000) for language in ("en", "de")]
     lines = [line for pair in zip(*sides, strict=True) for line in pair]
     held_out = [line for side in ("en", "de") for line in read(folder / "tatoeba_en-de" / f"dev.{side}.xz")]
-    tokenisers = {kind: learn(kind, lines, 4000) for kind in KINDS}
-    draw_segmentations(tokenisers)
-    draw_vocabularies(lines, held_out, tokenisers)
+    tokenizers = {kind: learn(kind, lines, 4000) for kind in KINDS}
+    draw_segmentations(tokenizers)
+    draw_vocabularies(lines, held_out, tokenizers)
     for alpha in (0.0, 0.1, 0.3):
         for kind in KINDS:
             for seed in (1, 3):
-                print(alpha, kind, " ".join(tokenisers[kind].pieces(tokenisers[kind].sample(GERMAN, alpha, seed))))
+                print(alpha, kind, " ".join(tokenizers[kind].tokens(tokenizers[kind].sample(GERMAN, alpha, seed))))
 
     chinese = read(folder / "tatoeba_en-zh" / "train.zh.xz") + read(folder / "python_docs_en-zh" / "pydocs.en-zh.zh.xz")
     everyday = read(folder / "tatoeba_en-zh" / "train.zh.xz")
     for name, text, size in (("both", chinese, 8000), ("everyday alone", everyday, 6000)):
         for kind in KINDS:
-            tokeniser = learn(kind, text, size)
-            names = [piece for piece in tokeniser.pieces(range(260, tokeniser.vocabulary_size)) if len(piece) > 1]
-            han = [piece for piece in names if "\u4e00" <= piece[0] <= "\u9fff"]
+            tokenizer = learn(kind, text, size)
+            names = [token for token in tokenizer.tokens(range(260, tokenizer.vocabulary_size)) if len(token) > 1]
+            han = [token for token in names if "\u4e00" <= token[0] <= "\u9fff"]
             lengths = Counter(map(len, han))
-            print(f"== {name}, {kind}: {tokeniser.vocabulary_size}; Chinese by length {sorted(lengths.items())}")
+            print(f"== {name}, {kind}: {tokenizer.vocabulary_size}; Chinese by length {sorted(lengths.items())}")
             for sentence in CHINESE:
-                print(" ".join(tokeniser.pieces(tokeniser.encode(sentence))))
+                print(" ".join(tokenizer.tokens(tokenizer.encode(sentence))))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Encoding, sampling and learning speed of our tokenisers beside sentencepiece and `tokenizers`, on the same text.
+"""Encoding, sampling and learning speed of our tokenizers beside sentencepiece and `tokenizers`, on the same text.
 
-    python benchmarks/tokenise.py train.en.xz train.de.xz --megabytes 50 --vocabulary 8000 --threads 2
+    python benchmarks/tokenization.py train.en.xz train.de.xz --megabytes 50 --vocabulary 8000 --threads 2
 
-Each peer is used as its documentation shows: its own normaliser, its own batch call with the same number of threads.
-Every repetition starts with a freshly loaded tokeniser, so our cache of words is empty each time. The fastest counts.
-With --sampling pieces are drawn too, as each does it while training: ours from ids, the others from text.
+Each peer is used as its documentation shows: its own normalizer, its own batch call with the same number of threads.
+Every repetition starts with a freshly loaded tokenizer, so our cache of words is empty each time. The fastest counts.
+With --sampling tokens are drawn too, as each does it while training: ours from ids, the others from text.
 """
 
 from __future__ import annotations
@@ -49,37 +49,37 @@ def size(lines: Texts) -> float:
 
 def ours(kind: str) -> Callable[[Texts, argparse.Namespace], Callable[[], Encode]]:
     def make(lines: Texts, options: argparse.Namespace) -> Callable[[], Encode]:
-        from dragoman.text import learn, load_tokeniser
+        from dragoman.text import learn, load_tokenizer
 
         where = Path(tempfile.mkdtemp())
         learn(kind, lines, options.vocabulary).save(where, "shared")
 
         def load() -> Encode:
-            tokeniser = load_tokeniser(where, "shared")
+            tokenizer = load_tokenizer(where, "shared")
             if options.sampling:
-                return resampling(tokeniser, options)
-            return lambda texts: tokeniser.encode_many(texts, threads=options.threads)
+                return resampling(tokenizer, options)
+            return lambda texts: tokenizer.encode_many(texts, threads=options.threads)
 
         return load
 
     return make
 
 
-def resampling(tokeniser: Any, options: argparse.Namespace) -> Encode:
+def resampling(tokenizer: Any, options: argparse.Namespace) -> Encode:
     """From ids, which are made before the clock starts, in threads, as the loader does it."""
     import numpy as np
 
-    if not tokeniser.resamples_in_threads:
+    if not tokenizer.resamples_in_threads:
         raise SystemExit("there is no C compiler here, so there is nothing to compare")
     blocks = []
     for start in range(0, len(options.lines), 1024):
-        rows = tokeniser.encode_many(options.lines[start : start + 1024], threads=options.threads)
+        rows = tokenizer.encode_many(options.lines[start : start + 1024], threads=options.threads)
         lengths = np.array([*map(len, rows)])
         seeds = np.arange(start, start + len(rows)).astype(np.uint64)
         blocks.append((np.array([i for row in rows for i in row], np.uint16), lengths, options.sampling, seeds))
 
     def drawn(block: Any) -> list[list[int]]:
-        ids, lengths = tokeniser.resample(*block)
+        ids, lengths = tokenizer.resample(*block)
         return np.split(ids, np.cumsum(lengths)[:-1])
 
     def all_drawn(_: Texts) -> Any:
@@ -162,21 +162,21 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--sampling", type=float, default=0.0, help="draw pieces with this alpha instead of encoding")
+    parser.add_argument("--sampling", type=float, default=0.0, help="draw tokens with this alpha instead of encoding")
     options = parser.parse_args()
     os.environ |= {"RAYON_NUM_THREADS": str(options.threads), "TOKENIZERS_PARALLELISM": "true"}
 
     lines = options.lines = read(options.files, options.megabytes)
-    learnt_from = read(options.files, options.learn_megabytes) if options.learn_megabytes else lines
+    learned_from = read(options.files, options.learn_megabytes) if options.learn_megabytes else lines
     megabytes = size(lines)
     learning: dict[tuple[str, str], float] = {}
     encoding: dict[tuple[str, str], float] = {}
-    pieces: dict[tuple[str, str], float] = {}
+    tokens: dict[tuple[str, str], float] = {}
     loaders = {}
     contenders = CAN_SAMPLE if options.sampling else list(CONTENDERS)
     for name in contenders:
         started = time.perf_counter()
-        loaders[name] = CONTENDERS[name](learnt_from, options)
+        loaders[name] = CONTENDERS[name](learned_from, options)
         learning[name] = time.perf_counter() - started
     for _ in range(options.repeat):  # in turn, so that a busy moment does not fall on one of them alone
         for name, load in loaders.items():
@@ -184,23 +184,24 @@ def main() -> None:
             started = time.perf_counter()
             rows = encode(lines)
             encoding[name] = min(encoding.get(name, float("inf")), time.perf_counter() - started)
-            pieces[name] = sum(map(len, rows)) / len(lines)
+            tokens[name] = sum(map(len, rows)) / len(lines)
             del rows
 
     versions = {name: importlib.metadata.version(name) for name in ("dragoman", "sentencepiece", "tokenizers")}
     print(f"{datetime.date.today()}, Python {platform.python_version()}, {os.cpu_count()} cores, {versions}")
     print(
-        f"{megabytes:.1f} MB encoded, learnt from {size(learnt_from):.1f} MB, vocabulary {options.vocabulary}, ", end=""
+        f"{megabytes:.1f} MB encoded, learned from {size(learned_from):.1f} MB, vocabulary {options.vocabulary}, ",
+        end="",
     )
     print(f"{options.threads} threads, best of {options.repeat}\n")
     what = f"sample {options.sampling}" if options.sampling else "encode"
-    print(f"| kind | by | learn, s | {what}, MB/s | pieces/line | ours against it |")
+    print(f"| kind | by | learn, s | {what}, MB/s | tokens/line | ours against it |")
     print("|---|---|---|---|---|---|")
     for kind, by in contenders:
         ratio = encoding[kind, by] / encoding[kind, "dragoman"]
         print(
             f"| {kind} | {by} | {learning[kind, by]:.1f} | {megabytes / encoding[kind, by]:.1f} "
-            f"| {pieces[kind, by]:.1f} | {'' if by == 'dragoman' else f'{ratio:.2f}x'} |"
+            f"| {tokens[kind, by]:.1f} | {'' if by == 'dragoman' else f'{ratio:.2f}x'} |"
         )
 
 
