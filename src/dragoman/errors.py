@@ -1,56 +1,81 @@
 """The exceptions that Dragoman raises on purpose.
 
-Every message answers three questions: what came, what was expected, and what to do. The command line prints the message
-without a traceback and leaves with exit code 2; from Python each error is also the built-in that fits it, so that
-`except ValueError` works as people expect.
+A message says what is wrong, with the value, and then what to do. `code` names the kind of problem: it is stable, so
+programs and tests rely on it while messages improve. The command line prints the message without a traceback and exits
+with code 2. Each class is also the built-in exception that fits it, so that `except ValueError` works as expected.
 """
 
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 
 class DragomanError(Exception):
-    """Anything that Dragoman refuses to do, with the reason in words for the person who asked."""
+    """Base class of all errors; raise a subclass, with a `code` for each kind of problem."""
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
 
 
 class RecipeError(DragomanError, ValueError):
-    """A recipe that cannot be: an unknown key, a value of the wrong kind, a combination that does not fit together."""
+    """An invalid recipe: an unknown key, a value of the wrong type, settings that do not go together."""
+
+    default_code = "invalid_recipe"
 
 
 class ShapeError(DragomanError, ValueError):
     """Tensors that do not fit the model or each other."""
 
+    default_code = "shape_mismatch"
+
 
 class TextError(DragomanError, ValueError):
     """Text that cannot be encoded, or a tokenizer that cannot be learned or loaded."""
 
+    default_code = "invalid_text"
+
 
 class DataError(DragomanError, ValueError):
-    """Files of sentence pairs that cannot be used as they are."""
+    """Sentence pairs that cannot be used as they are."""
+
+    default_code = "invalid_data"
 
 
 class DamagedError(DragomanError, OSError):
-    """A directory that is not what its manifest says."""
+    """Files that are missing, damaged, or not what their manifest says."""
+
+    default_code = "damaged"
 
 
 class TrainingError(DragomanError, RuntimeError):
-    """A training run that cannot go on, or must not go on as it was asked to."""
+    """A training run that cannot start or continue."""
+
+    default_code = "training_failed"
 
 
 class MissingExtraError(DragomanError, ImportError):
-    """A part that needs an optional package; the message holds the pip line that installs it."""
+    """An optional package is not installed; the message holds the pip line that installs it."""
+
+    default_code = "missing_extra"
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'dragoman[{extra}]'")
 
 
 class SearchError(DragomanError, ValueError):
-    """A search that cannot be done as it was asked."""
+    """A search or a translation request that is not possible as requested."""
+
+    default_code = "invalid_search"
 
 
-class ForeignError(DragomanError, ValueError):
-    """A model of another toolkit that cannot be imported: damaged, or with parts that Dragoman does not have."""
+class ConversionError(DragomanError, ValueError):
+    """A model of another toolkit that cannot be converted: damaged, or with parts that Dragoman does not have."""
+
+    default_code = "unsupported_model"
 
 
 def shortage(error: BaseException) -> str | None:

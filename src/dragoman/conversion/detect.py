@@ -15,7 +15,7 @@ from dragoman.conversion.from_joeynmt import is_joeynmt, read_joeynmt
 from dragoman.conversion.from_marian import is_marian, read_marian
 from dragoman.conversion.imported_model import Foreign
 from dragoman.conversion.options import Asked
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 from dragoman.files import is_model, listed
 from dragoman.values import suggest_directory
 
@@ -33,9 +33,9 @@ EXPECTED: Final = (
 def read_foreign(path: Path, asked: Asked) -> Foreign:
     """The model at a place, whichever toolkit wrote it."""
     if not path.exists():
-        raise ForeignError(f"there is no {path}{suggest_directory(path, looks_foreign) or f'; {EXPECTED}'}")
+        raise ConversionError(f"there is no {path}{suggest_directory(path, looks_foreign) or f'; {EXPECTED}'}")
     if path.is_dir() and is_model(path):
-        raise ForeignError(f"{path} is a model of Dragoman already; use it as it is")
+        raise ConversionError(f"{path} is a model of Dragoman already; use it as it is")
     if is_marian(path):
         refuse(asked, "Opus-MT", "tokenizer", "target_tokenizer", "vocabulary")
         return read_marian(path, asked.one_target)
@@ -48,12 +48,12 @@ def read_foreign(path: Path, asked: Asked) -> Foreign:
     if is_fairseq(found):
         return read_fairseq(checkpoint, found, asked)
     if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
-        raise ForeignError(
+        raise ConversionError(
             f"{checkpoint} is a checkpoint of OpenNMT-py, whose encoder reads sources without an end mark; models here "
             "read them with one, so it cannot be imported"
         )
     held = f"; it holds {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
-    raise ForeignError(f"{checkpoint} is no model that can be imported{held}; {EXPECTED}")
+    raise ConversionError(f"{checkpoint} is no model that can be imported{held}; {EXPECTED}")
 
 
 def looks_foreign(place: Path) -> bool:
@@ -68,9 +68,9 @@ def chosen(directory: Path) -> Path:
     if best is not None or len(there) == 1:
         return best if best is not None else there[0]
     if there:
-        raise ForeignError(f"{directory} has {listed(there)}; say which one to import, as {there[-1]}")
+        raise ConversionError(f"{directory} has {listed(there)}; say which one to import, as {there[-1]}")
     held = f" (it has {listed(directory.iterdir())})" if any(directory.iterdir()) else " (it is empty)"
-    raise ForeignError(f"{directory} is no model that can be imported{held}; {EXPECTED}")
+    raise ConversionError(f"{directory} is no model that can be imported{held}; {EXPECTED}")
 
 
 def refuse(asked: Asked, toolkit: str, *names: str) -> None:
@@ -79,4 +79,4 @@ def refuse(asked: Asked, toolkit: str, *names: str) -> None:
         value: Any = getattr(asked, name)
         if value:
             option = "--" + name.replace("_", "-")
-            raise ForeignError(f"{option} does nothing for a model of {toolkit}; leave it out")
+            raise ConversionError(f"{option} does nothing for a model of {toolkit}; leave it out")

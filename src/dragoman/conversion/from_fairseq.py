@@ -19,7 +19,7 @@ from dragoman.conversion.options import Asked
 from dragoman.conversion.source_checkpoint import Settings, Theirs, read_bytes
 from dragoman.conversion.subword_model import both_cuts, notes_of
 from dragoman.conversion.vocabulary import Arranged, Marks, arranged
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 
 TOOLKIT: Final = "fairseq"
 MARKS: Final = ("<s>", "<pad>", "</s>", "<unk>")
@@ -81,7 +81,7 @@ def read_fairseq(path: Path, found: Mapping[str, Any], asked: Asked) -> Foreign:
     sizes = [settings.whole(f"{side}_ffn_embed_dim", 2048) for side in ("encoder", "decoder")]
     pre = settings.flag("encoder_normalize_before")
     if pre != settings.flag("decoder_normalize_before"):
-        raise ForeignError(
+        raise ConversionError(
             f"{path} has its norms before the sub-layers of one side and after those of the other; models here have "
             "them alike"
         )
@@ -142,7 +142,9 @@ def settings_of(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     whole = plain(found.get("cfg"))
     told = plain(whole["model"]) if whole.get("model") is not None else plain(found.get("args"))
     if not told:
-        raise ForeignError(f"{path} says nothing of its model, neither in cfg nor in args; expected fairseq's own file")
+        raise ConversionError(
+            f"{path} says nothing of its model, neither in cfg nor in args; expected fairseq's own file"
+        )
     flat = dict(told)
     for part in ("encoder", "decoder", "quant_noise"):
         if isinstance(told.get(part), Mapping | Namespace):
@@ -160,12 +162,12 @@ def check_kind(settings: Settings, task: Settings) -> None:
     """Refuse other models and other tasks than translation."""
     name = settings.values.get("arch") or settings.values.get("_name")
     if name not in ARCHITECTURES:
-        raise ForeignError(
+        raise ConversionError(
             f"{settings.where} has arch={name!r}; of fairseq's models these can be imported: {', '.join(ARCHITECTURES)}"
         )
     doing = task.values.get("_name") or task.values.get("task")
     if doing != "translation":
-        raise ForeignError(
+        raise ConversionError(
             f"{settings.where} was trained with task={doing!r}; of fairseq's tasks 'translation' can be imported: "
             "others put marks into the text that are not known here"
         )
@@ -176,7 +178,7 @@ def dictionary_file(path: Path, place: Path | None, language: Any) -> Path:
     where = place if place is not None else path.parent
     found = where / f"dict.{language}.txt"
     if not found.is_file():
-        raise ForeignError(
+        raise ConversionError(
             f"{found} is missing, in which fairseq has the tokens of {language!r}; give the directory that has it "
             "(that of the binarised data) with --vocabulary"
         )
@@ -188,16 +190,16 @@ def read_dictionary(file: Path) -> list[str]:
     try:
         lines = read_bytes(file).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ForeignError(f"{file} is no UTF-8 ({error}); copy it again") from None
+        raise ConversionError(f"{file} is no UTF-8 ({error}); copy it again") from None
     names = list(MARKS)
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise ForeignError(f"{file}, line {number}: {line!r:.60}; expected a token and how often it occurs")
+            raise ConversionError(f"{file}, line {number}: {line!r:.60}; expected a token and how often it occurs")
         names.append(name)
     if len({*names}) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ForeignError(f"{file} has the token {twice!r} twice; each has one id")
+        raise ConversionError(f"{file} has the token {twice!r} twice; each has one id")
     return names
 
 
@@ -210,7 +212,7 @@ def side(names: list[str]) -> Arranged:
 def renamed(tensors: Any, path: Path) -> dict[str, Tensor]:
     """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ForeignError(f"{path} holds no tensors by name in its part 'model'; expected fairseq's own file")
+        raise ConversionError(f"{path} holds no tensors by name in its part 'model'; expected fairseq's own file")
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -242,7 +244,7 @@ def embeddings(theirs: Theirs, settings: Settings, sizes: list[int], d: int) -> 
     if "decoder.output_projection.weight" in theirs:
         output = theirs.take("decoder.output_projection.weight", (sizes[1] - 1, d))
     elif not shared:
-        raise ForeignError(f"{theirs.where} has no tensor decoder.output_projection.weight, and does not share it")
+        raise ConversionError(f"{theirs.where} has no tensor decoder.output_projection.weight, and does not share it")
     return Tables(source, target, output, not settings.flag("no_scale_embedding"))
 
 

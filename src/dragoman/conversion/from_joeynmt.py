@@ -16,7 +16,7 @@ from dragoman.conversion.sentencepiece_model import restricted
 from dragoman.conversion.source_checkpoint import Settings, Theirs, read_bytes
 from dragoman.conversion.subword_model import Cut, notes_of, read_cut
 from dragoman.conversion.vocabulary import Arranged, Marks, arranged
-from dragoman.errors import ForeignError, MissingExtraError
+from dragoman.errors import ConversionError, MissingExtraError
 from dragoman.text.imported.segmentation import KNOWN, as_text
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 
@@ -65,14 +65,16 @@ def read_joeynmt(path: Path, asked: Asked) -> Foreign:
     for settings, usual in zip(sides.values(), ("recurrent", "transformer"), strict=True):
         kind = settings.values.get("type", usual)
         if kind != "transformer":
-            raise ForeignError(f"{settings.where} type is {kind!r}; of JoeyNMT's models, Transformers can be imported")
+            raise ConversionError(
+                f"{settings.where} type is {kind!r}; of JoeyNMT's models, Transformers can be imported"
+            )
         settings.refuse("alpha", 1.0, "residual connections that are weighed")
     text = Text(path, data, asked)
     checkpoint = next((path / name for name in CHECKPOINTS if (path / name).is_file()), None) or only_checkpoint(path)
     found = read_pickle(checkpoint)
     tensors = found.get("model_state") if isinstance(found, Mapping) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ForeignError(
+        raise ConversionError(
             f"{checkpoint} holds no tensors by name in its part 'model_state'; expected JoeyNMT's own file"
         )
     theirs = Theirs(tensors, checkpoint)
@@ -125,9 +127,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(read_bytes(path))
     except (yaml.YAMLError, ValueError) as error:
-        raise ForeignError(f"{path} is no YAML ({str(error).splitlines()[0]}); copy it again") from None
+        raise ConversionError(f"{path} is no YAML ({str(error).splitlines()[0]}); copy it again") from None
     if not isinstance(found, dict):
-        raise ForeignError(f"{path} holds {found!r:.40}; expected JoeyNMT's settings; copy it again")
+        raise ConversionError(f"{path} holds {found!r:.40}; expected JoeyNMT's settings; copy it again")
     return found
 
 
@@ -135,7 +137,7 @@ def part(config: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
     """A part of the settings that must be there."""
     found = config.get(name)
     if not isinstance(found, dict):
-        raise ForeignError(f"{path} has no part {name!r}; expected the settings of a model of JoeyNMT, version 2")
+        raise ConversionError(f"{path} has no part {name!r}; expected the settings of a model of JoeyNMT, version 2")
     return found
 
 
@@ -155,7 +157,7 @@ def both_words(sides: Mapping[str, Settings], name: str, among: Mapping[str, str
     """A word that encoder and decoder must share; each has its own default."""
     found = [settings.word(name, among, default) for settings, default in zip(sides.values(), usual, strict=True)]
     if found[0] != found[1]:
-        raise ForeignError(
+        raise ConversionError(
             f"{sides['encoder'].where} {name} is {found[0]!r}, and the decoder's {found[1]!r}; models here have the "
             "same in both, so it cannot be imported"
         )
@@ -168,7 +170,7 @@ def only_checkpoint(path: Path) -> Path:
     if len(there) == 1:
         return there[0]
     what = f"several checkpoints ({', '.join(file.name for file in there[:4])}, ...)" if there else "no *.ckpt"
-    raise ForeignError(f"{path} has {what}; expected one of {', '.join(CHECKPOINTS)}, or a single one")
+    raise ConversionError(f"{path} has {what}; expected one of {', '.join(CHECKPOINTS)}, or a single one")
 
 
 def embeddings(
@@ -180,7 +182,7 @@ def embeddings(
     target = theirs.first(("trg_embed.lut.weight", "src_embed.lut.weight"), (sizes[1], d))
     output = theirs.first(("decoder.output_layer.weight", "trg_embed.lut.weight"), (sizes[1], d))
     if scaled[0] != scaled[1] and not model.flag("tied_embeddings"):  # tied, both are the source's
-        raise ForeignError(f"{model.where} scales the embeddings of one side alone; models here scale both or none")
+        raise ConversionError(f"{model.where} scales the embeddings of one side alone; models here scale both or none")
     return Tables(source, target, output, scaled[0]).ours(text.sides[0], text.sides[1], Stream())
 
 
@@ -192,7 +194,7 @@ class Text:
         told = [part(data, side, where) for side in ("src", "trg")]
         marks = data.get("special_symbols") or {}
         if not isinstance(marks, dict):
-            raise ForeignError(f"{where} has special_symbols={marks!r:.40}; expected a table")
+            raise ConversionError(f"{where} has special_symbols={marks!r:.40}; expected a table")
         symbols = Settings(marks, f"{where}, special_symbols:")
         for name, usual, what in (("sep_token", None, "prompts before the text"), ("lang_tags", [], "language tags")):
             symbols.refuse(name, usual, what)
@@ -220,9 +222,9 @@ class Text:
         try:
             names = read_bytes(file).decode("utf-8").rstrip("\n").split("\n")
         except UnicodeDecodeError as error:
-            raise ForeignError(f"{file} is no UTF-8 ({error}); copy it again") from None
+            raise ConversionError(f"{file} is no UTF-8 ({error}); copy it again") from None
         if len({*names}) != len(names):
-            raise ForeignError(f"{file} has a token twice; each has one id")
+            raise ConversionError(f"{file} has a token twice; each has one id")
         ids = [
             symbols.whole(f"{mark}_id", usual, 0) for mark, usual in (("pad", 1), ("bos", 2), ("eos", 3), ("unk", 0))
         ]
@@ -230,7 +232,7 @@ class Text:
                  (("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
-                raise ForeignError(f"{file} does not have {word!r} as its token {number}, as {symbols.where} say")
+                raise ConversionError(f"{file} does not have {word!r} as its token {number}, as {symbols.where} say")
         return arranged(names, Marks(*ids))
 
     def cut(self, path: Path, settings: Settings, given: Path | None) -> Cut:
@@ -243,7 +245,7 @@ class Text:
         if given is None and isinstance(named, str):
             beside = path / Path(named).name
             if not beside.is_file():
-                raise ForeignError(
+                raise ConversionError(
                     f"{beside} is missing, by which {settings.where} cuts text; copy it there, or give it with "
                     "--tokenizer"
                 )
@@ -265,7 +267,7 @@ def refuse_text(settings: Settings) -> None:
     """Refuse what is done to text there before it is cut, and is not done here."""
     level = settings.values.get("level")
     if level not in ("bpe", "word"):
-        raise ForeignError(
+        raise ConversionError(
             f"{settings.where} level is {level!r}; models that cut text into 'bpe' or 'word' can be imported"
         )
     settings.refuse("lowercase", False, "text in lower case")

@@ -16,7 +16,7 @@ from dragoman.conversion.imported_model import Foreign, model_recipe
 from dragoman.conversion.layer_names import ACTIVATIONS, LayerNames, Layers, Stream, Tables, sines_first
 from dragoman.conversion.source_checkpoint import Settings, Theirs, read_bytes, read_json
 from dragoman.conversion.vocabulary import Arranged, Marks, arranged
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
 from dragoman.text.imported.segmentation import as_text, cutting
 
@@ -61,7 +61,7 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
     """The model of such a directory; `one_target` leaves tokens such as >>fra<<, if there are any, what they are."""
     config = Settings(read_json(path / "config.json"), path / "config.json")
     if (kind := config.values.get("model_type")) != "marian":
-        raise ForeignError(
+        raise ConversionError(
             f"{config.where} is of model_type {kind!r}; of Hugging Face's models, those of Marian (Opus-MT) can be "
             "imported: model_type 'marian'"
         )
@@ -69,7 +69,7 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
         config.refuse(name, usual, what)
     weights = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if weights is None:
-        raise ForeignError(f"{path} has neither {' nor '.join(WEIGHTS)}; copy the whole model")
+        raise ConversionError(f"{path} has neither {' nor '.join(WEIGHTS)}; copy the whole model")
     text = Text(path, config, one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
     theirs = Theirs(tensors_of(tensors, weights), weights)
@@ -116,7 +116,7 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
 def tensors_of(found: Any, path: Path) -> dict[str, Tensor]:
     """Tensors by name, refused where a file holds something else."""
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise ForeignError(f"{path} holds no tensors by name; expected the weights that save_pretrained writes")
+        raise ConversionError(f"{path} holds no tensors by name; expected the weights that save_pretrained writes")
     return found
 
 
@@ -126,7 +126,7 @@ def embeddings(theirs: Theirs, config: Settings, sizes: Sequence[int], d: int) -
     both = ("model.shared.weight",) if shared else ()
     source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     if shared and sizes[0] != sizes[1]:
-        raise ForeignError(
+        raise ConversionError(
             f"{config.where} shares the embeddings of both sides, but the source has {sizes[0]} tokens and the target "
             f"{sizes[1]}"
         )
@@ -142,7 +142,7 @@ def check_positions(theirs: Theirs, name: str, positions: int, d: int) -> None:
         return
     found, order = theirs.take(name, (positions, d)), torch.tensor(sines_first(d))
     if not torch.allclose(found[:, order], sinusoid(torch.arange(positions), d), atol=5e-3):
-        raise ForeignError(
+        raise ConversionError(
             f"{theirs.where} has positions in {name} that are not the sines and cosines of Marian's models; learned "
             "ones cannot be imported from this kind of file"
         )
@@ -162,7 +162,7 @@ class Text:
             try:
                 cutting("sentencepiece", model)
             except ValueError as error:
-                raise ForeignError(f"{file}: {error}; copy it again") from None
+                raise ConversionError(f"{file}: {error}; copy it again") from None
         rows = config.whole("vocab_size"), config.whole("decoder_vocab_size", config.whole("vocab_size"))
         self.sizes = rows if separate or not config.flag("share_encoder_decoder_embeddings", True) else (rows[0],) * 2
         vocabularies = [named(file, size) for file, size in zip(self.files[2:], self.sizes, strict=False)]
@@ -174,13 +174,13 @@ class Text:
         for file, names, size in zip(self.files[2:], vocabularies, self.sizes, strict=False):
             pad, eos, unk = (id_of(file, names, mark) for mark in words)
             if file is self.files[-1] and (pad, eos) != tuple(of_config):
-                raise ForeignError(
+                raise ConversionError(
                     f"{file} has {words[0]} and {words[1]} as {pad} and {eos}, but {config.where} says "
                     f"{of_config[0]} and {of_config[1]}; the two are not of one model"
                 )
             first = start if file is self.files[-1] else pad
             if first >= size:
-                raise ForeignError(f"{config.where} has decoder_start_token_id={first}, but {size} tokens")
+                raise ConversionError(f"{config.where} has decoder_start_token_id={first}, but {size} tokens")
             languages = codes(names) if file is self.files[2] and not one_target else {}
             sides.append(arranged(filled(names, size), Marks(pad, first, eos, unk), languages, range(len(names), size)))
         self.source, self.target = sides[0], sides[-1]
@@ -194,12 +194,12 @@ def named(file: Path, size: int) -> list[str]:
     """The tokens of a vocabulary in the order of their ids, of which there must be a row for each."""
     table = read_json(file)
     if not all(type(number) is int for number in table.values()):
-        raise ForeignError(f"{file} does not give each token a number; copy it again")
+        raise ConversionError(f"{file} does not give each token a number; copy it again")
     names = sorted(table, key=table.__getitem__)
     if [table[name] for name in names] != list(range(len(names))):
-        raise ForeignError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again")
+        raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again")
     if not len(names) <= size <= len(names) + MOST_MORE:
-        raise ForeignError(
+        raise ConversionError(
             f"{file} has {len(names):,} tokens, but config.json says {size:,}; the two are not of one model"
         )
     return names
@@ -220,7 +220,7 @@ def word(told: dict[str, Any], key: str, usual: str) -> str:
 def id_of(file: Path, names: list[str], mark: str) -> int:
     """The id of a mark."""
     if mark not in names:
-        raise ForeignError(f"{file} has no token {mark!r}, which a model needs; copy the whole model")
+        raise ConversionError(f"{file} has no token {mark!r}, which a model needs; copy the whole model")
     return names.index(mark)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dragoman import __version__
 from dragoman.config import DataRecipe, ModelRecipe, Recipe, TextRecipe
-from dragoman.errors import DragomanError, ForeignError, RecipeError
+from dragoman.errors import ConversionError, DragomanError, RecipeError
 from dragoman.files import check_tensors, listed, sha256, staged, verify_manifest, write_manifest
 from dragoman.models.directory import build, write_model
 from dragoman.text import PAD, vocabulary_sizes
@@ -67,7 +67,7 @@ class Foreign:
         except OSError as error:
             if isinstance(error, DragomanError):
                 raise
-            raise ForeignError(
+            raise ConversionError(
                 f"{out} could not be written: {error.strerror or error}; nothing is left of it"
             ) from None
 
@@ -110,12 +110,12 @@ def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
     try:
         return ModelRecipe(**settings)
     except RecipeError as error:
-        raise ForeignError(f"the settings of {where} make no model here: {error}") from None
+        raise ConversionError(f"the settings of {where} make no model here: {error}") from None
 
 
 def refuse_taken(out: Path) -> None:
     """Refuse a place that is taken: nothing is ever replaced by an import."""
     if out.exists() and not out.is_dir():
-        raise ForeignError(f"{out} is a file, but --out is the directory to write; choose another name")
+        raise ConversionError(f"{out} is a file, but --out is the directory to write; choose another name")
     if out.exists() and (found := listed(out.iterdir())):
-        raise ForeignError(f"{out} is there already, with {found}; choose another --out")
+        raise ConversionError(f"{out} is there already, with {found}; choose another --out")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Final
 
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = range(1, 6)
 VARINT, EIGHT, BYTES, FOUR = 0, 1, 2, 5
@@ -53,9 +53,9 @@ def fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
             case 5:
                 end = content + 4
             case kind:
-                raise ForeignError(f"a sentencepiece model has a field of kind {kind}, which is none; copy it again")
+                raise ConversionError(f"a sentencepiece model has a field of kind {kind}, which is none; copy it again")
         if end > len(message):
-            raise ForeignError("a sentencepiece model ends in the middle of a field; copy it again")
+            raise ConversionError("a sentencepiece model ends in the middle of a field; copy it again")
         yield key >> 3, key & 7, place, content, end
         place = end
 
@@ -68,7 +68,7 @@ def number(message: bytes, place: int) -> tuple[int, int]:
         value, shift, place = value | (byte & 127) << shift, shift + 7, place + 1
         if byte < 128:
             return value, place
-    raise ForeignError("a sentencepiece model ends in the middle of a number; copy it again")
+    raise ConversionError("a sentencepiece model ends in the middle of a number; copy it again")
 
 
 def written(value: int) -> bytes:

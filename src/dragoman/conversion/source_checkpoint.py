@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 
 
 class Settings:
@@ -23,28 +23,28 @@ class Settings:
         """A whole number."""
         value = self.values.get(name, default)
         if type(value) is not int or not least <= value < 1 << 31:
-            raise ForeignError(f"{self.where} has {name}={value!r:.60}; expected a whole number, {least} or more")
+            raise ConversionError(f"{self.where} has {name}={value!r:.60}; expected a whole number, {least} or more")
         return value
 
     def share(self, name: str, default: float = 0.0) -> float:
         """A number from 0 to 1, such as a dropout."""
         value = self.values.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= 1:
-            raise ForeignError(f"{self.where} has {name}={value!r:.60}; expected a number from 0 to 1")
+            raise ConversionError(f"{self.where} has {name}={value!r:.60}; expected a number from 0 to 1")
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or false."""
         value = self.values.get(name, default)
         if value is not None and type(value) not in (bool, int):
-            raise ForeignError(f"{self.where} has {name}={value!r:.60}; expected true or false")
+            raise ConversionError(f"{self.where} has {name}={value!r:.60}; expected true or false")
         return bool(value)
 
     def word(self, name: str, among: Mapping[str, str], default: str | None = None) -> str:
         """What a word of theirs is called here."""
         value = self.values.get(name, default)
         if not isinstance(value, str) or value not in among:
-            raise ForeignError(
+            raise ConversionError(
                 f"{self.where} has {name}={value!r:.60}, which Dragoman does not have; it imports: {', '.join(among)}"
             )
         return among[value]
@@ -53,7 +53,7 @@ class Settings:
         """Refuse what models here cannot express; a setting that is not there is as usual."""
         value = self.values.get(name, usual)
         if value != usual and not (value is None and not usual):
-            raise ForeignError(
+            raise ConversionError(
                 f"{self.where} has {name}={value!r:.60}: {what}; models here have none of that, so it cannot be "
                 f"imported; expected {name}={usual!r}"
             )
@@ -62,7 +62,7 @@ class Settings:
         """The value that two settings must share, because there is one of them here."""
         first, second = self.whole(one), self.whole(other)
         if first != second:
-            raise ForeignError(
+            raise ConversionError(
                 f"{self.where} has {one}={first} and {other}={second}; models here have the same in encoder and "
                 "decoder, so it cannot be imported"
             )
@@ -82,17 +82,19 @@ class Theirs:
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor as float32."""
         if name not in self.tensors:
-            raise ForeignError(f"{self.where} has no tensor {name}; the model's settings ask for one of {list(shape)}")
+            raise ConversionError(
+                f"{self.where} has no tensor {name}; the model's settings ask for one of {list(shape)}"
+            )
         found = self.tensors[name]
         if list(found.shape) != [*shape]:
-            raise ForeignError(
+            raise ConversionError(
                 f"{self.where} has the tensor {name} of shape {list(found.shape)}; the model's settings ask for "
                 f"{[*shape]}: the two are not of one model, or it has something that is not known here"
             )
         self.taken.add(name)
         tensor = found.detach().to(torch.float32)
         if not tensor.isfinite().all():
-            raise ForeignError(f"{self.where} has numbers that are none (NaN or infinite) in {name}; it is damaged")
+            raise ConversionError(f"{self.where} has numbers that are none (NaN or infinite) in {name}; it is damaged")
         return tensor
 
     def first(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
@@ -110,7 +112,7 @@ class Theirs:
         """Refuse tensors that nobody asked for: a model that has more would not be the same without."""
         if rest := sorted(self.tensors.keys() - self.taken):
             more = f" and {len(rest) - 1} more" if rest[1:] else ""
-            raise ForeignError(
+            raise ConversionError(
                 f"{self.where} has the tensor {rest[0]}{more}, which no model of its settings has; it is of a kind "
                 "that cannot be imported"
             )
@@ -121,11 +123,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ForeignError(f"{path} is missing; copy the whole model") from None
+        raise ConversionError(f"{path} is missing; copy the whole model") from None
     except (OSError, ValueError) as error:
-        raise ForeignError(f"{path} cannot be read ({error}); copy it again") from None
+        raise ConversionError(f"{path} cannot be read ({error}); copy it again") from None
     if not isinstance(found, dict):
-        raise ForeignError(f"{path} holds {found!r:.40}; expected a table of names and values; copy it again")
+        raise ConversionError(f"{path} holds {found!r:.40}; expected a table of names and values; copy it again")
     return found
 
 
@@ -134,6 +136,6 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise ForeignError(f"{path} is missing; copy the whole model") from None
+        raise ConversionError(f"{path} is missing; copy the whole model") from None
     except OSError as error:
-        raise ForeignError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConversionError(f"{path} cannot be read: {error.strerror}") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.conversion.source_checkpoint import read_bytes
-from dragoman.errors import ForeignError, TextError
+from dragoman.errors import ConversionError, TextError
 from dragoman.text.imported.segmentation import as_text
 from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.sentencepiece import open_model
@@ -40,7 +40,7 @@ def read_cut(file: Path | None) -> Cut:
         codes = content.decode("utf-8")
         SubwordCodes(codes)
     except (UnicodeDecodeError, TextError) as error:
-        raise ForeignError(
+        raise ConversionError(
             f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the text "
             "was cut with when the model was trained"
         ) from None

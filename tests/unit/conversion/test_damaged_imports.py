@@ -17,7 +17,7 @@ from fairseq_files import write_fairseq
 
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 from opus_model import write_opus
 
 ODD: list[Any] = [None, "x", -1, 0, [], {}, 10**9, 2**40, True, 1.5, "", [1], {"a": 1}, float("nan")]
@@ -37,7 +37,7 @@ def answered(place: Path) -> bool:
     """Whether it is taken; what is refused is refused in words."""
     try:
         read_foreign(place, Asked())
-    except ForeignError as error:
+    except ConversionError as error:
         assert str(place.name) in str(error) and len(str(error)) > 30
         return False
     return True

@@ -15,7 +15,7 @@ from command_line import leave
 from dragoman.config import Recipe
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 from dragoman.files import stored_vocabulary
 from dragoman.models.directory import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
 ) -> None:
     changes, message = WRONG[wrong]
     checkpoint = write_fairseq(tmp_path / "fairseq", **{**changes})
-    with pytest.raises(ForeignError, match=message):
+    with pytest.raises(ConversionError, match=message):
         read_foreign(checkpoint, Asked())
     code, out, err = leave(capsys, "import", str(checkpoint), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "") and err.startswith("dragoman: ")
@@ -151,7 +151,7 @@ def test_dictionaries_that_are_missing_elsewhere_or_wrong(tmp_path: Path) -> Non
     place.mkdir()
     for name in ("dict.de.txt", "dict.en.txt"):
         checkpoint.with_name(name).rename(place / name)
-    with pytest.raises(ForeignError, match=r"dict\.en\.txt is missing, .* with --vocabulary"):
+    with pytest.raises(ConversionError, match=r"dict\.en\.txt is missing, .* with --vocabulary"):
         read_foreign(checkpoint, Asked())
     assert read_foreign(checkpoint, Asked(vocabulary=place)).source.vocabulary_size == len(dictionaries(False)[0]) + 5
     whole = (place / dictionary.name).read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def test_dictionaries_that_are_missing_elsewhere_or_wrong(tmp_path: Path) -> Non
         (whole + "more 3\n", r"of shape \[18, 24\]; the model's settings ask for \[19, 24\]"),
     ):
         (place / dictionary.name).write_text(damaged, encoding="utf-8")
-        with pytest.raises(ForeignError, match=message):
+        with pytest.raises(ConversionError, match=message):
             read_foreign(checkpoint, Asked(vocabulary=place))
 
 
@@ -169,11 +169,11 @@ def test_other_tasks_and_files_that_say_nothing(tmp_path: Path) -> None:
     checkpoint = write_fairseq(tmp_path / "fairseq")
     saved = torch.load(checkpoint, weights_only=False)
     torch.save({**saved, "cfg": {**saved["cfg"], "task": {"_name": "multilingual_translation"}}}, checkpoint)
-    with pytest.raises(ForeignError, match="task='multilingual_translation'; of fairseq's tasks 'translation'"):
+    with pytest.raises(ConversionError, match="task='multilingual_translation'; of fairseq's tasks 'translation'"):
         read_foreign(checkpoint, Asked())
     torch.save({**saved, "cfg": None}, checkpoint)
-    with pytest.raises(ForeignError, match="says nothing of its model"):
+    with pytest.raises(ConversionError, match="says nothing of its model"):
         read_foreign(checkpoint, Asked())
     torch.save({**saved, "model": [1]}, checkpoint)
-    with pytest.raises(ForeignError, match="holds no tensors by name in its part 'model'"):
+    with pytest.raises(ConversionError, match="holds no tensors by name in its part 'model'"):
         read_foreign(checkpoint, Asked())

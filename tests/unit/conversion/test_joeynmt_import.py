@@ -20,7 +20,7 @@ from dragoman.config import Recipe
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.conversion.sentencepiece_model import restricted
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 from dragoman.models.directory import load_model
 from dragoman.nn import sinusoid
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
@@ -150,7 +150,7 @@ def test_text_is_cut_into_known_tokens_alone(tmp_path: Path, capsys: pytest.Capt
     recipe = Recipe.load(tmp_path / "model" / "recipe.toml")
     assert (recipe.model.tie, recipe.model.output_bias, recipe.model.d_ff) == ("target", False, INNER[0])
     (place / "codes.txt").unlink()
-    with pytest.raises(ForeignError, match=r"codes\.txt is missing, by which .*src: cuts text; .* with --tokenizer"):
+    with pytest.raises(ConversionError, match=r"codes\.txt is missing, by which .*src: cuts text; .* with --tokenizer"):
         read_foreign(place, Asked())
 
 
@@ -175,7 +175,7 @@ def test_a_restricted_sentencepiece_model_makes_known_tokens_alone() -> None:
     everything = SentencePieceProcessor()
     everything.LoadFromSerializedProto(restricted(written.getvalue(), {*tokens}))
     assert everything.encode(lines, out_type=str) == whole.encode(lines, out_type=str)
-    with pytest.raises(ForeignError, match="in the middle of"):
+    with pytest.raises(ConversionError, match="in the middle of"):
         restricted(written.getvalue()[:-1], vocabulary)
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
 ) -> None:
     change, message = WRONG[wrong]
     place = write_joey(tmp_path / "joey", change=change)
-    with pytest.raises(ForeignError, match=message):
+    with pytest.raises(ConversionError, match=message):
         read_foreign(place, Asked())
     code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "") and err.startswith("dragoman: ")
@@ -234,15 +234,15 @@ def test_files_that_are_missing_or_damaged(tmp_path: Path) -> None:
     (place / "best.ckpt").unlink()
     assert read_foreign(place, Asked()).files[0].name == "300.ckpt"
     (place / "400.ckpt").write_bytes((place / "300.ckpt").read_bytes())
-    with pytest.raises(ForeignError, match=r"several checkpoints \(300\.ckpt, 400\.ckpt"):
+    with pytest.raises(ConversionError, match=r"several checkpoints \(300\.ckpt, 400\.ckpt"):
         read_foreign(place, Asked())
     (place / "400.ckpt").unlink()
     torch.save({"model_state": [1]}, place / "300.ckpt")
-    with pytest.raises(ForeignError, match="no tensors by name in its part 'model_state'"):
+    with pytest.raises(ConversionError, match="no tensors by name in its part 'model_state'"):
         read_foreign(place, Asked())
     (place / "config.yaml").write_text("a: [")
-    with pytest.raises(ForeignError, match=r"config\.yaml is no YAML"):
+    with pytest.raises(ConversionError, match=r"config\.yaml is no YAML"):
         read_foreign(place, Asked())
     (place / "config.yaml").write_text("- 1")
-    with pytest.raises(ForeignError, match="expected JoeyNMT's settings"):
+    with pytest.raises(ConversionError, match="expected JoeyNMT's settings"):
         read_foreign(place, Asked())

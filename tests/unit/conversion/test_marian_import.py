@@ -15,7 +15,7 @@ from command_line import leave
 from dragoman.config import Recipe
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
-from dragoman.errors import ForeignError
+from dragoman.errors import ConversionError
 from dragoman.files import stored_vocabulary, verify_manifest
 from dragoman.text import BOS, EOS, PAD, UNK, load_tokenizer
 from dragoman.translation.translator import Translator
@@ -146,7 +146,7 @@ def test_halves_and_positions_that_are_stored(opus: Path, model: Path, tmp_path:
         torch.testing.assert_close(theirs[name], weight, atol=1e-2, rtol=1e-3)
     save_file({**tensors, names[0]: stored.roll(1, 0)}, other / "model.safetensors")
     with pytest.raises(
-        ForeignError, match=r"positions in model\.encoder\.embed_positions\.weight that are not the sines"
+        ConversionError, match=r"positions in model\.encoder\.embed_positions\.weight that are not the sines"
     ):
         read_foreign(other, Asked())
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     damage, message = WRONG[wrong]
     place = copied(opus, tmp_path / "opus")
     damage(place)
-    with pytest.raises(ForeignError, match=message):
+    with pytest.raises(ConversionError, match=message):
         read_foreign(place, Asked())
     code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "") and err.startswith("dragoman: ")
@@ -246,11 +246,11 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
 
     opus = write_opus(tmp_path / "opus", binary=True)
     torch.save({"model.shared.weight": Evil()}, opus / "pytorch_model.bin")
-    with pytest.raises(ForeignError, match=r"exec, which is not among the plain values .* would run code"):
+    with pytest.raises(ConversionError, match=r"exec, which is not among the plain values .* would run code"):
         read_foreign(opus, Asked())
     torch.save([1, 2], opus / "pytorch_model.bin")
-    with pytest.raises(ForeignError, match="holds no tensors by name"):
+    with pytest.raises(ConversionError, match="holds no tensors by name"):
         read_foreign(opus, Asked())
     (opus / "pytorch_model.bin").write_bytes((opus / "pytorch_model.bin").read_bytes()[:200])
-    with pytest.raises(ForeignError, match=r"pytorch_model\.bin cannot be read"):
+    with pytest.raises(ConversionError, match=r"pytorch_model\.bin cannot be read"):
         read_foreign(opus, Asked())
