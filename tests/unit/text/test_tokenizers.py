@@ -67,7 +67,7 @@ def test_encoding_is_the_librarys_own(tokenizers: dict[str, Tokenizer], corpus: 
         library = sentencepiece.SentencePieceProcessor(model_proto=model)
         assert [tokenizers[kind].encode(line) for line in corpus] == library.encode([mark(line) for line in corpus])
     model = tokenizers["wordpiece"].model  # type: ignore[attr-defined]
-    library = tokenizers.Tokenizer.from_str(model.decode())
+    library = huggingface_tokenizers.Tokenizer.from_str(model.decode())
     assert [tokenizers["wordpiece"].encode(line) for line in corpus] == [
         library.encode(mark(line), add_special_tokens=False).ids for line in corpus
     ]
