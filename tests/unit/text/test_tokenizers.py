@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sentencepiece
+import tokenizers as huggingface_tokenizers
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
