@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from dragoman.serve.attention_view import looked
 from dragoman.serve.errors import ProblemError
@@ -37,7 +38,6 @@ REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     503: {"model": ErrorResponse, "description": "The server is leaving, or has no memory for this."},
     504: {"model": ErrorResponse, "description": "The deadline passed."},
 }
-METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def api(service: Service) -> APIRouter:
@@ -107,8 +107,8 @@ def api(service: Service) -> APIRouter:
 
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     async def metrics() -> PlainTextResponse:
-        """Counters in the text format of Prometheus."""
-        return PlainTextResponse(service.metrics.text(), media_type=METRICS)
+        """Metrics in the Prometheus text format."""
+        return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return router
 

@@ -50,7 +50,7 @@ class Gate:
         self.root_path = root_path  # a proxy may leave it in the paths it asks for, or not
         self.places = 0  # requests inside
         self.held = 0  # bytes of large bodies
-        metrics.gauge("dragoman_open_requests", "Requests that are read, wait or are answered.", lambda: self.places)
+        metrics.add_gauge("dragoman_open_requests", "Requests being read, queued or answered.", lambda: self.places)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -73,7 +73,7 @@ class Gate:
             else:
                 await self.app(scope, receive, sending)
         except GoneError:
-            self.metrics.drop("gone")
+            self.metrics.count_dropped("gone")
         except Exception as error:
             report(error)
             if status == GONE:  # nothing was sent yet
@@ -81,7 +81,7 @@ class Gate:
         finally:
             path = known(scope, self.paths)
             seconds = time.monotonic() - begun
-            self.metrics.request(path, status, seconds)
+            self.metrics.count_request(path, status, seconds)
             self.log(scope["method"] if path != "other" else "?", path, status, seconds)
 
     async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> None:

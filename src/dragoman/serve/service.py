@@ -78,9 +78,9 @@ class Service:
         translators = {name: served.translator for name, served in models.items()}
         self.worker = Worker(translators, self.queue, self.metrics, self.pace, reproducible)
         self.leaving = False
-        self.metrics.gauge("dragoman_queue_sentences", "Sentences that wait.", lambda: self.queue.sentences)
-        self.metrics.gauge(
-            "dragoman_queue_requests", "Requests with sentences that wait.", lambda: len(self.queue.turns)
+        self.metrics.add_gauge("dragoman_queue_sentences", "Sentences in the queue.", lambda: self.queue.sentences)
+        self.metrics.add_gauge(
+            "dragoman_queue_requests", "Requests with sentences in the queue.", lambda: len(self.queue.turns)
         )
 
     @property
@@ -207,7 +207,7 @@ class Service:
         return job.translations
 
     def _give_up(self, gone: bool) -> None:
-        self.metrics.drop("gone" if gone else "deadline")
+        self.metrics.count_dropped("gone" if gone else "deadline")
         if gone:
             raise ProblemError(499, "gone", "the client has gone away")
         raise ProblemError(

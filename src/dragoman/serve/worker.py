@@ -88,7 +88,7 @@ class Worker:
             return
         seconds, characters = self.clock() - begun, sum(map(len, batch.sentences))
         self.pace.count(batch.asked, characters, seconds)
-        self.metrics.batch(batch.asked.model, len(batch.parts), characters, seconds)
+        self.metrics.count_batch(batch.asked.model, len(batch.parts), characters, seconds)
         for job in batch.jobs:
             if not job.missing and not job.dropped:
                 job.done(job)

@@ -97,7 +97,7 @@ def test_a_deadline_is_kept_and_what_still_waits_is_dropped() -> None:
         assert await ask(service, "next") == ["NEXT"]
         assert fake.batches in ([["a", "b"], ["next"]], [["next"]])  # the latter where the deadline came first
 
-    assert play(scene, max_batch=2).metrics.dropped["deadline"] == 1
+    assert play(scene, max_batch=2).metrics.value("dragoman_dropped_total", reason="deadline") == 1
 
 
 def test_a_client_that_goes_away_has_its_waiting_work_dropped() -> None:
@@ -116,7 +116,7 @@ def test_a_client_that_goes_away_has_its_waiting_work_dropped() -> None:
         assert await stays == ["STAYS"]
         assert fake.batches == [["a", "b"], ["stays"]]
 
-    assert play(scene, max_batch=2).metrics.dropped["gone"] == 1
+    assert play(scene, max_batch=2).metrics.value("dragoman_dropped_total", reason="gone") == 1
 
 
 def test_a_task_that_is_cancelled_leaves_nothing_behind() -> None:

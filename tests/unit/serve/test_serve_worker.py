@@ -45,8 +45,9 @@ def test_each_request_gets_its_own_sentences_in_order() -> None:
     assert [texts(job) for job in jobs] == [["A", "B", "C", "D"], ["X"], ["Y", "Z"]]
     assert [len(batch) for batch in scene.fake.batches] == [2, 3, 2]
     assert sorted(map(id, scene.done)) == sorted(map(id, jobs))
-    assert sum(scene.metrics.batches.counts) == 3
-    assert (scene.metrics.sentences["m"], scene.metrics.characters["m"]) == (7, 7)
+    assert scene.metrics.value("dragoman_batch_sentences_count") == 3
+    assert scene.metrics.value("dragoman_sentences_total", model="m") == 7
+    assert scene.metrics.value("dragoman_characters_total", model="m") == 7
 
 
 def test_the_translator_is_told_what_was_asked() -> None:

@@ -55,7 +55,7 @@ def command(
     The port opens when all models are loaded. SIGTERM or Ctrl-C ends the server when what it has accepted is answered.
     There is no authentication: see docs/serving.md before others can reach it.
     """
-    if missing := [package for package in ("fastapi", "uvicorn") if find_spec(package) is None]:
+    if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
         raise click.UsageError(f"--root-path {root_path!r} must begin with / and not end with it, as in /translate")
