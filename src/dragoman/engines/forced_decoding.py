@@ -67,9 +67,14 @@ def cross_attention(engine: TorchEngine, pairs: Pairs, layer: int | None = None)
     """
     found: list[Any] = [None] * len(pairs)
     for i, weights in cross_maps(engine, pairs):
-        chosen = max(0, len(weights) - 2) if layer is None else layer
-        found[i] = weights[chosen].mean(0)[:-1, :-1].copy()
+        found[i] = mean_attention(weights, layer)
     return found
+
+
+def mean_attention(weights: Any, layer: int | None = None) -> Any:
+    """`[T, S]` from the weights `[L, H, T + 1, S + 1]` of one pair, as in `cross_attention`."""
+    chosen = max(0, len(weights) - 2) if layer is None else layer
+    return weights[chosen].mean(0)[:-1, :-1].copy()
 
 
 def like_lengths(pairs: Pairs, batch: int) -> Iterator[list[int]]:

@@ -356,16 +356,18 @@ class Translator:
             self.engines.for_search(asked.search, prefixed, demands=True)  # refused where it is not to be had
             size = 1 if asked.reproducible else asked.batch or self.engines.torch.batch
             found |= searched(self.engines.torch, bound, asked.search, size, prefixed, self.planner)
-        looked = aligning = None
+        looked: dict[tuple[Ids, Ids], Any] | None = None
+        aligning: dict[tuple[Ids, Ids], Any] | None = None
         if asked.alignment or asked.attention:
-            from dragoman.engines.forced_decoding import cross_attention
-            from dragoman.translation.alignment_head import pointed
+            from dragoman.engines.forced_decoding import cross_maps, mean_attention
 
             pairs = sorted({(ids, tuple(h.tokens)) for (ids, _, _), best in found.items() for h in best})
-            if asked.attention:
-                looked = dict(zip(pairs, cross_attention(self.engines.torch, pairs), strict=True))
-            if asked.alignment:
-                aligning = dict(zip(pairs, pointed(self.engines.torch, pairs, self.pointer), strict=True))
+            looked, aligning = ({} if asked.attention else None), ({} if asked.alignment else None)
+            for i, weights in cross_maps(self.engines.torch, pairs):  # one forced pass for both
+                if looked is not None:
+                    looked[pairs[i]] = mean_attention(weights)
+                if aligning is not None:
+                    aligning[pairs[i]] = self.pointer.of(weights).copy()
         assembly = Assembly(self.source, self.target, asked.search, looked, aligning, self.lead)
         return [
             assembly.translation([(job[0], found[job]) for job in of_text], [demands for _, _, demands in of_text])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
+from dragoman.engines.native import NativeEngine
+from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
+from dragoman.models import EncoderDecoder
 from dragoman.search.types import Search
 from dragoman.serve.app import application
 from dragoman.serve.attention_view import side
@@ -197,6 +201,25 @@ def test_attention_of_a_real_model(real: TestClient, directory: Path) -> None:
     words = found["source"]["words"]
     assert [text[word["start"] : word["end"]] for word in words] == ["the", "old", "box,", "the", "hall"]
     assert sorted(token for word in words for token in word["tokens"]) == list(range(len(expected.source_tokens)))
+
+
+def test_attention_takes_one_search_and_one_forced_pass(real: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Counter[str]()
+
+    def counted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(NativeEngine, "search")
+    counted(TorchEngine, "search")
+    counted(EncoderDecoder, "hidden")
+    assert real.post("/v1/attention", json={"text": "the old box"}).status_code == 200
+    assert calls == {"search": 1, "hidden": 1}
 
 
 @pytest.mark.parametrize(("text", "status"), [("", 422), ("a\nb", 422), ("x" * 1001, 413), ("\ud800", 422)])
