@@ -1,4 +1,4 @@
-"""Values that a person chose: refused in words where they cannot be, with the word that was meant where one is near."""
+"""Checks of the values that people give, with suggestions for those that are nearly right."""
 
 from __future__ import annotations
 
@@ -11,106 +11,106 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dragoman.errors import RecipeError
 
-MOST = (1 << 31) - 1  # a whole number that every part of the machinery can still count with
-
-LEAST_WEIGHT, MOST_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch may go through it
-
-
-def shown(value: object) -> str:
-    """What came, for a message: its type, and as much of it as fits."""
-    kind, words = type(value).__name__, repr(value)
-    words = words if len(words) <= 60 else words[:57] + "..."
-    return words if value is None or words.startswith(f"{kind}(") else f"{kind} {words}"
+MAX_INT = (1 << 31) - 1  # what every part of the machinery can still count with
+MIN_WEIGHT, MAX_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch goes through it
 
 
-def renamed(table: Any, names: Mapping[str, str]) -> Any:
-    """A dictionary of a file with the names that its keys have now, where the file was written before they had them."""
+def describe_value(value: object) -> str:
+    """A value for a message: its type, and as much of it as fits."""
+    kind, text = type(value).__name__, repr(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return text if value is None or text.startswith(f"{kind}(") else f"{kind} {text}"
+
+
+def rename_keys(table: Any, names: Mapping[str, str]) -> Any:
+    """A dictionary read from a file, with old keys under their present names."""
     return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` where something known is close, and the whole list where nothing is."""
+    """`; did you mean ...?` if a known name is close, else the list of known names."""
     names = [str(name) for name in known]
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
 
 
-def suggest_directory(path: Path, wanted: Callable[[Path], bool]) -> str:
-    """`; did you mean ...?` where a directory that is wanted has nearly this path, is inside it or stands beside it."""
-    near = [Path(path.anchor)]
+def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
+    """`; did you mean ...?` for a matching directory with nearly this path, inside it or next to it."""
+    similar = [Path(path.anchor)]
     for part in path.parts[1 if path.anchor else 0 :]:
-        near = [place / name for place in near for name in _near_names(place, part)]
+        similar = [parent / name for parent in similar for name in _similar_names(parent, part)]
     parent = path.parent
-    inside, beside = ([place / name for name in _directories(place)] for place in (path, parent))
-    for found in (*near, *inside):
-        if wanted(found):
-            return f"; did you mean {found}?"
-    others = [place.name for place in beside if wanted(place)]
+    children, siblings = ([directory / name for name in _directories(directory)] for directory in (path, parent))
+    for candidate in (*similar, *children):
+        if matches(candidate):
+            return f"; did you mean {candidate}?"
+    others = [sibling.name for sibling in siblings if matches(sibling)]
     where = "here" if parent == Path() else f"in {parent}"
     return f"; {where} there are: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
 
 
-def _near_names(place: Path, name: str) -> list[str]:
+def _similar_names(parent: Path, name: str) -> list[str]:
     """The directory of that name, or else those with nearly that name."""
-    return [name] if (place / name).is_dir() else difflib.get_close_matches(name, _directories(place))
+    return [name] if (parent / name).is_dir() else difflib.get_close_matches(name, _directories(parent))
 
 
-def _directories(place: Path) -> list[str]:
-    """The names of the directories in one; none where it cannot be read."""
+def _directories(parent: Path) -> list[str]:
+    """The names of a directory's subdirectories; empty if it cannot be read."""
     with suppress(OSError):
-        return sorted(entry.name for entry in place.iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in parent.iterdir() if entry.is_dir())
     return []
 
 
-def at_least(least: float, where: str, value: float, most: int = MOST) -> None:
-    """Refuse numbers under `least`, and whole numbers over `most`, which no machine could work with."""
-    if not value >= least:
-        raise RecipeError(f"{where} must be at least {least}; got {value}")
-    if isinstance(value, int) and value > most:
-        raise RecipeError(f"{where} must be at most {most:,}; got {value:,}")
+def check_at_least(minimum: float, where: str, value: float, maximum: int = MAX_INT) -> None:
+    """Reject numbers below `minimum`, and integers above `maximum`."""
+    if not value >= minimum:
+        raise RecipeError(f"{where} must be at least {minimum}; got {value}", code="out_of_range")
+    if isinstance(value, int) and value > maximum:
+        raise RecipeError(f"{where} must be at most {maximum:,}; got {value:,}", code="out_of_range")
 
 
-def fraction(where: str, value: float) -> None:
-    """Refuse what is not a probability that leaves something over."""
+def check_fraction(where: str, value: float) -> None:
+    """Reject numbers outside of [0, 1)."""
     if not 0 <= value < 1:
-        raise RecipeError(f"{where} must be at least 0 and under 1; got {value}")
+        raise RecipeError(f"{where} must be at least 0 and below 1; got {value}", code="out_of_range")
 
 
-def seed(where: str, value: int) -> None:
-    """Refuse what is no seed of every generator that is used."""
+def check_seed(where: str, value: int) -> None:
+    """Reject seeds that some random generator does not accept."""
     if not 0 <= value < 1 << 63:
-        raise RecipeError(f"{where} must be at least 0 and under 2**63; got {value}")
+        raise RecipeError(f"{where} must be at least 0 and below 2**63; got {value}", code="out_of_range")
 
 
 def divisors(number: int) -> list[int]:
-    """Every whole number that divides `number`."""
+    """Every divisor of `number`."""
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def check_kinds(recipe: object, section: str) -> None:
-    """Have each value of a section be of its declared kind, or refuse it: Python itself checks nothing."""
+def check_field_types(recipe: object, section: str) -> None:
+    """Coerce each field of a section to its declared type, or reject it."""
     for key, kind in get_type_hints(type(recipe)).items():
         value = getattr(recipe, key)
         if value is not None or type(None) not in get_args(kind):
-            object.__setattr__(recipe, key, conform(value, kind, f"{section}.{key}"))  # frozen, but not yet made
+            object.__setattr__(recipe, key, coerce(value, kind, f"{section}.{key}"))  # frozen, but still being made
 
 
-def conform(value: Any, kind: Any, where: str) -> Any:
-    """The value as its declared type, or a RecipeError that names the type in words."""
+def coerce(value: Any, kind: Any, where: str) -> Any:
+    """The value as its declared type, or a RecipeError that names the type."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return conform(value, next(k for k in get_args(kind) if k is not type(None)), where)
+        return coerce(value, next(k for k in get_args(kind) if k is not type(None)), where)
     if origin is Literal:
         if value not in get_args(kind):
-            raise RecipeError(f"{where}={value!r} is not one of the choices{suggest(str(value), get_args(kind))}")
+            hint = suggest(str(value), get_args(kind))
+            raise RecipeError(f"{where}={value!r} is not one of the choices{hint}", code="unknown_choice")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}")
-        return tuple(conform(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
+            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}", code="wrong_type")
+        return tuple(coerce(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
-        raise RecipeError(f"{where} must be {words.get(kind, kind)}; got {value!r}")
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
+        raise RecipeError(f"{where} must be {names.get(kind, kind)}; got {value!r}", code="wrong_type")
     return value

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe
 from dragoman.errors import RecipeError
-from dragoman.values import conform
+from dragoman.values import coerce
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -76,8 +76,8 @@ def test_any_text_survives_toml(text: str) -> None:
         (["model.d_model=true"], r"model\.d_model must be a whole number; got True"),
         (["model.d_model=many"], r"model\.d_model must be a whole number; got 'many'"),
         (["model.attention_bias=1"], r"model\.attention_bias must be true or false; got 1"),
-        (["model.dropout=1"], r"model\.dropout must be at least 0 and under 1; got 1\.0"),
-        (["model.dropout=nan"], r"model\.dropout must be at least 0 and under 1; got nan"),
+        (["model.dropout=1"], r"model\.dropout must be at least 0 and below 1; got 1\.0"),
+        (["model.dropout=nan"], r"model\.dropout must be at least 0 and below 1; got nan"),
         (["model.encoder_layers=0"], r"model\.encoder_layers must be at least 1; got 0"),
         (["model.d_k=0"], r"model\.d_k must be at least 1; got 0"),
         (["model.d_model=9", "model.n_heads=3"], r"d_model=9 is odd, .* use d_model=10, or model\.positions='learned'"),
@@ -106,11 +106,11 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
 
 
 def test_lists_are_checked_one_by_one() -> None:
-    assert conform([1, 2], tuple[int, ...], "a.b") == (1, 2)
+    assert coerce([1, 2], tuple[int, ...], "a.b") == (1, 2)
     with pytest.raises(RecipeError, match=r"a\.b\[1\] must be a whole number; got 'x'"):
-        conform([1, "x"], tuple[int, ...], "a.b")
+        coerce([1, "x"], tuple[int, ...], "a.b")
     with pytest.raises(RecipeError, match=r"a\.b must be a list"):
-        conform(3, tuple[int, ...], "a.b")
+        coerce(3, tuple[int, ...], "a.b")
 
 
 def test_every_choice_of_the_model_can_be_built() -> None:
@@ -118,7 +118,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
     from dataclasses import replace
     from typing import Literal, get_args, get_origin, get_type_hints
 
-    from dragoman.config import IN_ATTENTION, idle_keys
+    from dragoman.config import IN_ATTENTION, unused_keys
     from dragoman.models.directory import build
 
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
@@ -131,7 +131,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
     for name, kind in get_type_hints(ModelRecipe).items():
         for choice in get_args(kind) if get_origin(kind) is Literal else ():
             for recipe in small:
-                if name == "architecture" or name in idle_keys(recipe.architecture):
+                if name == "architecture" or name in unused_keys(recipe.architecture):
                     continue
                 if choice in IN_ATTENTION and recipe.architecture == "convolutional":
                     with pytest.raises(RecipeError, match="is told to self-attention"):

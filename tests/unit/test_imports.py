@@ -9,10 +9,13 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 
-BASE = {"errors", "values", "config", "files"}
+BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files"}
 LOADS = BASE | {"native", "text", "modeldir"}
 MAY_IMPORT = {
     "errors": set(),
+    "arrays": set(),
+    "cpu": set(),
+    "randomness": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
     "files": {"errors"},

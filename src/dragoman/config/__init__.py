@@ -1,6 +1,6 @@
 """Every choice of a run, in words: the recipe, its sections and the presets."""
 
-from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, idle_keys, preset_for
+from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
 from dragoman.config.recipe import Recipe, toml_value
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 
@@ -12,7 +12,7 @@ __all__ = [
     "Recipe",
     "TextRecipe",
     "TrainRecipe",
-    "idle_keys",
     "preset_for",
     "toml_value",
+    "unused_keys",
 ]

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from dragoman.errors import RecipeError
-from dragoman.values import at_least, check_kinds, divisors, fraction
+from dragoman.values import check_at_least, check_field_types, check_fraction, divisors
 
 IN_ATTENTION = ("relative", "rotary", "alibi")  # positions that attention is told, and not the embeddings
-MOST_SIZE, MOST_LAYERS = 1_000_000, 1_000  # far beyond what can be trained; the weights can still be counted
-NEEDS: Mapping[str, tuple[str, tuple[str, ...]]] = {  # keys that mean something with some values of another key alone
+MAX_SIZE, MAX_LAYERS = 1_000_000, 1_000  # far beyond what can be trained; the weights can still be counted
+# Keys that have an effect only with some values of another key.
+USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "window": ("pattern", ("local", "sparse")),
     "global_tokens": ("pattern", ("sparse",)),
     "random_tokens": ("pattern", ("sparse",)),
@@ -75,15 +76,15 @@ class ModelRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built, and say what could."""
-        check_kinds(self, "model")
+        check_field_types(self, "model")
         for name in ("d_model", "n_heads", "d_ff", "max_positions", "rank", "max_distance"):
-            at_least(1, f"model.{name}", getattr(self, name), MOST_SIZE)
+            check_at_least(1, f"model.{name}", getattr(self, name), MAX_SIZE)
         for name in ("window", "global_tokens", "random_tokens"):
-            at_least(0, f"model.{name}", getattr(self, name))
+            check_at_least(0, f"model.{name}", getattr(self, name))
         for name in ("encoder_layers", "decoder_layers"):
-            at_least(1, f"model.{name}", getattr(self, name), MOST_LAYERS)
+            check_at_least(1, f"model.{name}", getattr(self, name), MAX_LAYERS)
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
-            fraction(f"model.{name}", getattr(self, name))
+            check_fraction(f"model.{name}", getattr(self, name))
         if not 0 < self.norm_epsilon <= 1:
             raise RecipeError(f"model.norm_epsilon={self.norm_epsilon} must be over 0 and at most 1; 1e-5 is usual")
         splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
@@ -94,7 +95,7 @@ class ModelRecipe:
             )
         for name in ("d_k", "d_v"):
             if getattr(self, name) is not None:
-                at_least(1, f"model.{name}", getattr(self, name), MOST_SIZE)
+                check_at_least(1, f"model.{name}", getattr(self, name), MAX_SIZE)
         if self.positions in ("sinusoidal", "syntax") and self.d_model % 2 and self.architecture != "recurrent":
             raise RecipeError(
                 f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
@@ -126,12 +127,12 @@ class ModelRecipe:
                 f"model.kernel_width={self.kernel_width} has no middle; use an odd number, such as 3 or 5, so that the "
                 "encoder looks as far to the left as to the right"
             )
-        at_least(1, "model.kernel_width", self.kernel_width, MOST_SIZE)
+        check_at_least(1, "model.kernel_width", self.kernel_width, MAX_SIZE)
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
         """Refuse what was given and would do nothing."""
-        for name, (key, users) in NEEDS.items():
+        for name, (key, users) in USED_WITH.items():
             given, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             chosen = getattr(self, key)
             if given != default and chosen not in users:
@@ -170,11 +171,11 @@ PRESETS: Mapping[str, ModelRecipe] = {
 
 def preset_for(name: str, architecture: str = "transformer") -> ModelRecipe:
     """A preset's sizes for an architecture; keys that mean nothing to it keep their defaults."""
-    sizes = {key: value for key, value in asdict(PRESETS[name]).items() if key not in idle_keys(architecture)}
+    sizes = {key: value for key, value in asdict(PRESETS[name]).items() if key not in unused_keys(architecture)}
     return ModelRecipe(**{**sizes, "architecture": architecture})
 
 
-def idle_keys(architecture: str) -> set[str]:
+def unused_keys(architecture: str) -> set[str]:
     """The keys of a model's recipe that mean nothing to an architecture."""
-    idle = {name for name, (key, users) in NEEDS.items() if key == "architecture" and architecture not in users}
-    return idle | {name for name, (key, _) in NEEDS.items() if key in idle}
+    idle = {name for name, (key, users) in USED_WITH.items() if key == "architecture" and architecture not in users}
+    return idle | {name for name, (key, _) in USED_WITH.items() if key in idle}

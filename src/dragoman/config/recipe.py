@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from dragoman.config.model import PRESETS, ModelRecipe, idle_keys, preset_for
+from dragoman.config.model import PRESETS, ModelRecipe, preset_for, unused_keys
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 from dragoman.errors import RecipeError
-from dragoman.values import conform, suggest
+from dragoman.values import coerce, suggest
 
 S = TypeVar("S")
 RENAMED = {"train.optimiser": "train.optimizer"}  # keys of recipes that were written before
@@ -100,7 +100,7 @@ class Recipe:
         """
         parts = []
         for name, values in asdict(self).items():
-            idle = idle_keys(self.model.architecture) if name == "model" else set()
+            idle = unused_keys(self.model.architecture) if name == "model" else set()
             idle |= {"targets"} if name == "text" and not self.text.targets else set()
             if name == "model":
                 idle |= {key for key in OF_IMPORTED if values[key] == getattr(ModelRecipe(), key)}
@@ -125,7 +125,7 @@ def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     for key, value in values.items():
         if key not in hints:
             raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(str(key), hints)}")
-        checked[key] = conform(value, hints[key], f"{name}.{key}")
+        checked[key] = coerce(value, hints[key], f"{name}.{key}")
     if preset is not None:
         of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))
         return replace(of, **checked)  # type: ignore[return-value]  # kind is ModelRecipe here

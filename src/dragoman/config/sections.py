@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dragoman.errors import RecipeError
-from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT, at_least, check_kinds, fraction, seed
+from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, check_at_least, check_field_types, check_fraction, check_seed
 
-MOST_WORKERS = 1_024  # as many threads as an engine may have
-CODE, MOST_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # what may name a target language
+MAX_WORKERS = 1_024  # as many threads as an engine may have
+LANGUAGE_CODE, MAX_LANGUAGE_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # what may name a target language
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class TextRecipe:
 
     def __post_init__(self) -> None:
         """Refuse a vocabulary without room for tokens, and languages that cannot be named."""
-        check_kinds(self, "text")
-        at_least(1 if self.kind == "imported" else 300, "text.vocabulary_size", self.vocabulary_size)
+        check_field_types(self, "text")
+        check_at_least(1 if self.kind == "imported" else 300, "text.vocabulary_size", self.vocabulary_size)
         for code in self.targets:
-            if len(code) > MOST_CODE or not re.fullmatch(CODE, code):
+            if len(code) > MAX_LANGUAGE_CODE or not re.fullmatch(LANGUAGE_CODE, code):
                 raise RecipeError(
                     f"text.targets={list(self.targets)} names {code!r}; a target language is named by a code of "
                     "letters, digits and hyphens, such as 'de' or 'zh-Hans'"
@@ -74,20 +74,20 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, and say what could."""
-        check_kinds(self, "data")
+        check_field_types(self, "data")
         for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens"):
-            at_least(1, f"data.{name}", getattr(self, name))
+            check_at_least(1, f"data.{name}", getattr(self, name))
         for name in ("workers", "ahead"):
-            at_least(1, f"data.{name}", getattr(self, name), MOST_WORKERS)
+            check_at_least(1, f"data.{name}", getattr(self, name), MAX_WORKERS)
         for name in ("valid_pairs", "batch_sentences"):
-            at_least(0, f"data.{name}", getattr(self, name))
-        seed("data.seed", self.seed)
+            check_at_least(0, f"data.{name}", getattr(self, name))
+        check_seed("data.seed", self.seed)
         for name in ("min_script", "sampling"):
-            fraction(f"data.{name}", getattr(self, name))
+            check_fraction(f"data.{name}", getattr(self, name))
         for weight in self.weights:
-            if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+            if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
                 raise RecipeError(
-                    f"data.weights={list(self.weights)} must all be over 0, from {LEAST_WEIGHT} to {MOST_WEIGHT:,}; "
+                    f"data.weights={list(self.weights)} must all be over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; "
                     "leave a corpus out instead of giving it next to nothing"
                 )
         if self.batch_tokens <= self.max_tokens:
@@ -136,7 +136,7 @@ class TrainRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, and say what could."""
-        check_kinds(self, "train")
+        check_field_types(self, "train")
         for name in (
             "steps",
             "accumulate",
@@ -147,15 +147,15 @@ class TrainRecipe:
             "keep",
             "max_skips",
         ):
-            at_least(1, f"train.{name}", getattr(self, name))
+            check_at_least(1, f"train.{name}", getattr(self, name))
         for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon", "r_drop"):
-            at_least(0, f"train.{name}", getattr(self, name))
+            check_at_least(0, f"train.{name}", getattr(self, name))
         for name in ("weight_decay", "epsilon", "r_drop"):
             if getattr(self, name) == float("inf"):
                 raise RecipeError(f"train.{name} must be finite; got inf, with which nothing is learned")
-        seed("train.seed", self.seed)
+        check_seed("train.seed", self.seed)
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
-            fraction(f"train.{name}", getattr(self, name))
+            check_fraction(f"train.{name}", getattr(self, name))
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise RecipeError(f"train.learning_rate must be over 0, and finite; got {self.learning_rate}")
         if self.learning_rate is None and not self.warmup_steps:

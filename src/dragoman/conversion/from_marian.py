@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.config.sections import CODE, MOST_CODE
+from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.conversion.checkpoint_files import read_pickle, read_safetensors
 from dragoman.conversion.imported_model import Foreign, model_recipe
 from dragoman.conversion.layer_names import ACTIVATIONS, LayerNames, Layers, Stream, Tables, sines_first
@@ -186,7 +186,9 @@ class Text:
         self.source, self.target = sides[0], sides[-1]
         codes_here = ", ".join(self.source.languages)
         pair = [told.get("source_lang"), codes_here or told.get("target_lang")]
-        known = all(isinstance(code, str) and re.fullmatch(rf"{CODE}(, {CODE})*", code) for code in pair)
+        known = all(
+            isinstance(code, str) and re.fullmatch(rf"{LANGUAGE_CODE}(, {LANGUAGE_CODE})*", code) for code in pair
+        )
         self.languages = (str(pair[0]), str(pair[1])) if known else None
 
 
@@ -235,4 +237,6 @@ def one_id(config: Settings, name: str) -> int:
 def codes(names: Sequence[str]) -> dict[str, int]:
     """The tokens of target languages, such as >>fra<<, by their codes."""
     found = {name[2:-2]: i for i, name in enumerate(names) if name.startswith(">>") and name.endswith("<<")}
-    return {code: i for code, i in found.items() if len(code) <= MOST_CODE and re.fullmatch(CODE, code)}
+    return {
+        code: i for code, i in found.items() if len(code) <= MAX_LANGUAGE_CODE and re.fullmatch(LANGUAGE_CODE, code)
+    }

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.arrays import Int64Array
 from dragoman.data.batching import Shape
-from dragoman.data.shards import Ints, spread
+from dragoman.data.shards import spread
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 if TYPE_CHECKING:
@@ -64,16 +65,16 @@ class Flat:
     """Sentences end to end and their lengths, without marks."""
 
     ids: npt.NDArray[Any]
-    lengths: Ints
+    lengths: Int64Array
 
-    def in_order(self, order: Ints) -> Flat:
+    def in_order(self, order: Int64Array) -> Flat:
         """The same sentences in another order."""
         lengths = self.lengths[order]
         return Flat(self.ids[spread((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
 
 
 def make_batch(
-    pairs: Ints, source: Flat, target: Flat, shape: Shape | None, state: int, depths: Ints | None = None
+    pairs: Int64Array, source: Flat, target: Flat, shape: Shape | None, state: int, depths: Int64Array | None = None
 ) -> Batch:
     """The tensors of these sentences: packed into `shape`, or padded where there is none; `depths` are the source's."""
     import torch
@@ -103,7 +104,7 @@ def make_batch(
     )
 
 
-def places(lengths: Ints, size: int | None) -> tuple[tuple[int, ...], Ints]:
+def places(lengths: Int64Array, size: int | None) -> tuple[tuple[int, ...], Int64Array]:
     """The shape of a tensor for sentences of these lengths, and where in it, read flat, each begins."""
     if size is not None:
         return (size,), np.cumsum(lengths) - lengths
@@ -113,11 +114,11 @@ def places(lengths: Ints, size: int | None) -> tuple[tuple[int, ...], Ints]:
 
 def lay(
     sentences: Flat,
-    grid: tuple[tuple[int, ...], Ints],
+    grid: tuple[tuple[int, ...], Int64Array],
     first: int | None = None,
     last: int | None = None,
     filler: int = PAD,
-) -> Ints:
+) -> Int64Array:
     """The sentences at their places, with a mark before each or after each."""
     shape, starts = grid
     laid = np.full(shape, filler, np.int64)
@@ -130,7 +131,7 @@ def lay(
     return laid
 
 
-def filled(values: Ints, size: int, filler: int) -> Ints:
+def filled(values: Int64Array, size: int, filler: int) -> Int64Array:
     """The values, then filler up to `size`."""
     whole = np.full(size, filler, np.int64)
     whole[: len(values)] = values

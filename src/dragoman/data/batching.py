@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dragoman.data.shards import Ints, Part
+from dragoman.arrays import Int64Array
+from dragoman.data.shards import Part
 from dragoman.errors import DataError
 
 DRAW, SHUFFLE, ORDER = 0, 1, 2  # what randomness is used for: each has a stream of its own
@@ -38,24 +39,24 @@ class Plan:
     `used` is the share of the tensors' places that hold real tokens, over the epoch, for source and target.
     """
 
-    pairs: Ints
-    bounds: Ints
+    pairs: Int64Array
+    bounds: Int64Array
     used: tuple[float, float]
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
 
-    def __getitem__(self, batch: int) -> Ints:
+    def __getitem__(self, batch: int) -> Int64Array:
         return self.pairs[self.bounds[batch] : self.bounds[batch + 1]]
 
 
-def random_order(n: int, seed: int, epoch: int, purpose: int) -> Ints:
+def random_order(n: int, seed: int, epoch: int, purpose: int) -> Int64Array:
     """A permutation of 0 .. n - 1, from raw Philox bits, which every version of NumPy gives alike."""
     stream = np.random.Philox(key=[seed, epoch], counter=[0, 0, 0, purpose])
     return np.argsort(stream.random_raw(n), kind="stable")
 
 
-def draw(parts: Sequence[Part], weights: Sequence[float], seed: int, epoch: int) -> Ints:
+def draw(parts: Sequence[Part], weights: Sequence[float], seed: int, epoch: int) -> Int64Array:
     """The pairs of an epoch, as often as the weights say, corpus by corpus.
 
     Epoch e of a corpus of n pairs and weight w takes the places floor(e w n) .. floor((e + 1) w n) - 1 of one fixed
@@ -72,7 +73,9 @@ def draw(parts: Sequence[Part], weights: Sequence[float], seed: int, epoch: int)
     return np.concatenate([np.zeros(0, np.int64), *drawn])
 
 
-def plan_padded(pairs: Ints, source: Ints, target: Ints, budget: int, most: int, seed: int, epoch: int) -> Plan:
+def plan_padded(
+    pairs: Int64Array, source: Int64Array, target: Int64Array, budget: int, most: int, seed: int, epoch: int
+) -> Plan:
     """Batches of similar lengths, in random order; `source` and `target` are the lengths of `pairs`, one each."""
     check_lengths(source, target, budget, budget)
     order = random_order(len(pairs), seed, epoch, SHUFFLE)
@@ -90,7 +93,7 @@ def plan_padded(pairs: Ints, source: Ints, target: Ints, budget: int, most: int,
     return Plan(pairs[spread], np.concatenate([[0], np.cumsum(counts)]), used(source, target, area))
 
 
-def by_length(source: Ints, target: Ints, budget: int) -> Ints:
+def by_length(source: Int64Array, target: Int64Array, budget: int) -> Int64Array:
     """An order in which neighbors are alike on both sides: strips of like source, each sorted by target.
 
     Batches are then tiles in the plane of both lengths, and there are as many strips as makes them about square (the
@@ -106,12 +109,12 @@ def by_length(source: Ints, target: Ints, budget: int) -> Ints:
     return order[sort_small(strip[order])]
 
 
-def sort_small(numbers: Ints) -> Ints:
+def sort_small(numbers: Int64Array) -> Int64Array:
     """A stable order of numbers from 0; sixteen bits are sorted digit by digit, which takes a fraction of the time."""
     return np.argsort(numbers.astype(np.min_scalar_type(int(numbers.max(initial=0)))), kind="stable")
 
 
-def cut_padded(width: Ints, budget: int, most: int) -> Ints:
+def cut_padded(width: Int64Array, budget: int, most: int) -> Int64Array:
     """Where batches begin, so that rows times the widest row stays within the budget."""
     bounds, start, n = [0], 0, len(width)
     while start < n:
@@ -122,7 +125,7 @@ def cut_padded(width: Ints, budget: int, most: int) -> Ints:
     return np.array(bounds, np.int64)
 
 
-def plan_packed(pairs: Ints, source: Ints, target: Ints, shape: Shape, seed: int, epoch: int) -> Plan:
+def plan_packed(pairs: Int64Array, source: Int64Array, target: Int64Array, shape: Shape, seed: int, epoch: int) -> Plan:
     """Batches filled end to end in random order."""
     check_lengths(source, target, min(shape.source, shape.longest), min(shape.target, shape.longest))
     order = random_order(len(pairs), seed, epoch, SHUFFLE)
@@ -140,7 +143,7 @@ def plan_packed(pairs: Ints, source: Ints, target: Ints, shape: Shape, seed: int
     return Plan(pairs, np.array(bounds, np.int64), used(source, target, area))
 
 
-def fill_steps(source: Ints, target: Ints, room: int = STEP) -> Ints:
+def fill_steps(source: Int64Array, target: Int64Array, room: int = STEP) -> Int64Array:
     """An order of the pairs of a packed batch in which neighbors fill `room` tokens, of both sides.
 
     The longest pair is followed by the longest that fits beside it, and so on; what is longer than the room goes first.
@@ -167,7 +170,7 @@ def fill_steps(source: Ints, target: Ints, room: int = STEP) -> Ints:
     return np.array(order, np.int64)
 
 
-def packed_shape(source: Ints, target: Ints, budget: int, sentences: int, longest: int) -> Shape:
+def packed_shape(source: Int64Array, target: Int64Array, budget: int, sentences: int, longest: int) -> Shape:
     """Sizes in which both sides come out full: the budget for the side with more tokens, in proportion for the other.
 
     Room for a quarter more sentences than the mean makes the number of sentences end a batch almost never.
@@ -184,12 +187,12 @@ def up(number: float, step: int) -> int:
     return int(-(-number // step) * step)
 
 
-def used(source: Ints, target: Ints, area: Sequence[int]) -> tuple[float, float]:
+def used(source: Int64Array, target: Int64Array, area: Sequence[int]) -> tuple[float, float]:
     """The share of `area` that the tokens fill, for each side."""
     return int(source.sum()) / max(area[0], 1), int(target.sum()) / max(area[1], 1)
 
 
-def check_lengths(source: Ints, target: Ints, source_room: int, target_room: int) -> None:
+def check_lengths(source: Int64Array, target: Int64Array, source_room: int, target_room: int) -> None:
     """A sentence that fits into no batch would be lost: refuse, and say which number to change."""
     for side, lengths, room in (("source", source, source_room), ("target", target, target_room)):
         longest = int(lengths.max(initial=0))

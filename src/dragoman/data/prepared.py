@@ -18,7 +18,7 @@ from dragoman.config import DataRecipe
 from dragoman.data.shards import Depths, Part, Sentences, Split, dtype_for
 from dragoman.errors import DataError
 from dragoman.files import sha256
-from dragoman.values import renamed
+from dragoman.values import rename_keys
 
 if TYPE_CHECKING:
     from dragoman.data.loader import Loader
@@ -141,7 +141,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a prepared directory, or why it is none."""
     path = directory / MANIFEST
     try:
-        manifest = renamed(json.loads(path.read_text(encoding="utf-8")), BEFORE)
+        manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), BEFORE)
     except FileNotFoundError:
         raise DataError(f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare") from None
     except (OSError, ValueError) as error:

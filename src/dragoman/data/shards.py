@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.arrays import Int64Array
 from dragoman.errors import DataError
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class Sentences:
     """Sequence i is `ids[offsets[i] : offsets[i + 1]]`; on disk or in memory is the same to a reader."""
 
     ids: npt.NDArray[Any]
-    offsets: Ints
+    offsets: Int64Array
 
     @classmethod
     def of(cls, sentences: Iterable[Sequence[int]], dtype: npt.DTypeLike = np.uint16) -> Sentences:
@@ -54,14 +53,14 @@ class Sentences:
         """How long each sentence is."""
         return np.diff(self.offsets).astype(np.int32)
 
-    def gather(self, indices: Ints) -> tuple[npt.NDArray[Any], Ints]:
+    def gather(self, indices: Int64Array) -> tuple[npt.NDArray[Any], Int64Array]:
         """The chosen sentences end to end, and the length of each; batches are made of it, so it has no loop."""
         starts = self.offsets[indices]
         lengths = self.offsets[indices + 1] - starts
         return self.ids[spread(starts, lengths)], lengths
 
 
-def spread(starts: Ints, lengths: Ints) -> Ints:
+def spread(starts: Int64Array, lengths: Int64Array) -> Int64Array:
     """starts[0], starts[0] + 1, ... for lengths[0] numbers, then the same from starts[1], and so on."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
@@ -125,9 +124,9 @@ class Depths:
     """The trees of source sentences, laid over their text: how deep each byte stands; `widths` are those of tokens."""
 
     of_bytes: Sentences
-    widths: Ints
+    widths: Int64Array
 
-    def of_tokens(self, indices: Ints, ids: npt.NDArray[Any], lengths: Ints) -> Ints:
+    def of_tokens(self, indices: Int64Array, ids: npt.NDArray[Any], lengths: Int64Array) -> Int64Array:
         """The depths of tokens, in which the chosen sentences lie end to end: that of the byte where each begins.
 
         As `depths_of_tokens` of dragoman.text.trees.dependency, which has one sentence and no NumPy.
@@ -143,7 +142,7 @@ class Depths:
             )
         origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
         places = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
-        found: Ints = deep[np.maximum(places, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
+        found: Int64Array = deep[np.maximum(places, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
         return found
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from dragoman.arrays import Int64Array, Uint64Array
 from dragoman.data.batch import Flat
 from dragoman.data.prepare.encoding import tokenizer_at
 from dragoman.data.prepare.workers import Workers
-from dragoman.data.shards import Ints, Sentences, Split, spread
+from dragoman.data.shards import Sentences, Split, spread
+from dragoman.randomness import GAMMA, mix64
 
-Seeds = npt.NDArray[np.uint64]
 PROBES = 512
 
 
@@ -37,7 +37,9 @@ class Sampler:
         self.longest = int(max(split.source.lengths.max(initial=0), split.target.lengths.max(initial=0)))
         self.growth = (self._measure(0, split.source), self._measure(1, split.target))
 
-    def sample(self, side: int, plain: Flat, pairs: Ints, epoch: int, planned: Ints, room: int | None) -> Flat:
+    def sample(
+        self, side: int, plain: Flat, pairs: Int64Array, epoch: int, planned: Int64Array, room: int | None
+    ) -> Flat:
         """The sentences of a batch in other tokens; where they would outgrow the batch, the plain tokens stay.
 
         Padded (no `room`): no sentence may become wider than the batch was planned. Packed: all must fit into `room`.
@@ -67,21 +69,19 @@ class Sampler:
         return max(1.0, 1.01 * len(drawn.ids) / max(len(plain.ids), 1))
 
 
-def draw(directory: Path, name: str, plain: Flat, alpha: float, seeds: Seeds) -> Flat:
+def draw(directory: Path, name: str, plain: Flat, alpha: float, seeds: Uint64Array) -> Flat:
     """Other tokens of each sentence."""
     return Flat(*tokenizer_at(directory, name).resample(plain.ids, plain.lengths, alpha, seeds))
 
 
-def begins(sentences: Flat) -> Ints:
+def begins(sentences: Flat) -> Int64Array:
     """Where each sentence begins."""
     return np.cumsum(sentences.lengths) - sentences.lengths
 
 
-def seeds(seed: int, epoch: int, pairs: Ints, side: int) -> Seeds:
+def seeds(seed: int, epoch: int, pairs: Int64Array, side: int) -> Uint64Array:
     """A seed for each pair, in which every bit of the four counters has its part."""
     mixed = np.zeros(len(pairs), np.uint64)
     for counter in (seed, epoch, pairs, side):
-        mixed += np.asarray(counter, np.int64).astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):  # splitmix64's
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        mixed = mix64(mixed + np.asarray(counter, np.int64).astype(np.uint64) + np.uint64(GAMMA))
     return mixed

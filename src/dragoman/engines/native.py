@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dragoman.arrays import Int32Array
 from dragoman.config import ModelRecipe, Recipe
+from dragoman.cpu import available_cores
 from dragoman.engines.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, unknown
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.files import ABOUT, RECIPE, check_tensors, stored_vocabulary
@@ -31,8 +32,6 @@ MOST_TOKENS: Final = 8192
 MOST_BEAMS: Final = 64
 TILES_REFUSED: Final = -2  # as native/translate.c says it
 MOST_TEAM: Final = 4  # threads that share the work of a single batch
-
-Ints = NDArray[np.int32]
 
 
 class NativeEngine:
@@ -262,14 +261,9 @@ def usual_threads() -> int:
     """OMP_NUM_THREADS, as PyTorch and others heed it, where it is a number of threads; else every processor."""
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is of nested levels
     number = int(asked) if asked.isdecimal() and len(asked) < 5 else 0
-    return number if 0 < number <= MOST_THREADS else cores()
+    return number if 0 < number <= MOST_THREADS else available_cores()
 
 
-def cores() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Int32Array, Int32Array]:
     """Rows one after the other, and their lengths."""
     return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

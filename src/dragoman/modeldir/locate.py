@@ -13,7 +13,7 @@ from dragoman.files import MANIFEST, NEEDED, RECIPE, is_model, promised, verify_
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokenizer, load_tokenizer
 from dragoman.text.store import KINDS, read_description
-from dragoman.values import shown, suggest, suggest_directory
+from dragoman.values import describe_value, suggest, suggest_directory
 
 
 def places() -> list[Path]:
@@ -29,7 +29,7 @@ def places() -> list[Path]:
 def find_model(model: str | Path) -> Path:
     """The directory of a model, given as such or by its name; refused where it holds no finished model."""
     if not isinstance(model, str | os.PathLike):
-        raise SearchError(f"a model is the path of a directory, or a name; got {shown(model)}")
+        raise SearchError(f"a model is the path of a directory, or a name; got {describe_value(model)}")
     path = Path(model)
     if not path.is_dir():
         if path.exists():

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
+from dragoman.randomness import GAMMA, MULTIPLIERS
 from dragoman.search.beam import Finished
 from dragoman.search.constraints.beam import Avoided, Plans
 from dragoman.search.rules import Rules
@@ -31,11 +32,11 @@ def keys_of(sources: Sequence[Sequence[int]], seed: int) -> list[int]:
 
 def uniform(keys: Tensor, position: int) -> Tensor:
     """A number in [0, 1) for each key (int64), by two rounds of the mixing of SplitMix64."""
-    step = (position + 1) * 0x9E3779B97F4A7C15 + (1 << 63)
+    step = (position + 1) * GAMMA + (1 << 63)
     x = keys + (step % (1 << 64) - (1 << 63))  # in int64, where sums and products wrap around
     for _ in range(2):
-        x = (x ^ (x >> 30 & (1 << 34) - 1)) * -4658895280553007687  # 0xBF58476D1CE4E5B9
-        x = (x ^ (x >> 27 & (1 << 37) - 1)) * -7723592293110705685  # 0x94D049BB133111EB
+        x = (x ^ (x >> 30 & (1 << 34) - 1)) * (MULTIPLIERS[0] - (1 << 64))
+        x = (x ^ (x >> 27 & (1 << 37) - 1)) * (MULTIPLIERS[1] - (1 << 64))
         x = x ^ (x >> 31 & (1 << 33) - 1)
     return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
 

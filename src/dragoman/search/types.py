@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any, Final, Literal, Protocol
 
 from dragoman.errors import SearchError
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 Mean = Literal["probabilities", "log-probabilities"]  # of several models that translate together
 MOST_THREADS: Final = 1024
@@ -26,7 +26,7 @@ NO_NUMBERS: Final = "the model gives no probabilities for a sentence: its weight
 def whole(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """A whole number within its bounds, of NumPy too; True is none."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise SearchError(f"{name} must be a whole number; got {shown(value)}")
+        raise SearchError(f"{name} must be a whole number; got {describe_value(value)}")
     number = int(value)
     if least is not None and number < least:
         raise SearchError(f"{name} must be at least {least}; got {number}")
@@ -38,7 +38,7 @@ def whole(name: str, value: Any, least: int | None = None, most: int | None = No
 def real(name: str, value: Any) -> float:
     """A number, of NumPy too."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise SearchError(f"{name} must be a number; got {shown(value)}")
+        raise SearchError(f"{name} must be a number; got {describe_value(value)}")
     return float(value)
 
 
@@ -114,7 +114,7 @@ class Search:
             settle(self, max_length=partial(whole, least=1))
         if not (self.sampling is None or isinstance(self.sampling, Sampling)):
             raise SearchError(
-                f"sampling must be a Sampling, as in Sampling(top_p=0.9), or None; got {shown(self.sampling)}"
+                f"sampling must be a Sampling, as in Sampling(top_p=0.9), or None; got {describe_value(self.sampling)}"
             )
         if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MOST_PENALTY):
             raise SearchError(

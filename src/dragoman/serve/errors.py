@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from dragoman.errors import DragomanError, SearchError, TextError, shortage
-from dragoman.values import shown, suggest
+from dragoman.values import describe_value, suggest
 
 KINDS: Final = {
     "int_type": "a whole number",
@@ -116,11 +116,11 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
         most = limits.get("max_length", 0)
         return ProblemError(413, "too_large", f"{name} has too many entries; send at most {most:,} at a time")
     if name in ("text", "q"):
-        return ProblemError(422, "invalid", f"{name} must be a text, or a list of texts; got {shown(came)}")
+        return ProblemError(422, "invalid", f"{name} must be a text, or a list of texts; got {describe_value(came)}")
     name = f"{name}.{place[1]}" if within else name
     bounds = [f"{words} {limits[key]:,g}" for key, words in BOUNDS.items() if key in limits]
     if kind in KINDS or bounds:
         must = KINDS.get(kind) or bounds[0]
-        return ProblemError(422, "invalid", f"{name} must be {must}; got {came if bounds else shown(came)}")
+        return ProblemError(422, "invalid", f"{name} must be {must}; got {came if bounds else describe_value(came)}")
     said = str(first["msg"])
-    return ProblemError(422, "invalid", f"{name}: {said[:1].lower()}{said[1:]}; got {shown(came)}")
+    return ProblemError(422, "invalid", f"{name}: {said[:1].lower()}{said[1:]}; got {describe_value(came)}")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dragoman.arrays import IntArray, Uint64Array
 from dragoman.native import library
 from dragoman.text.subword_sampling import run_scale
 from dragoman.text.token_table import FIRST_LEARNED, TokenTable
 
 KINDS: Final = ("bpe", "unigram", "wordpiece")  # numbered as in C
-
-Ints = NDArray[Any]
 
 
 class NativeSampler:
@@ -46,7 +44,7 @@ class NativeSampler:
         code = library("sampling", "-ffp-contract=off")
         return None if code is None else cls(declared(code), kind, table, scores)
 
-    def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
         """Other tokens of the sentences that lie end to end in `ids`."""
         given = np.ascontiguousarray(ids, np.int32)
         given_lengths = np.ascontiguousarray(lengths, np.int64)
@@ -64,7 +62,7 @@ class NativeSampler:
         return drawn[: drawn_lengths.sum()].copy(), drawn_lengths
 
 
-def address(array: Ints) -> int:
+def address(array: IntArray) -> int:
     """Where its numbers lie."""
     return int(array.ctypes.data)
 

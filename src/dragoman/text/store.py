@@ -17,7 +17,7 @@ from dragoman.text.normalization import VERSION
 from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer
 from dragoman.text.wordpiece import WordPieceTokenizer
-from dragoman.values import renamed, suggest, suggest_directory
+from dragoman.values import rename_keys, suggest, suggest_directory
 
 FORMAT: Final = 1
 WITH_TARGETS: Final = 2  # the format of those with tokens for target languages, which older versions do not know
@@ -100,7 +100,7 @@ def read_description(path: Path) -> dict[str, Any]:
     """The checked content of a `<name>.json`."""
     content = read(path)
     try:
-        about = renamed(json.loads(content), BEFORE)
+        about = rename_keys(json.loads(content), BEFORE)
         wrong = [key for key, kind in DESCRIBED.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
         raise TextError(f"{path} does not describe a tokenizer ({type(error).__name__}: {error})") from None

@@ -15,10 +15,11 @@ from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Final
 
+from dragoman.randomness import GAMMA, MASK, mix64
+
 Lattice = list[tuple[list[int], list[float]]]
 """For each end: where tokens that end there start, and the running sum of their probabilities."""
 
-MASK: Final = 2**64 - 1
 NEVER: Final = 2.0**62
 UNKNOWN_SCORE: Final = -100.0  # any number: a character without a token can be spelled in one way only
 
@@ -37,10 +38,8 @@ class Draws:
 
     def uniform(self) -> float:
         """From 0 to 1, which is not reached."""
-        self.state = state = self.state + 0x9E3779B97F4A7C15 & MASK
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & MASK
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & MASK
-        return ((state ^ state >> 31) >> 11) * 2.0**-53
+        self.state = self.state + GAMMA & MASK
+        return (mix64(self.state) >> 11) * 2.0**-53
 
     def run(self) -> int:
         """How many candidates in a row stay."""

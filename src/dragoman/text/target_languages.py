@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dragoman.config.sections import CODE, MOST_CODE
+from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.errors import TextError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[Any]
+    from dragoman.arrays import IntArray
 
 
 def token_of(code: str) -> str:
@@ -26,7 +24,7 @@ def token_of(code: str) -> str:
 
 def is_code(code: object) -> bool:
     """Whether something can name a target language: letters and digits, with hyphens between them."""
-    return isinstance(code, str) and len(code) <= MOST_CODE and re.fullmatch(CODE, code) is not None
+    return isinstance(code, str) and len(code) <= MAX_LANGUAGE_CODE and re.fullmatch(LANGUAGE_CODE, code) is not None
 
 
 def checked_codes(codes: Sequence[str]) -> tuple[str, ...]:
@@ -42,7 +40,7 @@ def checked_codes(codes: Sequence[str]) -> tuple[str, ...]:
     return tuple(codes)
 
 
-def without_heads(ids: Ints, lengths: Ints, first: int) -> tuple[Ints, Ints, Ints]:
+def without_heads(ids: IntArray, lengths: IntArray, first: int) -> tuple[IntArray, IntArray, IntArray]:
     """Sentences that lie end to end without the language that each may begin with, their lengths, and those languages.
 
     Ids from `first` on are languages; a sentence that begins with none has -1.
@@ -56,7 +54,7 @@ def without_heads(ids: Ints, lengths: Ints, first: int) -> tuple[Ints, Ints, Int
     return np.delete(ids, starts[heads >= 0]), lengths - (heads >= 0), heads
 
 
-def with_heads(ids: Ints, lengths: Ints, heads: Ints) -> tuple[Ints, Ints]:
+def with_heads(ids: IntArray, lengths: IntArray, heads: IntArray) -> tuple[IntArray, IntArray]:
     """The inverse of `without_heads`: each sentence with its head before it, where that is no -1."""
     import numpy as np
 

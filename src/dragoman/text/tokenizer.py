@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import VERSION, normalize
@@ -20,12 +20,8 @@ from dragoman.text.token_table import TokenTable
 from dragoman.text.words import SPACELESS, WordCache, mark
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from dragoman.arrays import IntArray, Uint64Array
     from dragoman.text.native_subword_sampling import NativeSampler
-
-    Ints = NDArray[Any]
 
 MOST_THREADS: Final = 1024
 BLOCK: Final = 1024
@@ -80,7 +76,7 @@ class Tokenizer(Protocol):
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
         """Another segmentation of the same text, a function of (text, alpha, seed); alpha 0 is `encode`."""
 
-    def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
         """`sample` for encoded sentences that lie end to end in `ids`, with a seed for each; so are the new ones."""
 
     @property
@@ -197,7 +193,7 @@ class SubwordTokenizer(ABC):
         words = [first] if first else []
         return [i for word in words + [" " + r for r in rest] for i in self.sample_word(word, alpha, draws)]
 
-    def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
         """`sample` for encoded sentences, in C where there is a compiler; `ids` must be as `encode` makes them."""
         self.check_alpha(alpha)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= len(self.table):
@@ -209,7 +205,9 @@ class SubwordTokenizer(ABC):
             return with_heads(*self.resample_text(text, text_lengths, alpha, seeds), heads)
         return self.resample_text(ids, lengths, alpha, seeds)
 
-    def resample_text(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    def resample_text(
+        self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array
+    ) -> tuple[IntArray, IntArray]:
         """`resample` for sentences without the language that may stand before them."""
         import numpy as np
 

@@ -10,7 +10,7 @@ from dragoman.search.constraints.phrases import Demands
 from dragoman.search.types import USUAL_TOKENS, WINDOW_CHARACTERS
 from dragoman.text.trees.dependency import Trees
 from dragoman.translation.assembly import Ids
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 T = TypeVar("T")
 Job = tuple[Ids, Ids, Demands]  # a sentence, the prefix of its translation, and what is demanded of that
@@ -29,7 +29,7 @@ def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     for text in texts:
         if not isinstance(text, str):
             yield window  # those before it are answered
-            raise SearchError(f"a text to translate must be a str; got {shown(text)}")
+            raise SearchError(f"a text to translate must be a str; got {describe_value(text)}")
         window.append(text)
         size += len(text)
         if len(window) == most or size > WINDOW_CHARACTERS:

@@ -13,7 +13,7 @@ from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Hypothesis, Search
 from dragoman.translation.assembly import Ids
 from dragoman.translation.batches import Job, groups
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.engines.torch import TorchEngine
@@ -109,10 +109,12 @@ def searched(
 def each_of(demands: Any) -> list[Demands]:
     """One for each text; None demands nothing."""
     if isinstance(demands, Demands) or not isinstance(demands, Iterable) or isinstance(demands, str | bytes | Mapping):
-        raise SearchError(f"demands must be a list with one for each text; got {shown(demands)}")
+        raise SearchError(f"demands must be a list with one for each text; got {describe_value(demands)}")
     found = []
     for one in demands:
         if not (one is None or isinstance(one, Demands)):
-            raise SearchError(f"each of demands must be a Demands, as Demands.of(require=['cat']); got {shown(one)}")
+            raise SearchError(
+                f"each of demands must be a Demands, as Demands.of(require=['cat']); got {describe_value(one)}"
+            )
         found.append(Demands.of(one.require, one.avoid) if one else Demands())  # they may be made by hand
     return found

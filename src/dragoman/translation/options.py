@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 from dragoman.errors import SearchError
 from dragoman.search.types import Search, whole
-from dragoman.values import shown, suggest
+from dragoman.values import describe_value, suggest
 
 Split = Literal["long", "sentences", "never"]
 REQUEST: Final = ("search", "split", "batch", "reproducible", "alignment", "attention")
@@ -45,9 +45,9 @@ def request(
         raise SearchError(f"split={split!r} is not one of the choices{suggest(str(split), get_args(Split))}")
     for name, flag in (("reproducible", reproducible), ("alignment", alignment), ("attention", attention)):
         if not isinstance(flag, bool):
-            raise SearchError(f"{name} must be True or False; got {shown(flag)}")
+            raise SearchError(f"{name} must be True or False; got {describe_value(flag)}")
     if not (search is None or isinstance(search, Search)):
-        raise SearchError(f"search must be a Search, as in Search(beam=5); got {shown(search)}")
+        raise SearchError(f"search must be a Search, as in Search(beam=5); got {describe_value(search)}")
     batch = None if batch is None else whole("batch", batch, 1)
     if "n_best" in settings and "beam" not in settings and search is None:
         settings["beam"] = max(Search.beam, whole("n_best", settings["n_best"]))
@@ -62,7 +62,7 @@ def check_texts(texts: object) -> None:
     try:
         iter(texts)  # type: ignore[call-overload]
     except TypeError:
-        raise SearchError(f"expected a text, or an iterable of texts; got {shown(texts)}") from None
+        raise SearchError(f"expected a text, or an iterable of texts; got {describe_value(texts)}") from None
     if isinstance(texts, bytes | bytearray):
         raise SearchError(f"texts are str, but {type(texts).__name__} came; decode it, as with .decode('utf-8')")
 
@@ -77,7 +77,7 @@ def prefixes_of(prefix: object) -> str | list[str] | None:
         wrong = [one for one in found if not isinstance(one, str)]
         if not wrong:
             return found
-    raise SearchError(f"prefix must be a str, or a list with one for each text; got {shown(wrong[0])}")
+    raise SearchError(f"prefix must be a str, or a list with one for each text; got {describe_value(wrong[0])}")
 
 
 def pairs_of(pairs: object) -> Iterable[object]:
@@ -89,4 +89,4 @@ def pair_of(pair: object) -> tuple[str, str]:
     """A source and a target, or a refusal of what is no such pair."""
     if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
         return pair[0], pair[1]
-    raise SearchError(f"expected pairs (source, target) of texts; got {shown(pair)}")
+    raise SearchError(f"expected pairs (source, target) of texts; got {describe_value(pair)}")

@@ -13,7 +13,7 @@ from dragoman.translation.options import pair_of
 from dragoman.translation.result import Scored
 from dragoman.translation.source_trees import laid_over
 from dragoman.translation.target_language import heads
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.translation.assembly import Ids
@@ -77,9 +77,9 @@ def encoded(
         ):
             if most is not None and len(ids) > most:
                 return jobs, SearchError(
-                    f"line {before + number + 1:,}, {shown(pair).removeprefix('tuple ')}: its {what} has {len(ids):,} "
-                    f"tokens, but this model has learned positions for {most:,}; a score is of the whole pair, so "
-                    "shorten it, or leave it out"
+                    f"line {before + number + 1:,}, {describe_value(pair).removeprefix('tuple ')}: its {what} has "
+                    f"{len(ids):,} tokens, but this model has learned positions for {most:,}; a score is of the whole "
+                    "pair, so shorten it, or leave it out"
                 )
         jobs.append((source if laid is None else parsed(source, translator.source, laid[number]), tuple(target)))
     return jobs, wrong

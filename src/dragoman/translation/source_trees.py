@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dragoman.config import ModelRecipe, idle_keys
+from dragoman.config import ModelRecipe, unused_keys
 from dragoman.errors import DragomanError, SearchError
 from dragoman.text import Tree, normalize
 from dragoman.text.trees.dependency import Trees
@@ -18,7 +18,7 @@ def check_trees(model: ModelRecipe, trees: object) -> None:
             "--source-trees with a CoNLL-U file, or trees=... in Python"
         )
     if trees is not None and not model.reads_trees:
-        why = "positions" if "positions" not in idle_keys(model.architecture) else "architecture"
+        why = "positions" if "positions" not in unused_keys(model.architecture) else "architecture"
         raise SearchError(
             f"this model has model.{why}={getattr(model, why)!r} and reads no trees; leave them out, or use a model "
             "that was trained with model.positions='syntax'"

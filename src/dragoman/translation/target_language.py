@@ -9,7 +9,7 @@ from dragoman.errors import SearchError
 from dragoman.text import Tokenizer
 from dragoman.text.language_codes import language_of
 from dragoman.translation.assembly import Ids
-from dragoman.values import shown, suggest
+from dragoman.values import describe_value, suggest
 
 To = str | Sequence[str] | None
 
@@ -44,7 +44,9 @@ def listed(to: Any) -> list[str] | None:
         found = list(to)
     if found is None or not all(isinstance(code, str) for code in found):
         wrong = to if found is None else next(code for code in found if not isinstance(code, str))
-        raise SearchError(f"to must be a language's code, or a list with one for each text; got {shown(wrong)}")
+        raise SearchError(
+            f"to must be a language's code, or a list with one for each text; got {describe_value(wrong)}"
+        )
     return found
 
 

@@ -38,7 +38,7 @@ from dragoman.translation.scoring import scored
 from dragoman.translation.segmentation import in_parts
 from dragoman.translation.source_trees import laid_over, trees_for
 from dragoman.translation.target_language import To, asked_for, heads
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import Planner
@@ -314,7 +314,7 @@ class Translator:
                 raise refused
             if fit < len(window):
                 raise SearchError(
-                    f"{shown(window[fit]).removeprefix('str ')}: {self._too_long(parts[fit], forced[fit])}"
+                    f"{describe_value(window[fit]).removeprefix('str ')}: {self._too_long(parts[fit], forced[fit])}"
                 )
             if wrong is not None:
                 raise wrong

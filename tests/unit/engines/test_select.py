@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from dragoman import Translator
+from dragoman.cpu import available_cores
 from dragoman.engines.cuda.engine import CudaEngine
-from dragoman.engines.native import cores, usual_threads
+from dragoman.engines.native import usual_threads
 from dragoman.engines.select import ENGINES, HAVE, PRECISIONS, Engines
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
@@ -190,7 +191,7 @@ def test_workers_are_the_processors_this_process_may_use(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     engine = Engines(directory, "cpu", "ctranslate2").get("ctranslate2")
     assert engine is not None
-    assert engine.translator.num_translators == cores() != 97
+    assert engine.translator.num_translators == available_cores() != 97
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_without_threads_the_variable_of_openmp_says_how_many(
     value: str, expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    assert usual_threads() == (expected or cores())
+    assert usual_threads() == (expected or available_cores())
 
 
 @pytest.mark.parametrize("name", ["native", "ctranslate2"])

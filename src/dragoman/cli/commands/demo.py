@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.config import Recipe, idle_keys
+from dragoman.config import Recipe, unused_keys
 from dragoman.errors import DragomanError
 from dragoman.files import write_safely
 
@@ -78,7 +78,7 @@ def settings_for(changes: tuple[str, ...]) -> list[str]:
     """
     asked = {key.strip(): value.strip(" \"'") for key, _, value in (change.partition("=") for change in changes)}
     architecture, steps = asked.get("model.architecture"), asked.get("train.steps", "")
-    idle = {f"model.{key}" for key in (idle_keys(architecture) if architecture else ())}
+    idle = {f"model.{key}" for key in (unused_keys(architecture) if architecture else ())}
     own = [change for change in SETTINGS if change.partition("=")[0] not in idle]
     warmup = min(300, int(steps) // 10) if steps.isdecimal() and len(steps) < 10 else 300
     return [*own, f"train.warmup_steps={warmup}"]

@@ -7,7 +7,7 @@ import click
 from dragoman.cli.options.completion import complete_recipe
 from dragoman.cli.output import check_stdout
 from dragoman.config import PRESETS, Recipe
-from dragoman.values import MOST
+from dragoman.values import MAX_INT
 
 
 @click.command()
@@ -15,7 +15,7 @@ from dragoman.values import MOST
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one value; may be repeated.")
 @click.option(
     "--vocabulary",
-    type=click.IntRange(1, MOST),
+    type=click.IntRange(1, MAX_INT),
     default=37000,
     show_default=True,
     help="Vocabulary size for the parameter count.",

@@ -14,7 +14,7 @@ import click
 from dragoman.cli.commands.prepare import Bars
 from dragoman.cli.options.completion import complete_recipe
 from dragoman.cli.options.corpus_options import FILE, Given, corpus_options
-from dragoman.config import Recipe, idle_keys, toml_value
+from dragoman.config import Recipe, toml_value, unused_keys
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare
@@ -235,7 +235,7 @@ def check_trees(given: Given, recipe: Recipe) -> None:
             "CoNLL-U file for each corpus, or use other positions"
         )
     if there and not reads:
-        if "positions" in idle_keys(recipe.model.architecture):
+        if "positions" in unused_keys(recipe.model.architecture):
             raise TrainingError(
                 f"--source-trees would do nothing: a {recipe.model.architecture} model reads no trees; leave them out"
             )

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from dragoman.errors import DataError
 from dragoman.text.target_languages import is_code
-from dragoman.values import LEAST_WEIGHT, MOST_WEIGHT
+from dragoman.values import MAX_WEIGHT, MIN_WEIGHT
 
 Form = Literal["plain", "tsv", "jsonl"]
 
@@ -65,9 +65,9 @@ class Corpus:
                         f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
                         f"got {self.source_key!r} and {self.target_key!r}"
                     )
-        if not LEAST_WEIGHT <= self.weight <= MOST_WEIGHT:
+        if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
             raise DataError(
-                f"{self.source}: a weight is a number over 0, from {LEAST_WEIGHT} to {MOST_WEIGHT:,}; got {self.weight}"
+                f"{self.source}: a weight is a number over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}"
             )
 
         self._check_language()

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dragoman.arrays import Int64Array
 from dragoman.data.corpora.cleaning import EXAMPLES
 from dragoman.data.prepare.job import CHUNK, Cleaned, Job, Names
 from dragoman.data.prepare.target_languages import counted as languages_counted
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS
-from dragoman.data.shards import Ints, Part, Sentences, Writer, dtype_for, mapped
+from dragoman.data.shards import Part, Sentences, Writer, dtype_for, mapped
 from dragoman.errors import DataError
 from dragoman.text.target_languages import with_heads
 
@@ -32,7 +33,7 @@ def append_texts(writer: Writer, texts: Sequence[str]) -> None:
     writer.append(flat, np.fromiter(map(len, packed), np.int64, len(packed)))
 
 
-def append_depths(writer: Writer, laid: Sequence[bytes], chosen: Ints) -> None:
+def append_depths(writer: Writer, laid: Sequence[bytes], chosen: Int64Array) -> None:
     """The depths of the chosen sentences' bytes, end to end."""
     stay = [laid[i] for i in chosen]
     writer.append(np.frombuffer(b"".join(stay), np.uint8), counted(map(len, stay), len(stay)))
@@ -58,9 +59,9 @@ class Encoded:
     """One side of a chunk: ids end to end, and for each sentence its length in tokens, words and characters."""
 
     ids: npt.NDArray[Any]
-    lengths: Ints
-    words: Ints
-    characters: Ints
+    lengths: Int64Array
+    words: Int64Array
+    characters: Int64Array
 
 
 @lru_cache(4)
@@ -88,7 +89,7 @@ def encode_pairs(
     return source, encode(directory, f"{name}.target", tokenizers[1], start, stop, dtypes[1])
 
 
-def counted(numbers: Iterable[int], n: int) -> Ints:
+def counted(numbers: Iterable[int], n: int) -> Int64Array:
     """n numbers as an array."""
     return np.fromiter(numbers, np.int64, n)
 

@@ -11,7 +11,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepared import BEFORE, DEPTHS, MANIFEST, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
 from dragoman.files import listed, sha256
-from dragoman.values import renamed
+from dragoman.values import rename_keys
 
 # Every name that a preparation writes.
 WRITTEN = {
@@ -112,7 +112,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
                 before_it, at_present = was.get(what), is_now.get(what)
                 if before_it != at_present:
                     found.append(f"{name}: {what} was {short(before_it)}, is {short(at_present)}")
-    settings = renamed(old["settings"], BEFORE)
+    settings = rename_keys(old["settings"], BEFORE)
     for key in sorted({*settings, *new["settings"]}):
         was, is_now = settings.get(key), new["settings"].get(key)
         if was != is_now:

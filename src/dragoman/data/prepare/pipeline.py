@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dragoman import __version__
 from dragoman.config import DataRecipe, Recipe
+from dragoman.cpu import available_cores
 from dragoman.data.corpora.cleaning import RULES, Cleaner, Hashes, Seen, examine
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read, trees_of
@@ -35,13 +36,13 @@ from dragoman.data.prepare.target_languages import (
     with_targets,
 )
 from dragoman.data.prepare.tokenizers import settle_tokenizers, vocabulary_settings
-from dragoman.data.prepare.workers import Workers, cores
+from dragoman.data.prepare.workers import Workers
 from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
 from dragoman.data.shards import Part, Writer
 from dragoman.errors import DataError
 from dragoman.files import sha256, write_safely
 from dragoman.text.trees.dependency import Trees
-from dragoman.values import MOST
+from dragoman.values import MAX_INT
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gives
 # The settings that decide what is written; the others decide how batches are made of it.
@@ -108,7 +109,7 @@ def prepare(
         return reweighted(Prepared.open(out), [corpus.weight for corpus in corpora])
     before = given.states(everything)
     size = sum(size for _, size, _ in before)
-    processes = processes or (cores() if size > INLINE else 1)
+    processes = processes or (available_cores() if size > INLINE else 1)
     with staged(out) as staging, Workers(processes) as workers:
         job = Job(staging, recipe, workers, watch or Silence())
         job.watch.stage("clean", size, "B")
@@ -148,7 +149,7 @@ def clean_valid(job: Job, valid: Sequence[Corpus]) -> Cleaned:
     """The validation set, from which nothing but empty pairs may go: scores are measured on it."""
     lenient = replace(
         job.recipe.data,
-        max_characters=MOST,
+        max_characters=MAX_INT,
         max_ratio=1e18,
         min_script=0.0,
         drop_copies=False,

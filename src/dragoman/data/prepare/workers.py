@@ -24,11 +24,6 @@ DIED = (
 )
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Workers:
     """`processes` helpers, started when first needed; with one, the work is done here."""
 

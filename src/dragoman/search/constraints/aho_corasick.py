@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[Any]
+from dragoman.arrays import IntArray
 
 
 class Automaton:
@@ -33,9 +31,9 @@ class Automaton:
                 state = below[state][symbol]
                 path.append(state)
             self.paths.append(path)
-        self.delta: Ints = np.zeros((len(below), symbols), np.int32)
-        self.depth: Ints = np.array(depth, np.int32)
-        self.shorter: Ints = np.zeros(len(below), np.int32)
+        self.delta: IntArray = np.zeros((len(below), symbols), np.int32)
+        self.depth: IntArray = np.array(depth, np.int32)
+        self.shorter: IntArray = np.zeros(len(below), np.int32)
         self.order = [0]  # nearest to the beginning first
         waiting = deque([0])
         while waiting:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from dragoman.errors import DragomanError, SearchError
 from dragoman.text import normalize
 from dragoman.text.words import SPACELESS
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 LINE_END: Final = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 HANGUL: Final = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
@@ -151,13 +151,13 @@ def listed(name: str, value: Any) -> list[Any]:
         return [value]
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Set | Mapping):
         return list(value)
-    raise SearchError(f"{name} must be a phrase, or a list of phrases; got {shown(value)}")
+    raise SearchError(f"{name} must be a phrase, or a list of phrases; got {describe_value(value)}")
 
 
 def phrase_of(name: str, value: Any) -> str:
     """One phrase as tokenizers see it, refused where it is none."""
     if not isinstance(value, str):
-        raise SearchError(f"a phrase to {name} must be a str; got {shown(value)}")
+        raise SearchError(f"a phrase to {name} must be a str; got {describe_value(value)}")
     if LINE_END.search(value.strip()):
         raise SearchError(f"a phrase to {name} must be of one line; got {value!r:.60}")
     try:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dragoman.arrays import IntArray
 from dragoman.errors import SearchError
 from dragoman.search.constraints.aho_corasick import Automaton
 from dragoman.search.constraints.phrases import Demands, Need, inside
 from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, SYMBOLS, UNCLEAR, Spelling
 from dragoman.text.special_tokens import EOS
 
-Ints = NDArray[Any]
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 MOST_PLANS: Final = 256
@@ -72,7 +72,7 @@ class Wanted:
         )
         self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
         machine.delta[:, NOTHING] = np.arange(len(machine))
-        self.length: Ints = np.zeros((len(machine), len(needs)), np.int64)
+        self.length: IntArray = np.zeros((len(machine), len(needs)), np.int64)
         self.credit = self.length.copy()
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
         paths = iter(machine.paths)
@@ -121,16 +121,16 @@ class Unwanted:
         for state in machine.order[1:]:
             self.full[state] |= self.full[machine.shorter[state]]
         self.writing = np.flatnonzero(spelling.stream[:, 0] != NOTHING)
-        self.memory: dict[tuple[int, int], Ints] = {}
+        self.memory: dict[tuple[int, int], IntArray] = {}
 
-    def forbidden(self, state: int, last: int) -> Ints:
+    def forbidden(self, state: int, last: int) -> IntArray:
         """The tokens that must not follow, after text that has led to a state and ends with such a character."""
         if (state, last) not in self.memory:
             found = self._hits(state, last)
             self.memory[state, last] = found if not state else np.union1d(found, self.forbidden(0, last))
         return self.memory[state, last]
 
-    def _hits(self, state: int, last: int) -> Ints:
+    def _hits(self, state: int, last: int) -> IntArray:
         """Tokens that complete a phrase; but from the beginning, only those that complete one already begun."""
         stream, tokens, hits = self.spelling.stream, self.writing, []
         lead = BETWEEN[last, self.spelling.first[tokens]]

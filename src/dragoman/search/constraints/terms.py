@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.errors import DataError, DragomanError, SearchError
 from dragoman.search.constraints.phrases import edge, listed, phrase_of
 from dragoman.text import normalize
-from dragoman.values import shown
+from dragoman.values import describe_value
 
 Entries = Mapping[str, str | Sequence[str]] | Iterable[tuple[str, str | Sequence[str]]]
 
@@ -90,9 +90,9 @@ def pairs_in(entries: Any) -> Iterator[tuple[Any, Any]]:
         return
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise SearchError(
-            f"terms must map source phrases to target phrases, as in {{'cat': 'Katze'}}; got {shown(entries)}"
+            f"terms must map source phrases to target phrases, as in {{'cat': 'Katze'}}; got {describe_value(entries)}"
         )
     for entry in entries:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
-            raise SearchError(f"expected pairs (source phrase, target phrases); got {shown(entry)}")
+            raise SearchError(f"expected pairs (source phrase, target phrases); got {describe_value(entry)}")
         yield entry[0], entry[1]

@@ -21,13 +21,10 @@ from dragoman.text.target_languages import checked_codes, token_of
 from dragoman.text.token_table import SPECIAL_TOKENS, Names
 from dragoman.text.tokenizer import MOST_THREADS
 from dragoman.text.words import MARK
-from dragoman.values import renamed
+from dragoman.values import rename_keys
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ints = NDArray[Any]
+    from dragoman.arrays import IntArray, Uint64Array
 
 KIND: Final = "imported"
 
@@ -115,7 +112,7 @@ class ImportedTokenizer:
         self.check_alpha(alpha)
         return self.encode(text)
 
-    def resample(self, ids: Ints, lengths: Ints, alpha: float, seeds: NDArray[np.uint64]) -> tuple[Ints, Ints]:
+    def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
         """Only alpha 0, which changes nothing."""
         self.check_alpha(alpha)
         return ids, lengths
@@ -181,7 +178,7 @@ def read_model(model: bytes) -> dict[str, Any]:
     """The checked content of such a file."""
     expected = {"cut": str, "model": str, "unknown": str, "silent": list, "tokens": list}
     try:
-        about = renamed(json.loads(model), {"pieces": "tokens"})  # as it was written before
+        about = rename_keys(json.loads(model), {"pieces": "tokens"})  # as it was written before
         wrong = next((key for key, kind in expected.items() if not isinstance(about[key], kind)), None)
         if wrong is None and not all(isinstance(token, str) for token in about["tokens"]):
             wrong = "tokens"

@@ -13,6 +13,7 @@ from typing import Final
 
 import torch.distributed as dist
 
+from dragoman.cpu import available_cores
 from dragoman.training.distributed.heartbeat import LOST
 
 GRACE: Final = 3.0  # seconds for the others to end by themselves after one of them ended badly
@@ -25,13 +26,12 @@ def launch(count: int, arguments: Sequence[str]) -> int:
     of them notice when this one is gone. They have sessions of their own: Ctrl-C reaches them through here, once.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shared = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
         "WORLD_SIZE": str(count),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store above, and makes none of its own
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, cores // count))),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, available_cores() // count))),
     }
     command = [sys.executable, "-m", "dragoman", *arguments]
     children: list[subprocess.Popen[bytes]] = []
