@@ -22,7 +22,7 @@ import numpy as np
 from dragoman.evaluation.alignment_error import Agreement, Gold, agreement, read_gold
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.inspect.attention_maps import Weights, look
-from dragoman.translation.alignment import link
+from dragoman.translation.alignment import link_words
 from dragoman.translation.translator import Translator
 
 CLOSING = re.compile(r"[.,;:!?)\]»%…]|'\w{1,2}")
@@ -97,7 +97,7 @@ class Rule:
         heads = pair.cross[self.layer]
         weights = heads.mean(0) if self.head is None else heads[self.head]
         rows = weights[:-1] if self.step == "writes" else weights[1:]
-        return link(rows if self.end == "no link" else rows[:, :-1], pair.source, pair.target, self.by)  # type: ignore[arg-type]
+        return link_words(rows if self.end == "no link" else rows[:, :-1], pair.source, pair.target, self.by)  # type: ignore[arg-type]
 
     def agreement(self, pairs: list[Pair]) -> Agreement:
         return agreement([self.links(pair) for pair in pairs], [pair.gold for pair in pairs])

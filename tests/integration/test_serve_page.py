@@ -15,7 +15,7 @@ from browser import CHROMIUM, chromium, found
 from dragoman.search.types import Search
 from dragoman.serve.limits import Limits
 from dragoman.serve.service import Served, Service
-from dragoman.translation.alignment import word_numbers
+from dragoman.text.word_groups import visible_word_ids
 from dragoman.translation.result import Translation
 from serving import served
 
@@ -140,7 +140,10 @@ def expected(line: str, **settings: Any) -> Translation:
 
 def between_words(translation: Translation) -> np.ndarray:
     """The weights between words, from the rule: summed over what is looked at, averaged over who looks."""
-    rows, columns = np.array(word_numbers(translation.tokens)), np.array(word_numbers(translation.source_tokens))
+    rows, columns = (
+        np.array(visible_word_ids(translation.tokens)),
+        np.array(visible_word_ids(translation.source_tokens)),
+    )
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     for t, row in enumerate(translation.attention):
         for s, weight in enumerate(row):
@@ -186,7 +189,7 @@ def test_arrow_keys_go_from_word_to_word_and_from_line_to_line(told: Any) -> Non
 def test_alternatives_and_the_map_are_there_on_demand(told: Any) -> None:
     best = expected(TEXT.split("\n")[2].strip(), n_best=5, beam=5)
     assert told["others"] == [best.text, *(other.text for other in best.alternatives)]
-    words = max(word_numbers(best.tokens)) + 1
+    words = max(visible_word_ids(best.tokens)) + 1
     assert told["map"] == [words + 1, 3 + 1]
 
 

@@ -9,10 +9,8 @@ from typing import Any
 from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import pyplot, save
 from dragoman.text import Tree
-from dragoman.translation.alignment import align, marks_last
+from dragoman.translation.alignment import Links, align, move_language_last
 from dragoman.translation.translator import Translator
-
-Links = list[tuple[int, int]]
 
 
 def align_pairs(
@@ -35,7 +33,9 @@ def align_pairs(
     maps = pointed(translator.engines.torch, pairs, translator.pointer)
     lead = translator.lead
     return [
-        align(marks_last(weights, lead), translator.source.tokens(source[lead:]), translator.target.tokens(target))
+        align(
+            move_language_last(weights, lead), translator.source.tokens(source[lead:]), translator.target.tokens(target)
+        )
         for weights, (source, target) in zip(maps, pairs, strict=True)
     ]
 

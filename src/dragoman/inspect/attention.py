@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dragoman.inspect.attention_maps import Kind, Looked, Side, Weights, by_words
+from dragoman.inspect.attention_maps import Kind, Looked, Weights, by_words
 from dragoman.inspect.pictures import pyplot, save
+from dragoman.text.word_groups import Side
 
 TITLES = {"cross": "target looks at source", "encoder": "source looks at source", "decoder": "target looks at target"}
 TURNED = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.errors import SearchError
-from dragoman.text import Tokenizer, Tree
+from dragoman.text import Tree
 from dragoman.text.special_tokens import BOS
-from dragoman.translation.alignment import word_numbers
+from dragoman.text.word_groups import Side
+from dragoman.translation.alignment import pool_words
 from dragoman.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -23,45 +24,6 @@ Kind = Literal["cross", "encoder", "decoder"]
 KINDS: Final[tuple[Kind, ...]] = ("cross", "encoder", "decoder")
 Weights = npt.NDArray[np.float32]
 MOST: Final = 1 << 29  # weights that are held at once: 2 GiB
-
-
-@dataclass(frozen=True)
-class Word:
-    """Some tokens of a side that are shown as one; marks are words of their own."""
-
-    label: str
-    tokens: tuple[int, ...]
-    mark: bool = False
-
-
-@dataclass(frozen=True)
-class Side:
-    """The rows or the columns of a map."""
-
-    tokens: tuple[str, ...]
-    words: tuple[Word, ...]
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, ids: Sequence[int], before: str = "", after: str = "") -> Side:
-        """A sentence with the mark before it or after it."""
-        tokens = tokenizer.tokens(ids)
-        shift = 1 if before else 0
-        groups: dict[int, list[int]] = {}
-        for place, number in enumerate(word_numbers(tokens)):
-            groups.setdefault(number, []).append(place)
-        words = [
-            Word(tokenizer.decode([ids[i] for i in group]).strip() or "␣", tuple(i + shift for i in group))
-            for group in groups.values()
-        ]
-        first = [Word(before, (0,), True)] if before else []
-        last = [Word(after, (len(tokens) + shift,), True)] if after else []
-        marked = ([before] if before else []) + tokens + ([after] if after else [])
-        return cls(tuple(marked), tuple(first + words + last))
-
-    def in_words(self) -> Side:
-        """The same with a token for each word."""
-        words = tuple(Word(word.label, (i,), word.mark) for i, word in enumerate(self.words))
-        return Side(tuple(word.label for word in words), words)
 
 
 @dataclass(frozen=True)
@@ -113,7 +75,7 @@ class Looked:
     def in_words(self) -> Looked:
         """The same between words, which can then no longer be parted."""
         maps = {kind: by_words(weights, self.rows(kind), self.columns(kind)) for kind, weights in self.maps.items()}
-        source, read, written = (side.in_words() for side in (self.source, self.read, self.written))
+        source, read, written = (side.merge_tokens() for side in (self.source, self.read, self.written))
         return replace(self, maps=maps, source=source, read=read, written=written)
 
 
@@ -161,9 +123,9 @@ def look(
     return Looked(
         source,
         translator.target.decode(target_ids),
-        Side.of(translator.source, text_ids, before="".join(translator.source.tokens(language)), after=END),
-        Side.of(translator.target, target_ids, before=START),
-        Side.of(translator.target, target_ids, after=END),
+        Side.from_ids(translator.source, text_ids, before="".join(translator.source.tokens(language)), after=END),
+        Side.from_ids(translator.target, target_ids, before=START),
+        Side.from_ids(translator.target, target_ids, after=END),
         {kind: torch.stack([w[0].float().cpu() for w in of]).numpy() for kind, of in layers.items() if of},
     )
 
@@ -187,11 +149,6 @@ def check_room(model: EncoderDecoder, source: int, target: int) -> None:
 
 
 def by_words(weights: Weights, rows: Side, columns: Side) -> Weights:
-    """Weights between words: the mean over the tokens of who looks, the sum over those of what is looked at.
-
-    So each row still sums to 1 (Clark et al., 2019).
-    """
-    summed = np.stack([weights[..., list(word.tokens)].sum(-1) for word in columns.words], axis=-1)
-    means = [summed[..., list(word.tokens), :].mean(-2) for word in rows.words]
-    whole: Weights = np.stack(means, axis=-2).astype(np.float32)
-    return whole
+    """Weights between the words of two sides."""
+    pooled: Weights = pool_words(weights, rows.groups, columns.groups).astype(np.float32)
+    return pooled

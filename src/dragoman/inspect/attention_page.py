@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dragoman.errors import SearchError
-from dragoman.inspect.attention_maps import Kind, Looked, Side, Weights
+from dragoman.inspect.attention_maps import Kind, Looked, Weights
+from dragoman.text.word_groups import Side
 
 FULL = 65535  # weights travel as 16-bit numbers
 MOST = 24_000_000  # weights in one page, which then has 64 MB
@@ -67,8 +68,8 @@ def side(of: Side) -> dict[str, Any]:
     """Tokens, and the words that they make."""
     return {
         "tokens": list(of.tokens),
-        "marks": [i for word in of.words if word.mark for i in word.tokens],
-        "words": [{"label": w.label, "tokens": list(w.tokens), "mark": w.mark} for w in of.words],
+        "special": [i for word in of.words if word.special for i in word.tokens],
+        "words": [{"label": w.label, "tokens": list(w.tokens), "special": w.special} for w in of.words],
     }
 
 

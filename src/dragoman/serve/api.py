@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from dragoman.serve.attention_view import looked
+from dragoman.serve.attention_view import attention_response
 from dragoman.serve.errors import ProblemError
 from dragoman.serve.limits import MOST_LOOKED
 from dragoman.serve.middleware import DEADLINE
@@ -71,7 +71,7 @@ def api(service: Service) -> APIRouter:
         if not body.text.strip() or len(body.text.strip().splitlines()) > 1:
             raise ProblemError(422, "invalid", "there is one line to look into at a time; give a text of one line")
         translation = await service.look(body.text, asked, deadline(request), partial(gone, request))
-        return looked(asked.model, body.text, translation)
+        return attention_response(asked.model, body.text, translation)
 
     @router.get("/v1/models", tags=["server"])
     async def models() -> Models:

@@ -139,7 +139,7 @@ class AttentionRequest(Settings):
     text: str
 
 
-class Word(BaseModel):
+class AttentionWord(BaseModel):
     """A word of one side: its place in the text, and its tokens."""
 
     text: str
@@ -148,20 +148,20 @@ class Word(BaseModel):
     tokens: list[int]
 
 
-class Side(BaseModel):
+class AttentionSide(BaseModel):
     """One side of a translation."""
 
     text: str
     tokens: list[str]
-    words: list[Word]
+    words: list[AttentionWord]
 
 
 class AttentionResponse(BaseModel):
     """What each token looked at while it was written."""
 
     model: str
-    source: Side
-    target: Side
+    source: AttentionSide
+    target: AttentionSide
     weights: list[list[float]] = Field(description="A row for each target token, a column for each source token.")
     alignment: Alignment
 

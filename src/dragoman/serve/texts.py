@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from dragoman.translation.alignment import seen_words
+from dragoman.text.word_groups import count_visible_words
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import join
 
@@ -146,6 +146,6 @@ def aligned(chosen: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None
         if one.alignment is None:
             return None
         found += [(source + sources, target + targets) for source, target in one.alignment]
-        sources += max(seen_words(one.source_tokens), default=-1) + 1
-        targets += max(seen_words(one.tokens), default=-1) + 1
+        sources += count_visible_words(one.source_tokens)
+        targets += count_visible_words(one.tokens)
     return tuple(found)

@@ -10,7 +10,8 @@ from typing import Any
 from dragoman.search.constraints.phrases import Demands
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text import Tokenizer
-from dragoman.translation.alignment import align, marks_last, seen_words
+from dragoman.text.word_groups import count_visible_words
+from dragoman.translation.alignment import align, move_language_last
 from dragoman.translation.result import Translation
 from dragoman.translation.segmentation import begins_word, join
 
@@ -72,7 +73,9 @@ class Assembly:
         if self.looked is not None:
             made = replace(made, attention=blocks([self.looked[pair][:, self.lead :] for pair in pairs]))
         if self.aligning is not None:
-            links = self._aligned(texts, written, [marks_last(self.aligning[pair], self.lead) for pair in pairs])
+            links = self._aligned(
+                texts, written, [move_language_last(self.aligning[pair], self.lead) for pair in pairs]
+            )
             made = replace(made, alignment=tuple(links))
         return made
 
@@ -85,8 +88,8 @@ class Assembly:
             if before_source and not begins_word(from_tokens, 0):
                 before_source -= 1  # the cut went through a word
             found += [(s + before_source, t + before_target) for s, t in align(attention, from_tokens, to_tokens)]
-            before_source += max(seen_words(from_tokens), default=-1) + 1
-            before_target += max(seen_words(to_tokens), default=-1) + 1
+            before_source += count_visible_words(from_tokens)
+            before_target += count_visible_words(to_tokens)
         return found
 
 

@@ -40,7 +40,7 @@ def test_rows_and_columns_are_named(translator: Translator, looked: Looked) -> N
     assert [word.label for word in looked.read.words] == [START, *looked.target_text.split()]
     for side in (looked.source, looked.read, looked.written):
         assert [i for word in side.words for i in word.tokens] == list(range(len(side.tokens)))
-        assert sum(word.mark for word in side.words) == 1
+        assert sum(word.special for word in side.words) == 1
 
 
 def test_between_words_rows_still_sum_to_one(looked: Looked) -> None:

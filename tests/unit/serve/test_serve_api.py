@@ -18,7 +18,7 @@ from dragoman.errors import SearchError
 from dragoman.models import EncoderDecoder
 from dragoman.search.types import Search
 from dragoman.serve.app import application
-from dragoman.serve.attention_view import side
+from dragoman.serve.attention_view import locate_words
 from dragoman.serve.loading import looks
 from dragoman.translation.translator import Translator
 
@@ -243,13 +243,13 @@ def test_the_pages_load_nothing_from_elsewhere(client: TestClient) -> None:
 
 
 def test_words_whose_letters_the_vocabulary_lacks_have_their_place() -> None:
-    found = side(
+    found = locate_words(
         "a ñandú 中", ["▁a", "▁", "<0xC3>", "<0xB1>", "and", "<0xC3>", "<0xBA>", "▁", "<0xE4>", "<0xB8>", "<0xAD>"]
     )
     assert [(word.text, word.start, word.end) for word in found.words] == [("a", 0, 1), ("ñandú", 2, 7), ("中", 8, 9)]
-    silent = side("ab ñ", ["▁a", "<0x01>", "b", "▁", "<0x7F>", "▁", "<0x0A>", "<0xC3>", "<0xB1>"])
+    silent = locate_words("ab ñ", ["▁a", "<0x01>", "b", "▁", "<0x7F>", "▁", "<0x0A>", "<0xC3>", "<0xB1>"])
     assert [(word.text, word.start, word.end) for word in silent.words] == [("ab", 0, 2), ("ñ", 3, 4)]
-    lost = side("ONE two", ["▁one", "▁two"])
+    lost = locate_words("ONE two", ["▁one", "▁two"])
     assert [(word.start, word.end) for word in lost.words] == [(None, None), (4, 7)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.serve.attention_view import looked
+from dragoman.serve.attention_view import attention_response
 from dragoman.serve.texts import LONGEST, answers, cutter, planned, shorter
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
@@ -124,7 +124,7 @@ def test_words_that_are_looked_at_are_those_of_the_alignment() -> None:
     translation = Translation(
         "Kasten  alt", tokens=tokens, source_tokens=("▁old", "▁box"), alignment=alignment, attention=weights
     )
-    answer = looked("m", "old box", translation)
+    answer = attention_response("m", "old box", translation)
     assert [(word.text, word.start, word.tokens) for word in answer.target.words] == [
         ("Kasten", 0, [1, 2]),
         ("alt", 8, [4]),

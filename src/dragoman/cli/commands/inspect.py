@@ -132,7 +132,7 @@ def alignment(
             raise DragomanError(f"{gold} has {len(right):,} lines but {source} has {len(pairs):,}; they must be equal")
     translator = load(model)
     from dragoman.inspect.alignment import align_pairs, draw_alignment, pharaoh
-    from dragoman.inspect.attention_maps import Side
+    from dragoman.text.word_groups import Side
 
     if out is not None and not right and trees is None:  # else it takes them all to know which tree is whose
         pairs, drawn = [pairs[drawn - 1]], 1
@@ -145,7 +145,7 @@ def alignment(
         click.echo(f"alignment {figures}", err=True)
     if out is not None:
         tokenizers = (translator.source, translator.target)
-        sides = [Side.of(t, t.encode(text)) for t, text in zip(tokenizers, pairs[drawn - 1], strict=True)]
+        sides = [Side.from_ids(t, t.encode(text)) for t, text in zip(tokenizers, pairs[drawn - 1], strict=True)]
         names = [[word.label for word in side.words] for side in sides]
         tell(draw_alignment(names[0], names[1], links[drawn - 1], out))
 

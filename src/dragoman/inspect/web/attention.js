@@ -21,7 +21,7 @@ function side(kind, which) {
   return which === "column" || now.name === "read" ? data.read : data.written;
 }
 function groups(of) {
-  return now.unit === "word" ? of.words : of.tokens.map((label, i) => ({ label, tokens: [i], mark: of.marks.includes(i) }));
+  return now.unit === "word" ? of.words : of.tokens.map((label, i) => ({ label, tokens: [i], special: of.special.includes(i) }));
 }
 
 /* What a group gives is the mean over its tokens, and what it gets is their sum, so that rows still sum to 1. */
@@ -139,7 +139,7 @@ function drawLines() {
   const names = (list, x, anchor, which, room) => list.forEach((group, i) => {
     const chosen = w && w.side === which && w.index === i;
     const start = anchor === "end" ? 0 : right, size = anchor === "end" ? left : width - right;
-    nodes.push(svg("text", { x, y: y(i, list), "text-anchor": anchor, class: group.mark ? "mark" : "" }, fit(group.label, room)));
+    nodes.push(svg("text", { x, y: y(i, list), "text-anchor": anchor, class: group.special ? "mark" : "" }, fit(group.label, room)));
     const over = svg("rect", { x: start, y: y(i, list) - step / 2 + 1, width: size, height: step - 2, rx: 3, class: "over" + (chosen ? " now" : ""), "data-side": which, "data-index": i });
     over.append(svg("title", {}, group.label));
     nodes.push(over);

@@ -30,7 +30,7 @@ function drawMatrix() {
   pen.strokeStyle = css("--edge");
   pen.strokeRect(left - .5, top - .5, cell * columns.length, high * rows.length);
   const ink = css("--ink"), faint = css("--faint");
-  const name = (group, which, i) => { const on = w && w.side === which && w.index === i; pen.fillStyle = group.mark || (w && !on && w.side === which) ? faint : ink; pen.font = (on ? "600 " : "") + font; };
+  const name = (group, which, i) => { const on = w && w.side === which && w.index === i; pen.fillStyle = group.special || (w && !on && w.side === which) ? faint : ink; pen.font = (on ? "600 " : "") + font; };
   pen.textAlign = "right";
   rows.forEach((group, i) => { name(group, "row", i); pen.fillText(fit(group.label, left - 8), left - 6, top + (i + .5) * high); });
   pen.textAlign = "left";

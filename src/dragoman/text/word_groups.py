@@ -1,0 +1,125 @@
+"""Group the tokens of a sentence into words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.text.token_table import BYTE_TOKENS, written_by
+from dragoman.text.tokenizer import Tokenizer
+from dragoman.text.words import MARK, SPACELESS
+
+BYTE_RUN: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # characters that the vocabulary lacks
+SILENT: Final = tuple(token for byte, token in enumerate(BYTE_TOKENS) if not written_by(byte))
+INVISIBLE: Final = frozenset(["", "<0x20>", "<pad>", "<s>", "</s>", *SILENT])  # tokens that write no letter or sign
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word: its text and the positions of its tokens.
+
+    A word that a reader does not see, such as a lone ▁, is not `visible`. Start, end and language marks are `special`.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    visible: bool = True
+    special: bool = False
+
+    @property
+    def label(self) -> str:
+        """What a picture shows for it."""
+        return self.text or "␣"
+
+
+@dataclass(frozen=True)
+class Side:
+    """The source or the target of a sentence pair: tokens, and the words that they make."""
+
+    tokens: tuple[str, ...]
+    words: tuple[Word, ...]
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Sequence[str],
+        decode: Callable[[Sequence[int]], str] | None = None,
+        before: str = "",
+        after: str = "",
+    ) -> Side:
+        """Group tokens into words, with a mark before or after them.
+
+        `decode` returns the text of the tokens at some positions, for tokenizers whose token names do not spell it.
+        """
+        shift = 1 if before else 0
+        words = [
+            Word(
+                (spell([tokens[i] for i in group]) if decode is None else decode(group)).strip(),
+                tuple(i + shift for i in group),
+                visible=any(is_visible(tokens[i]) for i in group),
+            )
+            for group in group_tokens(tokens)
+        ]
+        first = [Word(before, (0,), special=True)] if before else []
+        last = [Word(after, (len(tokens) + shift,), special=True)] if after else []
+        return cls((*[before][:shift], *tokens, *([after] if after else [])), (*first, *words, *last))
+
+    @classmethod
+    def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int], before: str = "", after: str = "") -> Side:
+        """Group token ids into words, with a mark before or after them."""
+        return cls.from_tokens(
+            tokenizer.tokens(ids), lambda group: tokenizer.decode([ids[i] for i in group]), before, after
+        )
+
+    @property
+    def groups(self) -> list[tuple[int, ...]]:
+        """The token positions of each word."""
+        return [word.tokens for word in self.words]
+
+    def merge_tokens(self) -> Side:
+        """The same words, with one token each."""
+        words = tuple(Word(w.text, (i,), w.visible, w.special) for i, w in enumerate(self.words))
+        return Side(tuple(word.label for word in words), words)
+
+
+def group_tokens(tokens: Sequence[str]) -> list[list[int]]:
+    """The token positions of each word; in scripts without spaces, each token is a word."""
+    groups: list[list[int]] = []
+    for i, token in enumerate(tokens):
+        if not groups or token.startswith(MARK) or (SPACELESS.match(token) and tokens[i - 1] != MARK):
+            groups.append([])
+        groups[-1].append(i)
+    return groups
+
+
+def visible_word_ids(tokens: Sequence[str]) -> list[int]:
+    """The index of each token's word among the visible words; -1 for tokens of invisible words."""
+    ids, count = [-1] * len(tokens), 0
+    for group in group_tokens(tokens):
+        if any(is_visible(tokens[i]) for i in group):
+            for i in group:
+                ids[i] = count
+            count += 1
+    return ids
+
+
+def count_visible_words(tokens: Sequence[str]) -> int:
+    """The number of words that a reader sees."""
+    return max(visible_word_ids(tokens), default=-1) + 1
+
+
+def is_visible(token: str) -> bool:
+    """Whether a token writes a letter or a sign."""
+    return token.strip(MARK) not in INVISIBLE
+
+
+def spell(tokens: Sequence[str]) -> str:
+    """The text that token names write; byte tokens are decoded."""
+    return BYTE_RUN.sub(_decode_bytes, "".join(tokens)).replace(MARK, " ")
+
+
+def _decode_bytes(run: re.Match[str]) -> str:
+    values = (written_by(int(byte, 16)) for byte in re.findall("<0x(..)>", run[0]))
+    return b"".join(values).decode("utf-8", "replace")
