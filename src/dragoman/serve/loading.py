@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dragoman.modeldir.card_languages import codes, of_card, sources_of_card
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
 from dragoman.serve.service import Served
-from dragoman.serve.texts import cutter
+from dragoman.translation.segmentation import split_line
 from dragoman.translation.translator import Translator
 
 WARM = "Good morning! 你好。 1 2 3"
@@ -55,9 +56,12 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     engine = translator.running_for(search=search)
     translator.translate(WARM, search=search, to=targets[0] if targets else None)
     shows = looks(translator, search, targets[0] if targets else None)
+    split = partial(
+        split_line, tokenizer=translator.source, max_tokens=translator.longest, language=translator.language
+    )
     if targets:
-        return Served(name, translator, cutter(translator), str(engine), None, shows, targets, sources)
-    return Served(name, translator, cutter(translator), str(engine), languages, shows)
+        return Served(name, translator, split, str(engine), None, shows, targets, sources)
+    return Served(name, translator, split, str(engine), languages, shows)
 
 
 def looks(translator: Translator, search: Search, to: str | None = None) -> bool:

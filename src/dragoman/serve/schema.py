@@ -8,7 +8,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from dragoman.search.types import MOST_BEAM, MOST_PENALTY, MOST_TOKENS, Sampling, Search
 from dragoman.serve.limits import MOST_AVOIDED, MOST_LENGTH, MOST_REQUIRED, MOST_TERMS
-from dragoman.serve.texts import Answer
+from dragoman.translation.segmentation import TextTranslation
 
 MOST_TEXTS: Final = 20_000  # in one request
 Alignment = list[tuple[int, int]]
@@ -96,7 +96,7 @@ class Translated(Alternative):
     alternatives: list[Alternative] | None = None
 
     @classmethod
-    def of(cls, answer: Answer, scores: bool, alignments: bool, several: bool) -> Translated:
+    def of(cls, answer: TextTranslation, scores: bool, alignments: bool, several: bool) -> Translated:
         """An answer with what was asked for of it."""
         whole = cls(**told(answer, scores, alignments))
         if several:
@@ -185,7 +185,7 @@ class ErrorResponse(BaseModel):
     error: Refusal
 
 
-def told(answer: Answer, scores: bool, alignments: bool) -> dict[str, Any]:
+def told(answer: TextTranslation, scores: bool, alignments: bool) -> dict[str, Any]:
     """What an answer says of one translation."""
     entry: dict[str, Any] = {"text": answer.text, "flags": list(answer.flags)}
     if scores:

@@ -16,9 +16,9 @@ from dragoman.serve.limits import MOST_SENTENCES, MOST_WISHED, Limits
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.queue import Asked, ClosedError, Job, Queue
 from dragoman.serve.schema import Settings, TranslateRequest
-from dragoman.serve.texts import Answer, Cut, answers, planned
 from dragoman.serve.worker import Pace, Translates, Worker
 from dragoman.translation.result import Translation
+from dragoman.translation.segmentation import SplitLine, TextTranslation, join_texts, split_texts
 from dragoman.values import suggest
 
 LARGE: Final = 20_000  # characters from which work is done beside the event loop, so that others are answered meanwhile
@@ -32,7 +32,7 @@ class Served:
 
     name: str
     translator: Translates
-    cut: Cut = field(repr=False)  # a line into its sentences
+    split: SplitLine = field(repr=False)
     engine: str = ""
     languages: tuple[str, str] | None = None
     looks: bool = True  # whether it has attention to show
@@ -144,27 +144,27 @@ class Service:
                 ) from None
         return size
 
-    async def translate(self, texts: Sequence[str], asked: Asked, deadline: float, gone: Gone) -> list[Answer]:
+    async def translate(self, texts: Sequence[str], asked: Asked, deadline: float, gone: Gone) -> list[TextTranslation]:
         """The translation of each text; `deadline` is the loop's time, and `gone` waits until nobody does."""
         size = self.check_size(texts)
         if size < LARGE:
-            plans, sentences = planned(texts, self.models[asked.model].cut)
+            layouts, sentences = split_texts(texts, self.models[asked.model].split)
         else:
-            plans, sentences = await asyncio.to_thread(planned, texts, self.models[asked.model].cut)
+            layouts, sentences = await asyncio.to_thread(split_texts, texts, self.models[asked.model].split)
         if len(sentences) > MOST_SENTENCES:
             message = (
                 f"the texts have {len(sentences):,} lines and sentences; send at most {MOST_SENTENCES:,} at a time"
             )
             raise ProblemError(413, "too_large", message)
-        if asked.demands.require and any(plan.sentences > 1 for plan in plans):
+        if asked.demands.require and any(layout.n_sentences > 1 for layout in layouts):
             words = "a text of several lines or sentences has nothing that says which is to contain what is required"
             raise ProblemError(422, "invalid", f"{words}; send it sentence by sentence, or use terms")
         if sum(map(characters, (targets for _, targets in asked.terms))) > MOST_WISHED:
             await asyncio.to_thread(check_terms, sentences, asked.terms)
         found = await self.sentences(sentences, asked, deadline, gone)
         if size < LARGE:
-            return answers(plans, found)
-        return await asyncio.to_thread(answers, plans, found)
+            return join_texts(layouts, found)
+        return await asyncio.to_thread(join_texts, layouts, found)
 
     async def look(self, text: str, asked: Asked, deadline: float, gone: Gone) -> Translation:
         """One line with its alignment and what every token looked at."""

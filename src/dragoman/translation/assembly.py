@@ -13,7 +13,7 @@ from dragoman.text import Tokenizer
 from dragoman.text.word_groups import count_visible_words
 from dragoman.translation.alignment import align, move_language_last
 from dragoman.translation.result import Translation
-from dragoman.translation.segmentation import begins_word, join
+from dragoman.translation.segmentation import begins_word, join_segments
 
 Ids = tuple[int, ...]
 
@@ -53,7 +53,7 @@ class Assembly:
         total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
         divisor = sum(self.search.normalizer(len(tokens) + 1) for tokens in written)
         made = Translation(
-            join([self.target.decode(tokens).strip() for tokens in written]),  # a lone ▁ writes a space too many
+            join_segments([self.target.decode(tokens).strip() for tokens in written]),  # a lone ▁ adds a space
             score=chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0,
             log_probability=total,
             tokens=tuple(token for tokens in written for token in self.target.tokens(tokens)),

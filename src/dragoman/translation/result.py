@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+FLAGS: Final = ("truncated", "repetitive", "split", "unmet", "empty")
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,7 @@ class Translation:
     @property
     def flags(self) -> tuple[str, ...]:
         """The names of what to be careful with."""
-        names = ("truncated", "repetitive", "split", "unmet", "empty")
-        return tuple(name for name in names if getattr(self, name))
+        return tuple(name for name in FLAGS if getattr(self, name))
 
 
 @dataclass(frozen=True)

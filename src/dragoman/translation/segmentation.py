@@ -1,80 +1,221 @@
-"""Text that is longer than the model was trained for: cut where it hurts least, and joined again."""
+"""Split text into segments that fit the model, and join their translations.
+
+Lines keep their breaks and indentation. A line that does not fit is split into sentences, and a sentence that does not
+fit into parts, after a clause where possible. `fits` alone decides what is split.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dragoman.text import Tokenizer
 from dragoman.text.trees.token_depths import parsed
+from dragoman.text.word_groups import count_visible_words
 from dragoman.text.words import MARK, SPACELESS
 from dragoman.translation.options import Split
+from dragoman.translation.result import FLAGS, Translation
 
 Ids = tuple[int, ...]
+SplitLine = Callable[[str], list[str]]
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
+LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+MAX_SENTENCE_CHARACTERS: Final = 2_000  # of a queued sentence; the translator splits it further where it must
 
 
-def in_parts(
+def fits(n_tokens: int, max_tokens: int, split: Split = "long") -> bool:
+    """Whether a text is translated as a whole instead of sentence by sentence."""
+    return split == "never" or (split == "long" and n_tokens <= max_tokens)
+
+
+def encode_segments(
     texts: Sequence[str],
     tokenizer: Tokenizer,
-    most: int,
+    max_tokens: int,
     language: str,
     split: Split = "long",
-    laid: Sequence[bytes] | None = None,
+    depths: Sequence[bytes] | None = None,
 ) -> list[list[Ids]]:
-    """The tokens of each text, in parts where it must be; none for a text of nothing but white space.
+    """The token ids of each segment of each text; white space alone has no segment.
 
-    A text stays whole up to `most` tokens, or always, or never (`split`); `laid` has the depths of bytes in trees.
+    `depths` are the tree depths of each text's bytes, for models that read trees.
     """
-    found: list[list[Ids]] = []
+    segments: list[list[Ids]] = []
     for number, (text, ids) in enumerate(zip(texts, tokenizer.encode_many(texts), strict=True)):
-        whole = split == "never" or (split == "long" and len(ids) <= most)
-        if laid is not None:
-            sizes = [len(ids)] if whole else map(len, split_tokens(ids, tokenizer, most))
-            found.append([*parsed(ids, tokenizer, laid[number]).parts(sizes if ids else ())])
+        whole = fits(len(ids), max_tokens, split)
+        if depths is not None:
+            sizes = [len(ids)] if whole else map(len, split_tokens(ids, tokenizer, max_tokens))
+            segments.append([*parsed(ids, tokenizer, depths[number]).parts(sizes if ids else ())])
         elif whole:
-            found.append([tuple(ids)] if ids else [])
+            segments.append([tuple(ids)] if ids else [])
         else:
-            found.append([*map(tuple, split_text(text, tokenizer, most, language))])
-    return found
+            sentences = tokenizer.encode_many(split_sentences(text, language))
+            segments.append([tuple(part) for ids in sentences for part in split_tokens(ids, tokenizer, max_tokens)])
+    return segments
 
 
-def split_text(text: str, tokenizer: Tokenizer, most: int, language: str) -> list[list[int]]:
-    """The tokens of each sentence, and of each part of a sentence that has more than `most` tokens."""
+def split_line(line: str, tokenizer: Tokenizer, max_tokens: int, language: str) -> list[str]:
+    """The line itself if it fits, else its sentences, each of bounded size."""
+    short = len(line) < max_tokens and len(line.encode("utf-8", "replace")) < max_tokens  # a token is at least a byte
+    if short or fits(len(tokenizer.encode(line)), max_tokens):
+        return [line]
+    return [part for sentence in split_sentences(line, language) for part in split_characters(sentence)] or [line]
+
+
+def split_sentences(text: str, language: str) -> list[str]:
+    """The sentences of a text, by the rules of its language."""
     from sentencex import segment
 
-    sentences = [sentence for found in segment(language, text) if (sentence := found.strip())]
-    return [part for ids in tokenizer.encode_many(sentences) for part in split_tokens(ids, tokenizer, most)]
+    return [sentence for found in segment(language, text) if (sentence := found.strip())]
 
 
-def split_tokens(ids: list[int], tokenizer: Tokenizer, most: int) -> list[list[int]]:
-    """Parts of at most `most` tokens: cut after a clause's mark where there is one, else before a word, else anywhere.
+def split_tokens(ids: list[int], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:
+    """Parts of at most `max_tokens`: split after a clause if possible, else before a word, else anywhere.
 
-    A cut is looked for in the latter half of what fits, so that there are never more than twice as many parts as
-    there must be.
+    A split is searched in the second half of what fits, which at most doubles the number of parts.
     """
     names = tokenizer.tokens(ids)
     parts, start = [], 0
-    while len(ids) - start > most:
-        room = range(start + most, start + most // 2, -1)
-        after_mark = (end for end in room if names[end - 1].endswith(CLAUSE_ENDS) and begins_word(names, end))
-        before_word = (end for end in room if begins_word(names, end))
-        whole = (end for end in room if not (names[end].startswith("<0x") and names[end - 1].startswith("<0x")))
-        end = next(after_mark, None) or next(before_word, None) or next(whole, start + most)
+    while len(ids) - start > max_tokens:
+        ends = range(start + max_tokens, start + max_tokens // 2, -1)
+        after_clause = (end for end in ends if names[end - 1].endswith(CLAUSE_ENDS) and begins_word(names, end))
+        before_word = (end for end in ends if begins_word(names, end))
+        between_bytes = (end for end in ends if not (names[end].startswith("<0x") and names[end - 1].startswith("<0x")))
+        end = next(after_clause, None) or next(before_word, None) or next(between_bytes, start + max_tokens)
         parts.append(ids[start:end])
         start = end
     return [*parts, ids[start:]]
 
 
-def begins_word(names: Sequence[str], place: int) -> bool:
-    """Whether a word begins with this token; where no spaces are written, every token may begin one."""
-    return names[place].startswith(MARK) or SPACELESS.match(names[place]) is not None
+def split_characters(sentence: str) -> Iterator[str]:
+    """Parts of at most `MAX_SENTENCE_CHARACTERS`, split at white space if possible."""
+    limit = MAX_SENTENCE_CHARACTERS
+    while len(sentence) > limit:
+        spaces = [found.start() for found in re.finditer(r"\s", sentence[limit // 2 : limit])]
+        end = limit // 2 + spaces[-1] if spaces else limit
+        if part := sentence[:end].strip():
+            yield part
+        sentence = sentence[end:].strip()
+    if sentence:
+        yield sentence
 
 
-def join(texts: Sequence[str]) -> str:
-    """Parts of a text as one, with spaces between them unless the script writes none."""
+def begins_word(names: Sequence[str], index: int) -> bool:
+    """Whether this token begins a word; in scripts without spaces, every token may."""
+    return names[index].startswith(MARK) or SPACELESS.match(names[index]) is not None
+
+
+def join_segments(texts: Sequence[str]) -> str:
+    """Join segments with spaces, except between characters of scripts that write none."""
     joined = ""
     for text in texts:
         touching = joined and text and SPACELESS.match(joined[-1]) is not None and SPACELESS.match(text) is not None
         joined += text if touching or not joined or not text else " " + text
     return joined
+
+
+@dataclass(frozen=True, slots=True)
+class LineLayout:
+    """A line: the white space around it, including empty lines before it, and its number of sentences."""
+
+    before: str
+    n_sentences: int
+    after: str
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """Where the sentences of a text stand."""
+
+    lines: tuple[LineLayout, ...]
+
+    @property
+    def n_sentences(self) -> int:
+        """The number of sentences in all lines."""
+        return sum(line.n_sentences for line in self.lines)
+
+
+@dataclass(frozen=True)
+class TextTranslation:
+    """The translation of a text of several lines; `alignment` counts the words of all lines."""
+
+    text: str
+    score: float
+    log_probability: float
+    flags: tuple[str, ...]
+    alignment: tuple[tuple[int, int], ...] | None = None
+    alternatives: tuple[TextTranslation, ...] = ()
+    unmet: tuple[str, ...] = ()
+
+
+def split_texts(texts: Sequence[str], split: SplitLine) -> tuple[list[TextLayout], list[str]]:
+    """The layout of each text, and the sentences of all texts in order."""
+    sentences: list[str] = []
+    layouts = []
+    for text in texts:
+        lines = []
+        blank: list[str] = []  # joined once: a text may have a million empty lines
+        for raw in text.splitlines(keepends=True):
+            content = raw.strip()
+            if not content:
+                blank.append(raw)
+                continue
+            found = split(content)
+            sentences += found
+            before = raw[: len(raw) - len(raw.lstrip())]
+            lines.append(LineLayout("".join(blank) + before, len(found), raw[len(before) + len(content) :]))
+            blank.clear()
+        if blank:
+            lines.append(LineLayout("".join(blank), 0, ""))
+        layouts.append(TextLayout(tuple(lines)))
+    return layouts, sentences
+
+
+def join_texts(layouts: Sequence[TextLayout], translations: Sequence[Translation]) -> list[TextTranslation]:
+    """The translation of each text, from the translations of its sentences."""
+    joined, start = [], 0
+    for layout in layouts:
+        joined.append(join_text(layout, translations[start : start + layout.n_sentences]))
+        start += layout.n_sentences
+    return joined
+
+
+def join_text(layout: TextLayout, translations: Sequence[Translation]) -> TextTranslation:
+    """The translation of one text; its alternatives are the next best of every sentence."""
+    ranked = [(best, *best.alternatives) for best in translations]
+    n_ranks = max(map(len, ranked), default=1)
+    best, *others = [_join_rank(layout, [of[min(rank, len(of) - 1)] for of in ranked]) for rank in range(n_ranks)]
+    return replace(best, alternatives=tuple(others)) if others else best
+
+
+def _join_rank(layout: TextLayout, sentences: Sequence[Translation]) -> TextTranslation:
+    """A text from one translation of each sentence."""
+    parts, flags, start = [], set(), 0
+    for line in layout.lines:
+        here = sentences[start : start + line.n_sentences]
+        start += line.n_sentences
+        parts += [line.before, join_segments([one.text.translate(LINE_BREAKS) for one in here]), line.after]
+        flags |= {flag for one in here for flag in one.flags}
+        if line.n_sentences > 1:
+            flags.add("split")
+    total = sum((one.log_probability for one in sentences), 0.0)
+    divisor = sum(one.log_probability / one.score for one in sentences if one.score)
+    score = sentences[0].score if len(sentences) == 1 else total / divisor if divisor else 0.0
+    unmet = tuple(phrase for one in sentences for phrase in one.unmet)
+    ordered = tuple(flag for flag in FLAGS if flag in flags)
+    return TextTranslation("".join(parts), score, total, ordered, join_alignments(sentences), unmet=unmet)
+
+
+def join_alignments(sentences: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
+    """The alignments of all sentences, counting words from the first sentence; None if there are none."""
+    links: list[tuple[int, int]] = []
+    n_source = n_target = 0
+    for one in sentences:
+        if one.alignment is None:
+            return None
+        links += [(source + n_source, target + n_target) for source, target in one.alignment]
+        n_source += count_visible_words(one.source_tokens)
+        n_target += count_visible_words(one.tokens)
+    return tuple(links)

@@ -35,7 +35,7 @@ from dragoman.translation.length_limits import Reach
 from dragoman.translation.options import Request, check_texts, pairs_of, prefixes_of, request
 from dragoman.translation.result import Scored, Translation
 from dragoman.translation.scoring import scored
-from dragoman.translation.segmentation import in_parts
+from dragoman.translation.segmentation import encode_segments
 from dragoman.translation.source_trees import laid_over, trees_for
 from dragoman.translation.target_language import To, asked_for, heads
 from dragoman.values import describe_value
@@ -296,7 +296,7 @@ class Translator:
             if trees is not None:
                 laid, wrong = laid_over(window, trees)
                 window, begins = window[: len(laid)], begins and begins[: len(laid)]  # those before a wrong one
-            parts = in_parts(window, self.source, self.longest, self.language, asked.split, laid)
+            parts = encode_segments(window, self.source, self.longest, self.language, asked.split, laid)
             if self.lead:
                 before = heads(self.source, to, done, len(window))
                 parts = [[(*head, *ids) for ids in of_text] for head, of_text in zip(before, parts, strict=True)]

@@ -18,8 +18,9 @@ from dragoman.errors import SearchError
 from dragoman.models import EncoderDecoder
 from dragoman.search.types import Search
 from dragoman.serve.app import application
-from dragoman.serve.attention_view import locate_words
+from dragoman.serve.attention_view import attention_response, locate_words
 from dragoman.serve.loading import looks
+from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 
 
@@ -280,3 +281,17 @@ def test_under_a_prefix_whether_the_proxy_strips_it_or_not() -> None:
 
 def test_pages_answer_head(client: TestClient) -> None:
     assert (client.head("/").status_code, client.head("/").content) == (200, b"")
+
+
+def test_words_that_are_looked_at_are_those_of_the_alignment() -> None:
+    tokens = ("▁", "▁Kas", "ten", "▁", "▁alt")
+    alignment, weights = ((0, 0), (1, 1)), [[0.5, 0.5]] * 5
+    translation = Translation(
+        "Kasten  alt", tokens=tokens, source_tokens=("▁old", "▁box"), alignment=alignment, attention=weights
+    )
+    answer = attention_response("m", "old box", translation)
+    assert [(word.text, word.start, word.tokens) for word in answer.target.words] == [
+        ("Kasten", 0, [1, 2]),
+        ("alt", 8, [4]),
+    ]
+    assert [answer.target.words[target].text for _, target in answer.alignment] == ["Kasten", "alt"]

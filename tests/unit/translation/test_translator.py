@@ -17,7 +17,7 @@ from dragoman.errors import SearchError
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text import normalize
 from dragoman.translation.assembly import Assembly, longest_loop
-from dragoman.translation.segmentation import in_parts, join, split_tokens
+from dragoman.translation.segmentation import encode_segments, join_segments, split_tokens
 from small_model import model_at
 from tiny_model import LINES, write_tiny_model
 
@@ -139,7 +139,7 @@ def test_cuts_are_where_they_hurt_least(translator: Translator) -> None:
     [(["a b.", "c"], "a b. c"), (["我们。", "你"], "我们。你"), (["我", "a"], "我 a"), (["", "a", ""], "a"), ([], "")],
 )
 def test_parts_are_joined_as_the_script_does(parts: list[str], whole: str) -> None:
-    assert join(parts) == whole
+    assert join_segments(parts) == whole
 
 
 def test_scores_of_pairs_are_those_of_the_search(translator: Translator) -> None:
@@ -247,7 +247,7 @@ def test_languages_are_codes(directory: Path) -> None:
     text = "Er kam am 3. Mai. Sie nicht."
     for code, parts in (("de", 2), ("DE", 2), ("de_AT", 2), ("en", 3), ("gsw", 2), ("deu", 2), ("eng", 3)):
         translator = Translator.load(directory, device="cpu", language=code)
-        found = in_parts([text], translator.source, translator.longest, translator.language, "sentences")[0]
+        found = encode_segments([text], translator.source, translator.longest, translator.language, "sentences")[0]
         assert len(found) == parts, code
     with pytest.raises(SearchError, match=r"is no code of a language that is known here \(did you mean 'de'"):
         Translator.load(directory, language="german")
