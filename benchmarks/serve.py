@@ -36,19 +36,18 @@ def random_model(place: Path, preset: str) -> Path:
     import torch
 
     from dragoman.config import Recipe
-    from dragoman.files import write_manifest
-    from dragoman.models.directory import build, write_model
+    from dragoman.modeldir.info import ModelInfo
+    from dragoman.modeldir.save import save_model
+    from dragoman.models.loading import as_arrays, build_model
     from dragoman.text import learn
     from dragoman.text.special_tokens import PAD
 
     torch.manual_seed(1)
     tokenizer = learn("bpe", lines("train", 20_000), 1000)
     recipe = Recipe.load(preset)
-    place.mkdir(parents=True)
-    model = build(recipe.model, tokenizer.vocabulary_size, PAD)
-    write_model(place, recipe, tokenizer.vocabulary_size, model.state_dict())
-    tokenizer.save(place, "shared")
-    write_manifest(place)
+    info = ModelInfo(tokenizer.vocabulary_size)
+    weights = as_arrays(build_model(recipe.model, tokenizer.vocabulary_size, PAD).state_dict())
+    save_model(place, recipe=recipe, info=info, weights=weights, tokenizers=(tokenizer, tokenizer), card="# random\n")
     return place
 
 

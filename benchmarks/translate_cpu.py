@@ -202,10 +202,10 @@ def main() -> None:
     packages = ", ".join(f"{name} {version(name)}" for name in ("dragoman", "ctranslate2", "transformers", "torch"))
     print(f"{datetime.date.today()}, {packages}, {platform.machine()}\n")
     if options.model and options.text:
-        from dragoman.modeldir.locate import open_tokenizers
+        from dragoman.modeldir.tokenizers import load_tokenizers
 
         lines = [line for line in options.text.read_text(encoding="utf-8").split("\n") if line.strip()]
-        check(options.model, open_tokenizers(options.model)[0].encode_many(lines[:500]), None)
+        check(options.model, load_tokenizers(options.model)[0].encode_many(lines[:500]), None)
     for preset in options.models:
         check(model(work, preset), sources(8, LENGTH), LENGTH)
     if options.check_only:

@@ -22,13 +22,15 @@ def model(work: Path, preset: str, positions: str = "sinusoidal") -> Path:
 
         from dragoman.config import PRESETS, Recipe
         from dragoman.files import staged, write_manifest
-        from dragoman.models.directory import build, write_model
+        from dragoman.modeldir.info import ModelInfo
+        from dragoman.modeldir.save import write_model_files
+        from dragoman.models.loading import as_arrays, build_model
 
         torch.manual_seed(1)
         recipe = replace(PRESETS[preset], positions=positions)
-        weights = build(recipe, VOCABULARY, 0).state_dict()
+        weights = build_model(recipe, VOCABULARY, 0).state_dict()
         with staged(place) as directory:
-            write_model(directory, Recipe(model=recipe), VOCABULARY, weights)
+            write_model_files(directory, Recipe(model=recipe), ModelInfo(VOCABULARY), as_arrays(weights))
             write_manifest(directory)
     return place
 

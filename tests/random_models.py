@@ -9,7 +9,9 @@ import torch
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.files import write_manifest
-from dragoman.models.directory import build, write_model
+from dragoman.modeldir.info import ModelInfo
+from dragoman.modeldir.save import write_model_files
+from dragoman.models.loading import as_arrays, build_model
 from dragoman.text.special_tokens import PAD
 
 PAPER = ModelRecipe(d_model=48, n_heads=3, d_ff=80, encoder_layers=2, decoder_layers=3)
@@ -74,10 +76,10 @@ RECIPES = {
 def write_random(directory: Path, recipe: ModelRecipe, vocabulary: int | tuple[int, int], seed: int = 3) -> Path:
     """A model whose weights, biases and norms are all random, and large enough that its choices are clear."""
     torch.manual_seed(seed)
-    model = build(recipe, vocabulary, PAD)
+    model = build_model(recipe, vocabulary, PAD)
     weights = {name: w + 0.1 * torch.randn_like(w) for name, w in model.state_dict().items()}
     directory.mkdir(parents=True)
-    write_model(directory, Recipe(model=recipe), vocabulary, weights)
+    write_model_files(directory, Recipe(model=recipe), ModelInfo(vocabulary), as_arrays(weights))
     write_manifest(directory)
     return directory
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from dragoman.config import Recipe
-from dragoman.files import write_manifest
-from dragoman.models.directory import build, write_model
+from dragoman.modeldir.info import ModelInfo
+from dragoman.modeldir.save import save_model
+from dragoman.models.loading import as_arrays, build_model
 from dragoman.text import learn
 from dragoman.text.special_tokens import PAD
 
@@ -24,9 +25,7 @@ def model_at(place: Path, seed: int = 1, words: str = WORDS, **changes: Any) -> 
         sizes = {"n_heads": 3, "d_ff": 10, **sizes}
     recipe = Recipe.from_changes([f"model.{key}={value}" for key, value in sizes.items()])
     tokenizer = learn("bpe", [words] * 3, 330)
-    place.mkdir(parents=True)
-    model = build(recipe.model, tokenizer.vocabulary_size, PAD)
-    write_model(place, recipe, tokenizer.vocabulary_size, model.state_dict())
-    tokenizer.save(place, "shared")
-    write_manifest(place)
+    model = build_model(recipe.model, tokenizer.vocabulary_size, PAD)
+    info, weights = ModelInfo(tokenizer.vocabulary_size), as_arrays(model.state_dict())
+    save_model(place, recipe=recipe, info=info, weights=weights, tokenizers=(tokenizer, tokenizer), card="# small\n")
     return place

@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 
 from dragoman.config import Recipe
-from dragoman.files import write_manifest
-from dragoman.models.directory import build, write_model
-from dragoman.text import learn
+from dragoman.modeldir.info import ModelInfo
+from dragoman.modeldir.save import save_model
+from dragoman.models.loading import as_arrays, build_model
+from dragoman.text import learn, vocabulary_sizes
 from dragoman.text.special_tokens import EOS, PAD
 
 LINES = [
@@ -22,9 +23,15 @@ LINES = [
 ]
 
 
-def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: int = 3, noise: float = 0.25) -> Path:
-    """A model that has been written as training writes one."""
-    directory.mkdir(parents=True, exist_ok=True)
+def write_tiny_model(
+    directory: Path,
+    *changes: str,
+    shared: bool = True,
+    seed: int = 3,
+    noise: float = 0.25,
+    languages: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+) -> Path:
+    """A model that has been written as training writes one; `languages` are those of source and target."""
     settings = ("model.d_model=24", "model.encoder_layers=1")
     if not any(change.startswith("model.architecture=") for change in changes):
         settings += ("model.n_heads=3", "model.d_ff=40")
@@ -34,16 +41,14 @@ def write_tiny_model(directory: Path, *changes: str, shared: bool = True, seed: 
     tokenizers = [learn("bpe", LINES * 4, 340)] if shared else [learn("bpe", LINES * 4, n) for n in (340, 350)]
     if recipe.text.targets:
         tokenizers[0] = tokenizers[0].with_targets(recipe.text.targets)
-    for tokenizer, name in zip(tokenizers, ("shared",) if shared else ("source", "target"), strict=True):
-        tokenizer.save(directory, name)
-    sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
-    vocabulary = sizes[0] if shared else (sizes[0], sizes[1])
+    both = tokenizers[0], tokenizers[-1]
+    vocabulary = vocabulary_sizes(*both)
     torch.manual_seed(seed)
-    model = build(recipe.model, vocabulary, PAD)
+    model = build_model(recipe.model, vocabulary, PAD)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * noise)
         model.embeddings.tables["shared" if shared else "target"][EOS] *= 1.6
-    write_model(directory, recipe, vocabulary, model.state_dict())
-    write_manifest(directory)
+    info, weights = ModelInfo(vocabulary, *languages), as_arrays(model.state_dict())
+    save_model(directory, recipe=recipe, info=info, weights=weights, tokenizers=both, card="# tiny\n")
     return directory

@@ -51,6 +51,18 @@ class DamagedError(DragomanError, OSError):
     default_code = "damaged"
 
 
+class ModelNotFoundError(DragomanError, FileNotFoundError):
+    """A model that is not there: no such directory or name, not a model directory, or an unfinished training."""
+
+    default_code = "model_not_found"
+
+
+class OutputError(DragomanError, OSError):
+    """A file or directory that cannot be written: it already exists, there is no room, no permission."""
+
+    default_code = "cannot_write"
+
+
 class TrainingError(DragomanError, RuntimeError):
     """A training run that cannot start or continue."""
 

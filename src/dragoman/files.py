@@ -1,8 +1,7 @@
-"""Files that appear whole or not at all, and directories that can be verified.
+"""Write files atomically, verify directories by their manifests, and lock them.
 
-Everything that must survive a killed process or a full disk is written beside its place under another name, synced,
-and renamed. A manifest holds the SHA-256 of each file of a directory; what it does not confirm is not loaded.
-Locks belong to living processes: the system lets go of them, however their holder ended.
+Everything that must survive a killed process or a full disk is written under another name, synced, and renamed. A
+manifest holds the size and SHA-256 of the files of a directory. Locks end with their process, however it ends.
 """
 
 from __future__ import annotations
@@ -13,41 +12,35 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from dragoman.errors import DamagedError, DragomanError
+from dragoman.errors import DamagedError, DragomanError, OutputError
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = 1
-READ: Final = (".safetensors", ".toml", ".json", ".spm")  # what is ever read from a directory with a manifest
-WEIGHTS, RECIPE, ABOUT = NEEDED = "model.safetensors", "recipe.toml", "model.json"  # of a model directory
+MANIFEST_FORMAT: Final = 1
+LOADED_SUFFIXES: Final = (".safetensors", ".toml", ".json", ".spm")  # of files that are ever loaded
 
 
-def is_model(directory: Path) -> bool:
-    """Whether a finished model is there, by the names of its files."""
-    return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
-
-
-def write_safely(path: Path, content: bytes | str) -> None:
-    """All of the file or none of it, whenever the machine stops; a link stays, and what it leads to is written."""
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file completely or not at all, even if the machine stops; of a link, replace the file it points to."""
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        temporary.replace(path)
         sync(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold a file's content, or the names in a directory."""
+    """Flush a file's content, or the names in a directory, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -55,8 +48,8 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def forget_cached(path: Path) -> None:
-    """Have the next read come from the disk, where the system can do that, so that a check checks what lies there."""
+def drop_page_cache(path: Path) -> None:
+    """Make the next read come from the disk, where the system can, so a check reads what was really stored."""
     if hasattr(os, "posix_fadvise"):
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -68,122 +61,116 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_manifest(directory: Path) -> None:
-    """List every file of the directory with its size and SHA-256, read back from the disk, and sync them all.
+def write_manifest(directory: Path, ignored: Collection[str] = ()) -> None:
+    """Sync the files of a directory and list each with its size and SHA-256, as read back from the disk.
 
-    Directories inside it are left out: they are no part of what is promised.
+    Subdirectories and `ignored` files are left out.
     """
     files = {}
     for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name != MANIFEST):
         sync(path)
-        forget_cached(path)
-        files[str(path.relative_to(directory))] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
-    write_safely(directory / MANIFEST, json.dumps({"format": FORMAT, "files": files}, indent=1) + "\n")
+        if path.name not in ignored:
+            drop_page_cache(path)
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    write_atomically(directory / MANIFEST, json.dumps({"format": MANIFEST_FORMAT, "files": files}, indent=1) + "\n")
 
 
-def promised(directory: Path, needed: Iterable[str] = ()) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 of each file by its manifest, which must name what is `needed` and everything that is read.
+def manifest_entries(
+    directory: Path, required: Iterable[str] = (), ignored: Collection[str] = ()
+) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of each file in the manifest, except `ignored` ones.
 
-    Were such a file allowed that it does not name, a manifest cut short would confirm what it never saw. Directories,
-    hidden files and what people put beside a model (notes, logs, pictures) are no part of the promise.
+    The manifest must name the `required` files and every file in the directory that could be loaded: otherwise a
+    truncated manifest would confirm files it never listed. Subdirectories, hidden files and other things that people
+    put there (notes, logs, pictures) are not checked.
     """
     path = directory / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
         files = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest["files"].items()}
-        written = manifest["format"]
+        version = manifest["format"]
     except FileNotFoundError:
-        raise DamagedError(f"{directory} has no {MANIFEST}: it is not a directory that Dragoman finished") from None
+        raise DamagedError(
+            f"{directory} has no {MANIFEST}: Dragoman did not finish writing it", code="manifest_missing"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
-    if written != FORMAT:
-        raise DamagedError(f"{path} has format {written!r}; this Dragoman reads format {FORMAT}; use a newer one")
+        raise DamagedError(
+            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="manifest_damaged"
+        ) from None
+    if version != MANIFEST_FORMAT:
+        raise DamagedError(
+            f"{path} has format {version!r}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer version",
+            code="unsupported_format",
+        )
     if not files:
-        raise DamagedError(f"{path} names no files; restore it from a copy")
+        raise DamagedError(f"{path} lists no files; restore it from a copy", code="manifest_damaged")
     for name in files:
         if name in ("", "..") or Path(name).name != name:
-            raise DamagedError(f"{path} names {name!r}, which is no file of {directory}; restore it from a copy")
-    for name in needed:
+            raise DamagedError(
+                f"{path} lists {name!r}, which is not a file of {directory}; restore it from a copy",
+                code="manifest_damaged",
+            )
+    for name in required:
         if name not in files:
-            raise DamagedError(f"{path} does not name {name}, without which there is no model; restore it from a copy")
-    there = sorted(p.name for p in directory.iterdir() if p.suffix in READ and p.is_file() and p.name[0] != ".")
-    for name in there:
+            raise DamagedError(f"{path} does not list {name}; restore it from a copy", code="manifest_incomplete")
+    loadable = sorted(
+        p.name for p in directory.iterdir() if p.suffix in LOADED_SUFFIXES and p.is_file() and p.name[0] != "."
+    )
+    for name in loadable:
         if name not in files and name != MANIFEST:
             raise DamagedError(
-                f"{directory / name} is not in {MANIFEST}: either it does not belong there, so move it elsewhere, or "
-                f"{MANIFEST} was cut short, so restore it from a copy"
+                f"{directory / name} is not listed in {MANIFEST}: move it elsewhere if it does not belong there; "
+                f"otherwise {MANIFEST} was truncated, so restore it from a copy",
+                code="manifest_incomplete",
             )
-    return files
+    return {name: entry for name, entry in files.items() if name not in ignored}
 
 
-def verify_manifest(directory: Path, needed: Iterable[str] = ()) -> None:
-    """Refuse a directory that is not, byte for byte, what its manifest says, or does not have what is `needed`."""
-    for name, (size, digest) in promised(directory, needed).items():
+def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Collection[str] = ()) -> None:
+    """Raise DamagedError unless every listed file has the size and SHA-256 that the manifest says."""
+    for name, (size, digest) in manifest_entries(directory, required, ignored).items():
         file = directory / name
         if not file.is_file():
-            raise DamagedError(f"{file} is missing; {MANIFEST} promises it")
+            raise DamagedError(f"{file} is missing, but listed in {MANIFEST}", code="file_missing")
         if file.stat().st_size != size:
             raise DamagedError(
-                f"{file} has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}: it was cut or changed"
+                f"{file} was truncated or changed: it has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}",
+                code="file_damaged",
             )
         try:
             found = sha256(file)
         except OSError as error:
-            raise DamagedError(f"{file} cannot be read ({error.strerror}); restore it from a copy") from None
+            raise DamagedError(
+                f"{file} cannot be read ({error.strerror}); restore it from a copy", code="file_damaged"
+            ) from None
         if found != digest:
-            raise DamagedError(f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}")
-
-
-def stored_vocabulary(directory: Path) -> int | tuple[int, int]:
-    """How many tokens a model directory's vocabulary has, or its (source, target) vocabularies."""
-    path = directory / ABOUT
-    try:
-        found = json.loads(path.read_bytes())["vocabulary"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
-    sizes = found if isinstance(found, list) and len(found) == 2 else [found]
-    if not all(type(size) is int and size > 0 for size in sizes):
-        raise DamagedError(
-            f"{path} has the vocabulary {found!r}; expected a number of tokens, or [source, target]; "
-            "restore it from a copy"
-        )
-    return (sizes[0], sizes[1]) if isinstance(found, list) else int(found)
-
-
-def check_tensors(
-    path: Path, found: Mapping[str, Sequence[int]], expected: Iterable[tuple[str, tuple[int, ...]]]
-) -> None:
-    """Refuse weights whose names and shapes are not those of the model that the files beside them describe."""
-    names, beside_it = set(), f"{RECIPE} and {ABOUT} beside it"
-    for name, shape in expected:
-        names.add(name)
-        if name not in found:
             raise DamagedError(
-                f"{path} has no tensor {name}; {beside_it} ask for one of shape {shape}; restore them from a copy"
+                f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}", code="file_damaged"
             )
-        if tuple(found[name]) != shape:
-            raise DamagedError(
-                f"{path} has the tensor {name} of shape {tuple(found[name])}; {beside_it} ask for {shape}; "
-                "restore them from a copy"
-            )
-    if more := sorted(found.keys() - names):
-        raise DamagedError(f"{path} has a tensor {more[0]}; {beside_it} know of none; restore them from a copy")
 
 
-def listed(paths: Iterable[Path]) -> str:
-    """The names of some files as a person would tell them; nothing for none."""
+def format_names(paths: Iterable[Path]) -> str:
+    """The names of some files for a message, at most four of them; empty without files."""
     names = sorted(path.name + ("/" if path.is_dir() else "") for path in paths)
     return ", ".join(names[:4]) + (f" and {len(names) - 4:,} more" if len(names) > 4 else "")
 
 
-@contextmanager
-def staged(place: Path) -> Iterator[Path]:
-    """An empty directory to write into; it becomes `place` when the block ends, and vanishes when the block fails.
+def check_new_directory(out: Path) -> None:
+    """Raise OutputError unless `out` can become a new directory: it does not exist yet, or is empty."""
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file; give --out a new directory", code="output_exists")
+    if out.exists() and (found := format_names(out.iterdir())):
+        raise OutputError(f"{out} already exists and contains {found}; choose another --out", code="output_exists")
 
-    What a killed process left behind is removed here; a lock tells it from what a living process is writing.
+
+@contextmanager
+def staged(path: Path) -> Iterator[Path]:
+    """Yield an empty directory to write into; it becomes `path` when the block ends, and is removed if it fails.
+
+    What a killed process left behind is cleaned up first; a lock tells it from what a running process is writing.
     """
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging, lock = beside(place, "staging"), beside(place, "lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging, lock = sibling(path, "staging"), sibling(path, "lock")
     with lock.open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -191,24 +178,24 @@ def staged(place: Path) -> Iterator[Path]:
                 raise BlockingIOError  # its last holder removed the file that we have just locked
         except OSError:
             raise DragomanError(
-                f"another process is writing {place} right now; wait for it, or choose another place"
+                f"another process is writing {path} right now; wait for it, or choose another directory", code="locked"
             ) from None
         try:
-            recover(place)
+            recover(path)
             staging.mkdir()
             yield staging
-            swap(staging, place)
+            replace_directory(staging, path)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             lock.unlink(missing_ok=True)
 
 
 @contextmanager
-def only_one(path: Path, doing: str) -> Iterator[None]:
-    """Hold a place for one process at a time; a second one is refused, and told who holds it.
+def exclusive_lock(path: Path, activity: str) -> Iterator[None]:
+    """Hold a lock file for one process at a time; a second process gets an error that names the holder.
 
-    The file stays when it is let go: a lock whose file is removed can be held twice. The lock is one of `lockf`, which
-    a forked child does not inherit.
+    The file stays afterwards: a lock whose file is removed can be held twice. The lock is one of `lockf`, which a
+    forked child does not inherit.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as held:
@@ -217,40 +204,42 @@ def only_one(path: Path, doing: str) -> Iterator[None]:
         except OSError:
             held.seek(0)
             holder = held.read().decode(errors="replace") or "another process"
-            raise DragomanError(f"{holder} is {doing} right now; wait for it, or choose another place") from None
+            raise DragomanError(
+                f"{holder} is {activity} right now; wait for it, or choose another directory", code="locked"
+            ) from None
         with suppress(OSError):  # a full disk has no room for the name, but for the lock
             held.truncate(0)
             held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
         yield
 
 
-def recover(place: Path) -> None:
-    """Put right what a process that was killed left beside the place."""
-    old = beside(place, "old")
-    if old.exists() and not place.exists():
-        old.rename(place)  # it was killed between the two renames of `swap`
-    for stale in (old, beside(place, "staging")):
+def recover(path: Path) -> None:
+    """Undo what a killed process left half done next to `path`."""
+    old = sibling(path, "old")
+    if old.exists() and not path.exists():
+        old.rename(path)  # it was killed between the two renames of `replace_directory`
+    for stale in (old, sibling(path, "staging")):
         if stale.exists():
             shutil.rmtree(stale)
 
 
-def swap(staging: Path, place: Path) -> None:
-    """Put the new directory at its place, and only then remove the old one."""
+def replace_directory(staging: Path, path: Path) -> None:
+    """Rename the new directory to `path`, and only then remove the old one."""
     sync(staging)
-    old = beside(place, "old")
-    if place.exists():
-        place.rename(old)
+    old = sibling(path, "old")
+    if path.exists():
+        path.rename(old)
     try:
-        staging.rename(place)
-    except BaseException:  # a second Ctrl-C too: either the new one or the old one stands at the place
-        if old.exists() and not place.exists():
-            old.rename(place)
+        staging.rename(path)
+    except BaseException:  # a second Ctrl-C too: either the new one or the old one is at `path`
+        if old.exists() and not path.exists():
+            old.rename(path)
         raise
-    sync(place.parent)
+    sync(path.parent)
     with suppress(OSError):
         shutil.rmtree(old)
 
 
-def beside(place: Path, what: str) -> Path:
-    """The name of a helper of `place`, in the same directory and so on the same disk."""
-    return place.parent / f".{place.name}.{what}"
+def sibling(path: Path, suffix: str) -> Path:
+    """A hidden name next to `path`, in the same directory and so on the same disk."""
+    return path.parent / f".{path.name}.{suffix}"

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from dragoman.config import ModelRecipe
-from dragoman.models.directory import build
+from dragoman.models.loading import build_model
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -33,7 +33,7 @@ def short(seed: int, held_out: bool) -> Iterator[str]:
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_rival_learns_to_reverse_digits(name: str) -> None:
     steps, stream = 250, short(1, held_out=False)
-    model = build(RECIPES[name], VOCABULARY, pad=PAD)
+    model = build_model(RECIPES[name], VOCABULARY, pad=PAD)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), eps=1e-9)
     for step in range(1, steps + 1):
         for group in optimizer.param_groups:

@@ -12,7 +12,7 @@ import torch
 
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
-from dragoman.models.directory import load_model
+from dragoman.models.loading import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 from dragoman.translation.translator import Translator

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dragoman import Recipe, Transformer
-from dragoman.models.directory import build
+from dragoman.models.loading import build_model
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 VOCABULARY = 37_000  # section 5.1
@@ -86,7 +86,7 @@ RIVALS = {"rivals/recurrent": recurrent_by_hand(), "rivals/convolutional": convo
 def test_the_rivals_are_as_large_as_base(name: str) -> None:
     path = RECIPES / f"{name}.toml"
     with torch.device("meta"):
-        model = build(Recipe.load(path).model, VOCABULARY, pad=0)
+        model = build_model(Recipe.load(path).model, VOCABULARY, pad=0)
     assert model.parameter_count() == RIVALS[name]
     assert f"{RIVALS[name]:,} weights" in path.read_text(encoding="utf-8")
     *base, _ = TABLE_3["base"]
@@ -97,7 +97,7 @@ def test_the_parser_has_the_weights_of_the_equations() -> None:
     """Section 6.3: 4 layers, d_model 1024, the rest as in base; words and brackets have a vocabulary each."""
     words, brackets = 16_384, 500
     with torch.device("meta"):
-        model = build(Recipe.load(RECIPES / "parsing.toml").model, (words, brackets), pad=0)
+        model = build_model(Recipe.load(RECIPES / "parsing.toml").model, (words, brackets), pad=0)
     assert model.parameter_count() == by_hand(4, 1024, 2048, 8, 128, 128, 0, vocabulary=words + brackets)
 
 

@@ -119,7 +119,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
     from typing import Literal, get_args, get_origin, get_type_hints
 
     from dragoman.config import IN_ATTENTION, unused_keys
-    from dragoman.models.directory import build
+    from dragoman.models.loading import build_model
 
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
     small = [
@@ -138,7 +138,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
                         replace(recipe, **{name: choice})
                     continue
                 recipe = replace(recipe, **{name: choice})
-                model = build(recipe, 9 if recipe.tie == "all" else (9, 9), pad=0)
+                model = build_model(recipe, 9 if recipe.tie == "all" else (9, 9), pad=0)
                 assert model.architecture == recipe.architecture
                 built |= {(name, choice), ("architecture", recipe.architecture)}
     hints = get_type_hints(ModelRecipe).items()

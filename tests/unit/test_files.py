@@ -9,8 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.errors import DamagedError, DragomanError
-from dragoman.files import MANIFEST, only_one, staged, verify_manifest, write_manifest, write_safely
+from dragoman.errors import DamagedError, DragomanError, OutputError
+from dragoman.files import (
+    MANIFEST,
+    check_new_directory,
+    exclusive_lock,
+    manifest_entries,
+    staged,
+    verify_manifest,
+    write_atomically,
+    write_manifest,
+)
+from raising import raises
 from tiny_run import start
 
 
@@ -20,13 +30,13 @@ def fill(directory: Path, text: str) -> None:
     write_manifest(directory)
 
 
-def test_write_safely_replaces_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_atomically_replaces_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
-    write_safely(path, "one")
-    write_safely(path, b"two")
+    write_atomically(path, "one")
+    write_atomically(path, b"two")
     assert path.read_text() == "two"
     (tmp_path / "link").symlink_to("x")
-    write_safely(tmp_path / "link", b"three")
+    write_atomically(tmp_path / "link", b"three")
     assert (path.read_text(), (tmp_path / "link").is_symlink()) == ("three", True)
     (tmp_path / "link").unlink()
 
@@ -35,7 +45,7 @@ def test_write_safely_replaces_and_leaves_nothing(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(OSError, match="No space"):
-        write_safely(path, "four")
+        write_atomically(path, "four")
     assert path.read_text() == "three"
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
 
@@ -43,21 +53,41 @@ def test_write_safely_replaces_and_leaves_nothing(tmp_path: Path, monkeypatch: p
 def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
     fill(tmp_path, "text")
     verify_manifest(tmp_path)
-    cases = {"a": b"texT", "b": b"texttex", MANIFEST: b"{}"}
-    for name, content in cases.items():
+    cases = {"a": (b"texT", "file_damaged"), "b": (b"texttex", "file_damaged"), MANIFEST: (b"{}", "manifest_damaged")}
+    for name, (content, code) in cases.items():
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(DamagedError):
+        with raises(DamagedError, code, name):
             verify_manifest(tmp_path)
         (tmp_path / name).write_bytes(whole)
     verify_manifest(tmp_path)
     newer = json.loads((tmp_path / MANIFEST).read_text()) | {"format": 2}
     (tmp_path / MANIFEST).write_text(json.dumps(newer))
-    with pytest.raises(DamagedError, match="format 2; this Dragoman reads format 1"):
+    with raises(DamagedError, "unsupported_format", "format 2"):
         verify_manifest(tmp_path)
     (tmp_path / MANIFEST).unlink()
-    with pytest.raises(DamagedError, match="no manifest"):
+    with raises(DamagedError, "manifest_missing"):
         verify_manifest(tmp_path)
+
+
+def test_ignored_files_may_change(tmp_path: Path) -> None:
+    fill(tmp_path, "text")  # a manifest that lists b
+    for change in ((tmp_path / "b").unlink, lambda: (tmp_path / "b").write_text("edited")):
+        change()
+        verify_manifest(tmp_path, ignored=["b"])
+        with raises(DamagedError, "file_missing" if not (tmp_path / "b").exists() else "file_damaged", "b"):
+            verify_manifest(tmp_path)
+    write_manifest(tmp_path, ignored=["b"])
+    assert list(manifest_entries(tmp_path)) == ["a"]
+
+
+def test_a_new_directory_is_absent_or_empty(tmp_path: Path) -> None:
+    check_new_directory(tmp_path / "new")
+    check_new_directory(tmp_path)
+    (tmp_path / "file").touch()
+    for taken in (tmp_path, tmp_path / "file"):
+        with raises(OutputError, "output_exists", str(taken)):
+            check_new_directory(taken)
 
 
 def test_a_manifest_names_all_that_is_read(tmp_path: Path) -> None:
@@ -66,12 +96,12 @@ def test_a_manifest_names_all_that_is_read(tmp_path: Path) -> None:
     (tmp_path / "inside" / "c").write_text("no part of it")
     (tmp_path / ".a.17.new").write_text("what a killed process left")
     verify_manifest(tmp_path, ["a"])
-    with pytest.raises(DamagedError, match="does not name c"):
+    with raises(DamagedError, "manifest_incomplete", "does not list c"):
         verify_manifest(tmp_path, ["a", "c"])
     (tmp_path / "log.txt").write_text("what a person put beside it")
     verify_manifest(tmp_path)
     (tmp_path / "c.toml").write_text("more")
-    with pytest.raises(DamagedError, match=r"c\.toml is not in manifest\.json"):
+    with raises(DamagedError, "manifest_incomplete", "c.toml"):
         verify_manifest(tmp_path)
     (tmp_path / "c.toml").unlink()
     (tmp_path / "b").rename(tmp_path / "b.safetensors")
@@ -80,7 +110,7 @@ def test_a_manifest_names_all_that_is_read(tmp_path: Path) -> None:
     del whole["files"]["b.safetensors"]
     (tmp_path / MANIFEST).write_text(json.dumps(whole))
     (tmp_path / "b.safetensors").write_text("forged")
-    with pytest.raises(DamagedError, match=r"b\.safetensors is not in manifest\.json"):
+    with raises(DamagedError, "manifest_incomplete", "b.safetensors"):
         verify_manifest(tmp_path)
 
 
@@ -90,7 +120,7 @@ def test_a_manifest_names_files_of_its_directory_alone(tmp_path: Path, name: str
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     manifest["files"][name.format(tmp_path if name[0:1] == "{" else tmp_path.name)] = manifest["files"]["a"]
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(DamagedError, match="which is no file of"):
+    with raises(DamagedError, "manifest_damaged"):
         verify_manifest(tmp_path)
 
 
@@ -104,7 +134,7 @@ def test_staged_is_all_or_nothing(tmp_path: Path) -> None:
     assert (place / "a").read_text() == "one"
     with staged(place) as staging:
         fill(staging, "three")
-        with pytest.raises(DragomanError, match="another process is writing"), staged(place):
+        with raises(DragomanError, "locked"), staged(place):
             pass
     assert (place / "a").read_text() == "three"
     assert [p.name for p in tmp_path.iterdir()] == ["place"]
@@ -163,21 +193,21 @@ def test_an_exception_between_the_renames_puts_the_old_one_back(
 
 
 def hold_and_wait(path: Path, said: Path) -> None:
-    with only_one(path, "testing"):
+    with exclusive_lock(path, "testing"):
         said.touch()
         signal.pause()
 
 
-def test_only_one_holds_and_a_killed_holder_lets_go(tmp_path: Path) -> None:
+def test_one_process_holds_a_lock_and_a_killed_holder_lets_go(tmp_path: Path) -> None:
     process = start(hold_and_wait, tmp_path / "lock", tmp_path / "said")
     while not (tmp_path / "said").exists():
         assert process.is_alive()
-    refused = pytest.raises(DragomanError, match=f"process {process.pid} on .* is testing right now")
-    with refused, only_one(tmp_path / "lock", "testing"):
+    refused = raises(DragomanError, "locked", f"process {process.pid} on", "is testing")
+    with refused, exclusive_lock(tmp_path / "lock", "testing"):
         pass
     process.kill()
     process.join()
-    with only_one(tmp_path / "lock", "testing"):
+    with exclusive_lock(tmp_path / "lock", "testing"):
         pass
-    with only_one(tmp_path / "lock", "testing"):
+    with exclusive_lock(tmp_path / "lock", "testing"):
         pass

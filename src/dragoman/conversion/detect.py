@@ -16,7 +16,8 @@ from dragoman.conversion.from_marian import is_marian, read_marian
 from dragoman.conversion.imported_model import Foreign
 from dragoman.conversion.options import Asked
 from dragoman.errors import ConversionError
-from dragoman.files import is_model, listed
+from dragoman.files import format_names
+from dragoman.modeldir.locate import is_model
 from dragoman.values import suggest_directory
 
 BEST: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
@@ -68,8 +69,8 @@ def chosen(directory: Path) -> Path:
     if best is not None or len(there) == 1:
         return best if best is not None else there[0]
     if there:
-        raise ConversionError(f"{directory} has {listed(there)}; say which one to import, as {there[-1]}")
-    held = f" (it has {listed(directory.iterdir())})" if any(directory.iterdir()) else " (it is empty)"
+        raise ConversionError(f"{directory} has {format_names(there)}; say which one to import, as {there[-1]}")
+    held = f" (it has {format_names(directory.iterdir())})" if any(directory.iterdir()) else " (it is empty)"
     raise ConversionError(f"{directory} is no model that can be imported{held}; {EXPECTED}")
 
 

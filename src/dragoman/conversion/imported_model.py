@@ -11,13 +11,17 @@ from torch import Tensor
 
 from dragoman import __version__
 from dragoman.config import DataRecipe, ModelRecipe, Recipe, TextRecipe
-from dragoman.errors import ConversionError, DragomanError, RecipeError
-from dragoman.files import check_tensors, listed, sha256, staged, verify_manifest, write_manifest
-from dragoman.models.directory import build, write_model
+from dragoman.errors import ConversionError, RecipeError
+from dragoman.files import check_new_directory, sha256
+from dragoman.modeldir.card import UNKNOWN_DATA, license_section
+from dragoman.modeldir.info import ModelInfo
+from dragoman.modeldir.languages import language_codes
+from dragoman.modeldir.save import save_model
+from dragoman.modeldir.weights import check_tensors
+from dragoman.models.loading import as_arrays, build_model
 from dragoman.text import PAD, vocabulary_sizes
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 
-CARD = "card.md"
 MOST_TOKENS = 1024  # of a source that is not split
 
 
@@ -47,29 +51,27 @@ class Foreign:
         data = replace(DataRecipe(), max_tokens=min(self.longest, MOST_TOKENS))
         return Recipe(self.model, text, data)
 
+    @property
+    def info(self) -> ModelInfo:
+        """Vocabulary sizes and languages, as far as its files tell them; its license is not among them."""
+        sources, targets = (language_codes([code]) for code in self.languages) if self.languages else ((), ())
+        return ModelInfo(vocabulary_sizes(self.source, self.target), sources, self.source.targets or targets)
+
     def write(self, out: Path) -> None:
-        """The model directory, after all of it was checked; nothing is left where something fails."""
-        refuse_taken(out)
-        vocabulary = vocabulary_sizes(self.source, self.target)
-        recipe = self.recipe
-        expected = [(name, tuple(w.shape)) for name, w in build(recipe.model, vocabulary, PAD).state_dict().items()]
-        check_tensors(self.files[0], {name: w.shape for name, w in self.weights.items()}, expected)
-        try:
-            with staged(out) as staging:
-                write_model(staging, recipe, vocabulary, self.weights)
-                self.source.save(staging, "source")
-                self.target.save(staging, "target")
-                (staging / CARD).write_text(self.card(out.name), encoding="utf-8")
-                for file in staging.iterdir():  # safetensors writes for its owner alone; a model is there to be shared
-                    file.chmod((staging / CARD).stat().st_mode)
-                write_manifest(staging)
-                verify_manifest(staging)
-        except OSError as error:
-            if isinstance(error, DragomanError):
-                raise
-            raise ConversionError(
-                f"{out} could not be written: {error.strerror or error}; nothing is left of it"
-            ) from None
+        """Check the model and write its directory, completely or not at all."""
+        check_new_directory(out)
+        info, model = self.info, self.recipe.model
+        expected = build_model(model, info.vocabulary, PAD).state_dict().items()
+        shapes = {name: w.shape for name, w in self.weights.items()}
+        check_tensors(self.files[0], shapes, [(name, tuple(w.shape)) for name, w in expected])
+        save_model(
+            out,
+            recipe=self.recipe,
+            info=info,
+            weights=as_arrays(self.weights),
+            tokenizers=(self.source, self.target),
+            card=self.card(out.name),
+        )
 
     def card(self, name: str) -> str:
         """What a person should know of the model."""
@@ -87,12 +89,9 @@ Trained with {self.toolkit}, and imported with Dragoman {__version__} from:
 |---|---|---|
 {rows}
 
-The model's own license says what may be done with it; Dragoman does not know it: write it here.
 {notes}
-## Data
-
-Not known; write it here.
-
+{UNKNOWN_DATA}
+{license_section(self.info)}
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
@@ -101,7 +100,7 @@ All settings are in recipe.toml; those of [train] are not the ones that it was t
 {into}
 ## Scores
 
-None yet: `dragoman evaluate` gives them.
+None yet: run `dragoman evaluate`.
 """
 
 
@@ -111,11 +110,3 @@ def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
         return ModelRecipe(**settings)
     except RecipeError as error:
         raise ConversionError(f"the settings of {where} make no model here: {error}") from None
-
-
-def refuse_taken(out: Path) -> None:
-    """Refuse a place that is taken: nothing is ever replaced by an import."""
-    if out.exists() and not out.is_dir():
-        raise ConversionError(f"{out} is a file, but --out is the directory to write; choose another name")
-    if out.exists() and (found := listed(out.iterdir())):
-        raise ConversionError(f"{out} is there already, with {found}; choose another --out")

@@ -16,6 +16,7 @@ from torch import Tensor
 from dragoman.config import ModelRecipe
 from dragoman.conversion.source_checkpoint import Theirs
 from dragoman.conversion.vocabulary import Arranged
+from dragoman.modeldir.weights import EMBEDDING_TABLES
 
 ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
 
@@ -138,8 +139,8 @@ class Tables:
         ]  # fmt: skip
         alike = [torch.equal(tables[1], tables[i]) if tables[1].shape == tables[i].shape else False for i in (0, 2)]
         tie = "all" if all(alike) else "target" if alike[1] else "none"
-        names = {"all": ("shared",), "target": ("source", "target"), "none": ("source", "target", "output")}[tie]
-        weights = {f"embeddings.tables.{name}": table for name, table in zip(names, tables, strict=False)}
+        named = zip(EMBEDDING_TABLES[tie], tables, strict=True)
+        weights = {f"embeddings.tables.{name}": table for name, table in named}
         bias = target.bias(self.bias)
         if bias is not None:
             weights["embeddings.output_bias"] = bias

@@ -15,7 +15,8 @@ from dragoman.config import Recipe
 from dragoman.engines.ctranslate2_model import MARKS, to_ctranslate2, why_not
 from dragoman.engines.native import usual_threads
 from dragoman.errors import SearchError
-from dragoman.files import MANIFEST, RECIPE
+from dragoman.files import MANIFEST
+from dragoman.modeldir.layout import RECIPE
 from dragoman.native.build import cache_directory
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD

@@ -10,10 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dragoman.config import ModelRecipe, Recipe
-from dragoman.errors import DamagedError, DragomanError
-from dragoman.files import RECIPE, check_tensors, listed, staged, stored_vocabulary
-from dragoman.modeldir.weights import map_weights, tensors_of
+from dragoman.config import ModelRecipe
+from dragoman.errors import DragomanError
+from dragoman.files import format_names, staged
+from dragoman.modeldir.info import read_info
+from dragoman.modeldir.layout import RECIPE
+from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 
 ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
@@ -54,20 +57,17 @@ def to_ctranslate2(
             f"CTranslate2 has no quantization {quantization!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        held = f", with {listed(out.iterdir())}" if out.is_dir() else ""
+        held = f", with {format_names(out.iterdir())}" if out.is_dir() else ""
         raise DragomanError(f"{out} is there already{held}; choose a new directory to write to")
-    if not (directory / RECIPE).is_file():
-        raise DamagedError(f"{directory} is not a model: it has no {RECIPE}; give the --out of a finished training")
-    recipe = Recipe.load(directory / RECIPE).model
+    recipe = read_recipe(directory).model
     if reason := why_not(recipe):
         raise DragomanError(f"CTranslate2 has no {reason}; it takes models with the paper's kind of layers")
     weights = map_weights(directory)
     if weights is None:
         raise DragomanError(f"the weights of {directory} are not float32; give a model as `dragoman train` writes it")
-    found = stored_vocabulary(directory)
-    source, target = found if isinstance(found, tuple) else (found, found)
+    source, target = read_info(directory).vocabulary_sizes
     shapes = {name: weight.shape for name, weight in weights.items()}
-    check_tensors(weights.path, shapes, (tensor for tensor in tensors_of(recipe, (source, target)) if tensor))
+    check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
     for side, size in (("source", source), ("target", target)):
         if tokens is not None and len(tokens) != size:
             raise DragomanError(f"{len(tokens):,} tokens came, but the {side} vocabulary of {directory} has {size:,}")
@@ -96,8 +96,7 @@ def names(vocabulary: int) -> list[str]:
 
 def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
     """Put the weights where CTranslate2 looks for them."""
-    tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
-    embeddings = [weights[f"embeddings.tables.{name}"] for name in tables[recipe.tie]]
+    embeddings = [weights[f"embeddings.tables.{name}"] for name in EMBEDDING_TABLES[recipe.tie]]
     spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = embeddings[:2]
     spec.decoder.projection.weight = embeddings[2]
     if recipe.output_bias:

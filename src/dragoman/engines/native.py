@@ -21,8 +21,9 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
 from dragoman.engines.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, unknown
 from dragoman.errors import DamagedError, SearchError, ShapeError
-from dragoman.files import ABOUT, RECIPE, check_tensors, stored_vocabulary
-from dragoman.modeldir.weights import Weights, map_weights, tensors_of
+from dragoman.modeldir.info import read_info
+from dragoman.modeldir.layout import INFO, RECIPE
+from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
 from dragoman.native import library
 from dragoman.search.types import MOST_THREADS, NO_NUMBERS, Hypothesis, Search
 from dragoman.text.special_tokens import EOS
@@ -54,8 +55,8 @@ class NativeEngine:
         self.batch = 64 * threads
         self.weights = weights  # embeddings are read from the file itself, which must stay mapped
         shapes = {name: w.shape for name, w in weights.items()}
-        check_tensors(weights.path, shapes, (tensor for tensor in tensors_of(recipe, vocabulary) if tensor))
-        addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensors_of(recipe, vocabulary)]
+        check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
+        addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         shape = Shape(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
@@ -66,7 +67,7 @@ class NativeEngine:
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:
             raise MemoryError("there is no memory for the model's packed weights")
-        weights.let_go()
+        weights.release_memory()
         self.free: list[ctypes.c_void_p] = []  # workers that nobody uses
         self.busy = 0
         self.lock = threading.Lock()
@@ -81,11 +82,10 @@ class NativeEngine:
             return None
         for name in ("model_new", "worker_new"):
             getattr(code, name).restype = ctypes.c_void_p
-        found = stored_vocabulary(directory)
-        vocabulary = found if isinstance(found, tuple) else (found, found)
+        vocabulary = read_info(directory).vocabulary_sizes
         if min(vocabulary) <= EOS:
             raise DamagedError(
-                f"{directory / ABOUT} has a vocabulary of {min(vocabulary)}, which does not even hold the {EOS + 1} "
+                f"{directory / INFO} has a vocabulary of {min(vocabulary)}, which does not even hold the {EOS + 1} "
                 "marks; restore it from a copy"
             )
         return cls(code, recipe, vocabulary, weights, threads or usual_threads(), quantize)

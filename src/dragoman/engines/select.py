@@ -147,7 +147,7 @@ class Engines:
         from dragoman.config import Recipe
         from dragoman.engines import ctranslate2_model as ctranslate2
         from dragoman.engines import native_layout
-        from dragoman.files import RECIPE
+        from dragoman.modeldir.layout import RECIPE
 
         model = Recipe.load(self.directory / RECIPE).model
         part = native_layout.unknown(model) if name == "native" else ctranslate2.why_not(model)

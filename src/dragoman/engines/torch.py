@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dragoman.errors import SearchError
-from dragoman.models.directory import load_model
+from dragoman.models.loading import load_model
 from dragoman.nn import Padded
 from dragoman.nn.linear import survives_bfloat16
 from dragoman.search.beam import beam_search

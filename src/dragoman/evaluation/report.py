@@ -17,7 +17,7 @@ from dragoman import __version__
 from dragoman.errors import DataError
 from dragoman.evaluation.metrics import Difference, Score, sentence_scores
 from dragoman.evaluation.test_sets import HeldOut
-from dragoman.files import write_safely
+from dragoman.files import write_atomically
 
 WORST = 20
 PAGE, TABLE = "report.md", "report.json"
@@ -102,9 +102,9 @@ class Report:
             table = self.table()
             for name, result in zip(file_names([r.held_out.name for r in self.results]), self.results, strict=True):
                 text = "".join(" ".join(line.split("\n")) + "\n" for line in result.hypotheses)
-                write_safely(directory / f"{name}.translations.txt", text)
-            write_safely(directory / PAGE, markdown(table))
-            write_safely(directory / TABLE, json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+                write_atomically(directory / f"{name}.translations.txt", text)
+            write_atomically(directory / PAGE, markdown(table))
+            write_atomically(directory / TABLE, json.dumps(table, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise unwritten(directory, error) from None
 

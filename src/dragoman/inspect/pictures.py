@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import DragomanError, MissingExtraError
-from dragoman.files import write_safely
+from dragoman.files import write_atomically
 
 FORMS: Final = (".png", ".svg", ".pdf")
 # Tried in this order for each character, as far as they are installed.
@@ -52,7 +52,7 @@ def save(figure: Any, path: str | Path) -> str:
         pyplot().close(figure)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_safely(path, drawn.getvalue())
+        write_atomically(path, drawn.getvalue())
     except OSError as error:
         raise DragomanError(f"{path} could not be written: {error.strerror or error}; choose another --out") from None
     lacking = sum("missing from font" in str(warning.message) for warning in caught)

@@ -1,128 +1,97 @@
-"""A model directory, found and checked without PyTorch, so that a quick engine can start quickly."""
+"""Find a model directory by its path or name, without PyTorch, so that a fast engine starts fast."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
-from dragoman.errors import DamagedError, SearchError
-from dragoman.files import MANIFEST, NEEDED, RECIPE, is_model, promised, verify_manifest
-from dragoman.native.build import cache_directory
-from dragoman.text import Tokenizer, load_tokenizer
-from dragoman.text.store import KINDS, read_description
+from dragoman.config import Recipe
+from dragoman.errors import ModelNotFoundError, SearchError
+from dragoman.files import MANIFEST
+from dragoman.modeldir.layout import RECIPE, TRAINING
+from dragoman.modeldir.tokenizers import check_same_tokens
+from dragoman.modeldir.verify import verify_model_cached
 from dragoman.values import describe_value, suggest, suggest_directory
 
+HINT = "; give the --out of a finished training"
 
-def places() -> list[Path]:
-    """Where models are looked for by name: `$DRAGOMAN_MODELS`, then the user's data directory."""
-    named = [Path(place) for place in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if place]
+
+def is_model(directory: Path) -> bool:
+    """Whether a finished model is there, by the names of its files."""
+    return (directory / MANIFEST).is_file() and (directory / RECIPE).is_file()
+
+
+def search_path() -> list[Path]:
+    """The directories in which models are found by name: `$DRAGOMAN_MODELS`, then the user's data directory."""
+    listed = [Path(path) for path in os.environ.get("DRAGOMAN_MODELS", "").split(os.pathsep) if path]
     try:
         data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     except RuntimeError:  # a user without a home
-        return named
-    return [*named, data / "dragoman" / "models"]
+        return listed
+    return [*listed, data / "dragoman" / "models"]
+
+
+def model_names() -> list[str]:
+    """The models that can be found by name."""
+    return sorted({entry.parent.name for path in search_path() for entry in path.glob(f"*/{MANIFEST}")})
 
 
 def find_model(model: str | Path) -> Path:
-    """The directory of a model, given as such or by its name; refused where it holds no finished model."""
+    """The directory of a finished model, by its path, or by its name in the search path."""
     if not isinstance(model, str | os.PathLike):
-        raise SearchError(f"a model is the path of a directory, or a name; got {describe_value(model)}")
-    path = Path(model)
-    if not path.is_dir():
-        if path.exists():
-            raise DamagedError(f"{path} is a file; a model is a directory: the --out of a finished training")
-        if path.is_symlink():
-            raise DamagedError(f"{path} is a link to {path.readlink()}, which is not there")
-        found = [place / path for place in places() if (place / path).is_dir()]
-        if not found:
-            near = suggest_directory(path, is_model)
-            if near and len(path.parts) > 1:  # a path, and no name
-                raise DamagedError(f"there is no directory {path}{near}")
-            here = sorted({entry.parent.name for place in places() for entry in place.glob(f"*/{MANIFEST}")})
-            there = suggest(path.name, here).removeprefix("; ") if here else "there are none"
-            where = " or ".join(map(str, places())) or "$DRAGOMAN_MODELS"
-            raise DamagedError(
-                f"there is no directory {path}, and no model of that name in {where} ({there})"
-                f"{near or '; give the --out of a finished training'}"
-            )
-        path = found[0]
-    if is_model(path):
-        return path
-    if (path / "training").is_dir():
-        raise DamagedError(
-            f"{path} holds a training that has not ended: its model is written when it does; if nobody is training it "
-            "any more, run the same `dragoman train` again to go on"
+        raise SearchError(
+            f"a model is the path of a directory, or a name; got {describe_value(model)}", code="wrong_type"
         )
-    hint = suggest_directory(path, is_model) or "; give the --out of a finished training"
-    raise DamagedError(f"{path} is not a model: it has no {RECIPE} with a {MANIFEST} beside it{hint}")
-
-
-def verify_once(directory: Path) -> None:
-    """Verify a model as `verify_manifest` does, but read its files only when they are not those of the last time.
-
-    What was verified is remembered by the manifest's content and by each file's size, time of change and place on the
-    disk, in the user's cache directory. That all a model needs is promised is looked at every time.
-    """
-    files = promised(directory, NEEDED)
-    for name in ("shared",) if "shared.json" in files else ("source", "target"):
-        if f"{name}.json" not in files or not any(name + ending in files for ending, _ in KINDS.values()):
-            raise DamagedError(
-                f"{directory / MANIFEST} does not name {name}.json and the tokenizer's model; restore it from a copy"
+    path = Path(model)
+    if not path.exists() and not path.is_symlink():
+        found = [parent / path for parent in search_path() if (parent / path).is_dir()]
+        near = suggest_directory(path, is_model)
+        if not found and not (near and len(path.parts) > 1):  # a name, not a path
+            names = model_names()
+            known = suggest(path.name, names).removeprefix("; ") if names else "there are none"
+            where = " or ".join(map(str, search_path())) or "$DRAGOMAN_MODELS"
+            raise ModelNotFoundError(
+                f"there is no directory {path}, and no model of that name in {where} ({known}){near or HINT}"
             )
-    try:
-        manifest = (directory / MANIFEST).read_bytes()
-        stats = [(name, (directory / name).stat()) for name in sorted(files)]
-    except (OSError, ValueError):
-        verify_manifest(directory)  # which says what is wrong
+        path = found[0] if found else path
+    check_model(path)
+    return path
+
+
+def check_model(directory: Path) -> None:
+    """Raise ModelNotFoundError unless a directory holds a finished model, by the names of its files."""
+    if is_model(directory):
         return
-    seen = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]
-    known = hashlib.sha256(repr((str(directory.resolve()), manifest, seen)).encode()).hexdigest()
-    marker = cache_directory() / "verified" / known
-    with suppress(OSError):  # a directory that may not be entered
-        if marker.exists():
-            return
-    verify_manifest(directory)
-    with suppress(OSError):  # a cache that cannot be written makes the next start slower, and nothing else
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+    hint = suggest_directory(directory, is_model) or HINT
+    if directory.is_symlink() and not directory.exists():
+        raise ModelNotFoundError(f"{directory} is a link to {directory.readlink()}, which does not exist")
+    if not directory.exists():
+        raise ModelNotFoundError(f"there is no directory {directory}{hint}")
+    if not directory.is_dir():
+        raise ModelNotFoundError(f"{directory} is a file; a model is a directory{hint}", code="not_a_model")
+    if (directory / TRAINING).is_dir():
+        raise ModelNotFoundError(
+            f"{directory} holds an unfinished training; its model is written at the end. If nobody is training it, "
+            "run the same `dragoman train` again to continue",
+            code="model_unfinished",
+        )
+    missing = RECIPE if not (directory / RECIPE).is_file() else MANIFEST
+    raise ModelNotFoundError(f"{directory} is not a model: it has no {missing}{hint}", code="not_a_model")
 
 
-def models_beside(directory: Path, ensemble: str | Path | Iterable[str | Path] | None) -> list[Path]:
-    """The models that translate together with a first one: found, verified, and refused where their tokens differ."""
+def read_recipe(directory: Path) -> Recipe:
+    """The recipe of a finished model."""
+    check_model(directory)
+    return Recipe.load(directory / RECIPE)
+
+
+def find_ensemble(directory: Path, ensemble: str | Path | Iterable[str | Path] | None) -> list[Path]:
+    """Find and verify the models of an ensemble with a first one; their tokens must be the same."""
     if ensemble is None or isinstance(ensemble, str | os.PathLike) or not isinstance(ensemble, Iterable):
         ensemble = [] if ensemble is None else [ensemble]
     others = [find_model(other) for other in ensemble]
     for other in others:
-        verify_once(other)
-        refuse_other_tokens(directory, other)
+        verify_model_cached(other)
+        check_same_tokens(directory, other)
     return others
-
-
-def refuse_other_tokens(directory: Path, other: Path) -> None:
-    """Refuse a model whose ids mean other tokens than those of the first, by the content of the tokenizers' files."""
-    for side in ("source", "target"):
-        (ours, *our_content), (theirs, *their_content) = (tokenizer_file(place, side) for place in (directory, other))
-        if our_content != their_content:
-            raise SearchError(
-                f"{other} cannot translate together with {directory}: {theirs} is not what {ours} is, so that the same "
-                "number means other tokens; train both on the same prepared data, or one with --from the other"
-            )
-
-
-def tokenizer_file(directory: Path, side: str) -> tuple[Path, str, list[str]]:
-    """The file that holds the tokens of a side, in a model that has been verified, its SHA-256 and target languages."""
-    files = promised(directory)
-    name = "shared" if "shared.json" in files else side
-    found = next(name + ending for ending, _ in KINDS.values() if name + ending in files)
-    return directory / found, files[found][1], read_description(directory / f"{name}.json").get("targets", [])
-
-
-def open_tokenizers(directory: Path) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of the source and of the target, one and the same where the vocabulary is shared."""
-    if (directory / "shared.json").is_file():
-        shared = load_tokenizer(directory, "shared")
-        return shared, shared
-    return load_tokenizer(directory, "source"), load_tokenizer(directory, "target")

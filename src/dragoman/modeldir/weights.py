@@ -1,4 +1,4 @@
-"""The weights of a model directory without PyTorch and without a copy: the file itself, mapped."""
+"""The weights of a model directory as NumPy views of the mapped file, and the names and shapes they must have."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import errno
 import json
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
-from dragoman.files import WEIGHTS
+from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
 
 Stored = tuple[str, tuple[int, ...]]  # a tensor's name and shape
+EMBEDDING_TABLES: Final = {
+    "all": ("shared", "shared", "shared"),
+    "target": ("source", "target", "target"),
+    "none": ("source", "target", "output"),
+}
+"""For each `model.tie`, the names of the tables of source embedding, target embedding and projection."""
 
 
 class Weights(dict[str, NDArray[np.float32]]):
@@ -27,63 +33,82 @@ class Weights(dict[str, NDArray[np.float32]]):
         super().__init__()
         self.path, self.file = path, file
 
-    def let_go(self) -> None:
-        """Give the memory of what was read back; what is read again comes from the file again."""
+    def release_memory(self) -> None:
+        """Free the memory of what was read; further reads come from the file again."""
         self.file.madvise(mmap.MADV_DONTNEED)
 
 
 def map_weights(directory: Path) -> Weights | None:
-    """The tensors of `model.safetensors`; None where some are not float32.
+    """Map the tensors of `model.safetensors`; None if some are not float32.
 
-    The format is a length, a JSON header with each tensor's type, shape and place, and the tensors.
+    The format is a length, a JSON header with each tensor's type, shape and offsets, and the tensors.
     """
     path = directory / WEIGHTS
     try:
         with path.open("rb") as file:
-            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return _views(path, whole)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return _views(path, mapped)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             raise MemoryError(f"there is no memory for the weights of {path}") from None
-        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
+        raise DamagedError(
+            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
+        ) from None
 
 
-def _views(path: Path, whole: mmap.mmap) -> Weights | None:
-    start = 8 + int.from_bytes(whole[:8], "little")
-    header: dict[str, Any] = json.loads(whole[8:start])
+def _views(path: Path, mapped: mmap.mmap) -> Weights | None:
+    start = 8 + int.from_bytes(mapped[:8], "little")
+    header: dict[str, Any] = json.loads(mapped[8:start])
     header.pop("__metadata__", None)
-    found = Weights(path, whole)
+    found = Weights(path, mapped)
     for name, about in header.items():
         if about["dtype"] != "F32":
             return None
         (first, last), shape = about["data_offsets"], tuple(about["shape"])
         if min((*shape, first)) < 0 or last - first != 4 * math.prod(shape):
             raise ValueError(f"{name} of shape {shape} lies from byte {first} to {last}")
-        found[name] = np.frombuffer(whole, np.float32, math.prod(shape), start + first).reshape(shape)
+        found[name] = np.frombuffer(mapped, np.float32, math.prod(shape), start + first).reshape(shape)
     return found
 
 
-def tensors_of(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Stored | None]:
-    """Name and shape of the weights of a model with the paper's kind of layers.
+def check_tensors(path: Path, found: Mapping[str, Sequence[int]], expected: Iterable[Stored]) -> None:
+    """Raise DamagedError unless the names and shapes of weights are those of the model that its files describe."""
+    names, described = set(), f"{RECIPE} and {INFO} next to it"
+    for name, shape in expected:
+        names.add(name)
+        if tuple(found.get(name, ())) != shape or name not in found:
+            has = f"the tensor {name} of shape {tuple(found[name])}" if name in found else f"no tensor {name}"
+            raise DamagedError(
+                f"{path} has {has}; {described} ask for shape {shape}; restore them from a copy",
+                code="weights_mismatch",
+            )
+    if extra := sorted(found.keys() - names):
+        raise DamagedError(
+            f"{path} has a tensor {extra[0]}; {described} ask for none; restore them from a copy",
+            code="weights_mismatch",
+        )
+
+
+def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Stored | None]:
+    """Name and shape of each tensor of a model with the paper's kind of layers.
 
     They come in the order in which native/model.h takes them, with None for those that such a model lacks.
     """
-    tables = {"all": ("shared",) * 3, "target": ("source", "target", "target"), "none": ("source", "target", "output")}
     d, d_ff, pre = recipe.d_model, recipe.d_ff, recipe.norm_order == "pre"
     keys, values = recipe.n_heads * recipe.key_size, recipe.n_heads * recipe.value_size
     source, target, output = (
         (f"embeddings.tables.{name}", (size, d))
-        for name, size in zip(tables[recipe.tie], (*vocabulary, vocabulary[1]), strict=True)
+        for name, size in zip(EMBEDDING_TABLES[recipe.tie], (*vocabulary, vocabulary[1]), strict=True)
     )
-    places = recipe.positions == "learned"
+    learned = recipe.positions == "learned"
     yield from (source, target)
     yield from (
-        (f"{side}_positions.table", (recipe.max_positions, d)) if places else None for side in ("source", "target")
+        (f"{side}_positions.table", (recipe.max_positions, d)) if learned else None for side in ("source", "target")
     )
     yield from (output, ("embeddings.output_bias", vocabulary[1:]) if recipe.output_bias else None)
 
-    def norm(name: str, there: bool = True) -> list[Stored | None]:
-        return [(f"{name}.weight", (d,)), (f"{name}.bias", (d,))] if there else [None, None]
+    def norm(name: str, present: bool = True) -> list[Stored | None]:
+        return [(f"{name}.weight", (d,)), (f"{name}.bias", (d,))] if present else [None, None]
 
     def linear(name: str, outputs: int, inputs: int, bias: bool = recipe.attention_bias) -> list[Stored | None]:
         return [(f"{name}.weight", (outputs, inputs)), (f"{name}.bias", (outputs,)) if bias else None]
@@ -106,6 +131,6 @@ def tensors_of(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Sto
     if recipe.positions == "relative":
         distances = 2 * recipe.max_distance + 1
         for side, layers in (("encoder", recipe.encoder_layers), ("decoder", recipe.decoder_layers)):
-            for told in (f"{side}.{i}.attention.function" for i in range(layers)):
-                yield f"{told}.key_table", (distances, recipe.key_size)
-                yield f"{told}.value_table", (distances, recipe.value_size)
+            for function in (f"{side}.{i}.attention.function" for i in range(layers)):
+                yield f"{function}.key_table", (distances, recipe.key_size)
+                yield f"{function}.value_table", (distances, recipe.value_size)

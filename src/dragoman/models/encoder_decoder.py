@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dragoman.config import PRESETS, ModelRecipe, Recipe, preset_for
 from dragoman.errors import RecipeError, ShapeError
+from dragoman.modeldir.weights import EMBEDDING_TABLES
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import Embeddings, Layout, Packed, Padded
 from dragoman.values import suggest
@@ -52,7 +53,7 @@ class EncoderDecoder(nn.Module, ABC):
                 f"{vocabulary[1]} tokens; use model.tie='target', or a shared vocabulary"
             )
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
-        self.embeddings = Embeddings(*sizes, recipe.d_model, recipe.tie, recipe.output_bias)
+        self.embeddings = Embeddings(*sizes, recipe.d_model, EMBEDDING_TABLES[recipe.tie], recipe.output_bias)
 
     @abstractmethod
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:

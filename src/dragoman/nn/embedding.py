@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,9 +12,9 @@ from dragoman.errors import ShapeError
 class Embeddings(nn.Module):
     """The source's and the target's embeddings, scaled by sqrt(d_model), and the projection to the vocabulary.
 
-    `tie` says which share a matrix: "all" three, as in the paper; the "target"'s embedding and the projection; "none".
-    A shared matrix is one parameter with one name, so that it is counted once and saved once. `bias` adds a number for
-    each token to its logit, which the paper does not have, and models of other toolkits may.
+    `tables` names the matrices of source, target and projection; equal names share one matrix, as all three do in the
+    paper. A shared matrix is one parameter with one name, so that it is counted once and saved once. `bias` adds a
+    number for each token to its logit, which the paper does not have, and models of other toolkits may.
     """
 
     def __init__(
@@ -24,25 +22,18 @@ class Embeddings(nn.Module):
         source_vocabulary: int,
         target_vocabulary: int,
         d_model: int,
-        tie: Literal["all", "target", "none"] = "all",
+        tables: tuple[str, str, str] = ("shared", "shared", "shared"),
         bias: bool = False,
     ) -> None:
         super().__init__()
-        match tie:
-            case "all":
-                if source_vocabulary != target_vocabulary:
-                    raise ShapeError(
-                        f"tie='all' shares one matrix between source and target, but their vocabularies have "
-                        f"{source_vocabulary} and {target_vocabulary} tokens; use tie='target' or one shared vocabulary"
-                    )
-                sizes = {"shared": source_vocabulary}
-                self.names = ("shared", "shared", "shared")
-            case "target":
-                sizes = {"source": source_vocabulary, "target": target_vocabulary}
-                self.names = ("source", "target", "target")
-            case "none":
-                sizes = {"source": source_vocabulary, "target": target_vocabulary, "output": target_vocabulary}
-                self.names = ("source", "target", "output")
+        if tables[0] in tables[1:] and source_vocabulary != target_vocabulary:
+            raise ShapeError(
+                f"source and target cannot share a matrix: their vocabularies have {source_vocabulary} and "
+                f"{target_vocabulary} tokens; use model.tie='target' or one shared vocabulary",
+                code="vocabulary_mismatch",
+            )
+        self.names = tables
+        sizes = dict(zip(tables, (source_vocabulary, target_vocabulary, target_vocabulary), strict=True))
         self.scale = d_model**0.5
         # Entries of standard deviation 1/sqrt(d_model) have unit variance after scaling, and give logits near it.
         self.tables = nn.ParameterDict(

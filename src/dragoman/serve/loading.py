@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import SearchError
-from dragoman.modeldir.card_languages import codes, of_card, sources_of_card
+from dragoman.modeldir.info import read_info
+from dragoman.modeldir.languages import language_codes
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
 from dragoman.serve.service import Served
@@ -41,7 +42,7 @@ def named(models: Sequence[str]) -> dict[str, Path]:
 
 def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     """A model, loaded and warmed: the first request is answered as quickly as the next."""
-    languages, sources = languages_of(name, directory), sources_of_card(directory)
+    languages, sources = languages_of(name, directory), read_info(directory).source_languages
     if languages is not None:
         options = {"language": languages[0], **options}
     elif len(sources) == 1:
@@ -82,21 +83,21 @@ def batch_of(served: Served, beam: int) -> int:
 
 
 def languages_of(name: str, directory: Path) -> tuple[str, str] | None:
-    """The source's and the target's code: of a name such as en-de, or of the files that the model's card names.
+    """The source's and the target's code: of a name such as en-de, or of the model.
 
     A name that somebody chose comes first. One that is the directory's own may be a pair by chance, as my-new is
-    (Burmese and Newari), so that there the card does.
+    (Burmese and Newari), so there the model's own languages come first.
     """
-    told, written = of_name(name), of_card(directory)
+    told, written = of_name(name), read_info(directory).language_pair
     return written or told if name == directory.resolve().name else told or written
 
 
 def of_name(name: str) -> tuple[str, str] | None:
     """The codes in a name such as en-de, deu-eng or pt_BR-zh_Hans; my-run has two (Burmese, Rundi), but no pair."""
     pair = re.fullmatch(rf"([a-z]{{2,3}}){SUBTAGS}-([a-z]{{2,3}}){SUBTAGS}", name)
-    found = codes(pair[1], pair[2]) if pair is not None else None
-    if pair is None or found is None:
+    found = [code for part in pair.groups() for code in language_codes([part])] if pair is not None else []
+    if pair is None or len(found) != 2:
         return None
     # who writes two letters for one language writes three only for one that has no code of two
     alike = len(pair[1]) == len(pair[2]) or all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
-    return found if alike else None
+    return (found[0], found[1]) if alike else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.files import write_safely
+from dragoman.files import write_atomically
 from dragoman.text.imported.tokenizer import KIND as IMPORTED
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 from dragoman.text.normalization import VERSION
@@ -62,8 +62,8 @@ def save(
         "sha256": hashlib.sha256(model).hexdigest(),
         **({"targets": list(targets)} if targets else {}),
     }
-    write_safely(path, model)
-    write_safely(description, (json.dumps(about, indent=2) + "\n").encode())
+    write_atomically(path, model)
+    write_atomically(description, (json.dumps(about, indent=2) + "\n").encode())
     return [path, description]
 
 

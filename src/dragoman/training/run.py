@@ -7,30 +7,33 @@ my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoin
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dragoman.config import Recipe, TrainRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
-from dragoman.files import MANIFEST, NEEDED, only_one, sync, verify_manifest, write_manifest
-from dragoman.models.directory import build, load_weights, write_model
+from dragoman.files import MANIFEST, exclusive_lock
+from dragoman.modeldir.info import ModelInfo, read_info
+from dragoman.modeldir.layout import TRAINING
+from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.save import save_model
+from dragoman.modeldir.verify import verify_model
+from dragoman.models.loading import as_arrays, build_model, load_weights
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.reporting.card import write_card
+from dragoman.training.model_info import trained_model_info
+from dragoman.training.reporting.card import training_card
 from dragoman.training.reporting.curve import draw_curve
 from dragoman.training.reporting.progress import Progress, Watch
-from dragoman.training.run_record import LOCK, RUN, TRAINING, Begun, agree_with_before, own_recipe, refuse_foreign
+from dragoman.training.run_record import LOCK, RUN, Begun, agree_with_before, refuse_foreign
 from dragoman.training.steps.allocator import keep_freed_memory
 from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
 
@@ -40,10 +43,11 @@ def finished(out: Path) -> bool:
     if not (out / MANIFEST).exists():
         return False
     try:
-        verify_manifest(out)
+        verify_model(out)
     except DamagedError as error:
         raise DamagedError(
-            f"{error}; remove {out / MANIFEST} and run the same command to have it written from the checkpoints again"
+            f"{error}; remove {out / MANIFEST} and run the same command to write it from the checkpoints again",
+            code=error.code,
         ) from None
     return True
 
@@ -57,7 +61,6 @@ def train(
     watch: Watch,
     ranks: Ranks,
     start_from: Path | None = None,
-    names: tuple[str, str] = ("source", "target"),
 ) -> None:
     """Train until done and write the model; begin anew, or go on where an earlier call stopped."""
     check_lengths(prepared, recipe)
@@ -69,9 +72,11 @@ def train(
     if ranks.device.type == "cpu":
         keep_freed_memory()
     torch.manual_seed(recipe.train.seed)
-    model = build(recipe.model, vocabulary_of(prepared), PAD)
+    model = build_model(recipe.model, vocabulary_of(prepared), PAD)
+    base = None
     if start_from is not None:
         begin_from(model, start_from, recipe.text.targets)
+        base = read_info(start_from)
     with ExitStack() as held:
         # Only now: whoever is told that a setting cannot be, and changes it, has not begun with another.
         ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
@@ -91,7 +96,7 @@ def train(
 
         def close() -> None:
             chosen = choose(trainer, last, ema, evaluate, watch)
-            finish(out, prepared, recipe, chosen.weights, chosen.told, trainer, names)
+            finish(out, prepared, recipe, chosen, trainer, base)
 
         ranks.tell(close)
 
@@ -114,17 +119,19 @@ def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
 
 
 def begin_from(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
-    """Take the weights of a finished model, verified, into one of the same sizes, but for target languages to add."""
-    verify_manifest(start_from, NEEDED)
-    theirs = own_recipe(start_from).text.targets
-    weights = with_tokens(load_weights(start_from), model.state_dict(), len(theirs), len(targets) - len(theirs))
-    found, asked = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
-    for name in sorted({*found, *asked}):
-        if found.get(name) != asked.get(name):
+    """Load the verified weights of a finished model into one of the same sizes, except for added target languages."""
+    base_targets = read_recipe(start_from).text.targets
+    verify_model(start_from)
+    added = len(targets) - len(base_targets)
+    weights = with_tokens(load_weights(start_from), model.state_dict(), len(base_targets), added)
+    found, expected = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
             raise TrainingError(
                 f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
-                f"and the recipe asks for {asked.get(name, 'none')}; fine-tune with its own: leave --recipe and --set "
-                "model... out"
+                f"but the recipe asks for {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
+                "out --recipe and --set model...",
+                code="weights_mismatch",
             )
     model.load_state_dict(weights)
 
@@ -151,7 +158,7 @@ def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
     refuse_foreign(out)
     training = out / TRAINING
     try:
-        held.enter_context(only_one(training / LOCK, f"training in {out}"))
+        held.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
         for stale in training.glob(f".{RUN}.*"):  # of a process that was killed as it began
             stale.unlink()
         agree_with_before(training / RUN, begun, watch)
@@ -168,10 +175,11 @@ def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The weights of the model, and what its card tells of them."""
+    """The weights of the finished model, their name, and their scores on the validation set."""
 
     weights: Mapping[str, Tensor]
-    told: dict[str, Any]
+    name: str
+    scores: Mapping[str, float]
 
 
 def choose(
@@ -196,7 +204,7 @@ def choose(
         usable = all(math.isfinite(value) for value in evaluation.figures.values())
         figure = evaluation.figures[recipe.stop_on] * sign if usable else -math.inf
         if best is None or figure > best[0]:
-            best = (figure, Chosen(weights, {"weights": name, "valid": dict(evaluation.figures)}))
+            best = (figure, Chosen(weights, name, dict(evaluation.figures)))
     assert best is not None  # the last weights are always a candidate
     if best[0] == -math.inf:
         rate = "" if recipe.learning_rate is None else f" (it was {recipe.learning_rate})"
@@ -204,7 +212,7 @@ def choose(
             "the run went astray: whichever of its weights are taken, their figures on the validation set are no "
             f"numbers; train anew with another --out and a lower train.learning_rate{rate}, or with train.clip=1.0"
         )
-    watch.note(f"kept: {best[1].told['weights']}")
+    watch.note(f"kept: {best[1].name}")
     return best[1]
 
 
@@ -237,37 +245,26 @@ def candidates(
 
 
 def finish(
-    out: Path,
-    prepared: Prepared,
-    recipe: Recipe,
-    weights: Mapping[str, Tensor],
-    told: Mapping[str, Any],
-    trainer: Trainer,
-    names: tuple[str, str],
+    out: Path, prepared: Prepared, recipe: Recipe, chosen: Chosen, trainer: Trainer, base: ModelInfo | None
 ) -> None:
-    """Write the model beside its place, then move it in; the manifest comes last."""
-    staging = out / TRAINING / "model"
+    """Write the model directory around the run that trained it."""
+    info = trained_model_info(prepared, base)
+    card = training_card(recipe, prepared, chosen.name, chosen.scores, trainer.progress, info)
     try:
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
-        write_model(staging, recipe, vocabulary_of(prepared), weights)
-        for file in prepared.tokenizers_directory.iterdir():
-            shutil.copy2(file, staging / file.name)
         draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
-        write_card(staging, recipe, prepared, told, trainer.progress, names)
-        for file in staging.iterdir():  # safetensors writes for its owner alone; a model is there to be shared
-            file.chmod((staging / "card.md").stat().st_mode)
-        write_manifest(staging)
-        verify_manifest(staging)
-        for file in sorted(staging.iterdir(), key=lambda f: f.name == MANIFEST):
-            if file.name == MANIFEST:
-                sync(out)  # the manifest never stands before what it promises
-            file.replace(out / file.name)
-        sync(out)
-        staging.rmdir()
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(staging, ignore_errors=True)
+        save_model(
+            out,
+            recipe=recipe,
+            info=info,
+            weights=as_arrays(chosen.weights),
+            tokenizers=prepared.tokenizers,
+            card=card,
+            staging=out / TRAINING / "model",
+        )
+    except OSError as error:
+        reason = error if isinstance(error, DragomanError) else f"{out} could not be written: {error.strerror or error}"
         raise TrainingError(
-            f"the training is done and its checkpoints are whole, but {out} could not be written: "
-            f"{getattr(error, 'strerror', None) or error}; make room and run the same command to have it written"
+            f"training is done and its checkpoints are complete, but {reason}; make room and run the same command to "
+            "write it",
+            code="cannot_write",
         ) from None

@@ -15,12 +15,13 @@ from dragoman.config.recipe import with_present_names
 from dragoman.data.prepare.target_languages import check_keeps
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import MANIFEST, NEEDED, RECIPE, WEIGHTS, is_model, listed, sha256, write_safely
+from dragoman.files import MANIFEST, format_names, sha256, write_atomically
+from dragoman.modeldir.layout import REQUIRED, TRAINING, WEIGHTS
+from dragoman.modeldir.locate import check_model, read_recipe
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.progress import Watch
-from dragoman.values import suggest_directory
 
-RUN, TRAINING, LOCK = "run.json", "training", "lock"
+RUN, LOCK = "run.json", "lock"
 # What a training leaves in its directory, from the first moment on.
 TRACES: Final = (RUN, LOCK, "prepared", ".prepared.staging", ".prepared.lock", ".prepared.old")
 # Settings that decide how fast a run is and not what comes out of it, but for the last bits.
@@ -37,13 +38,13 @@ def refuse_foreign(out: Path) -> None:
     training = out / TRAINING
     if not out.exists() or any((training / name).exists() for name in TRACES):
         return
-    if all((out / name).exists() for name in (*NEEDED, MANIFEST)):
+    if all((out / name).exists() for name in (*REQUIRED, MANIFEST)):
         return
     found = [path for path in out.iterdir() if path.name[0] != "." and not empty(path)]
     if found:
         raise TrainingError(
-            f"{out} holds {listed(found)}, and no training or model of Dragoman; give --out a new directory, such as "
-            f"{out / 'model'}"
+            f"{out} contains {format_names(found)}, but no training or model of Dragoman; give --out a new directory, "
+            f"such as {out / 'model'}"
         )
 
 
@@ -57,25 +58,12 @@ def has_begun(out: Path) -> bool:
     return any((out / TRAINING / name).exists() for name in (RUN, "checkpoints"))
 
 
-def own_recipe(start_from: Path) -> Recipe:
-    """The recipe of the model that a run begins from."""
-    if not start_from.is_dir():
-        what = "is a file; a model is a directory" if start_from.exists() else "is not there"
-        hint = suggest_directory(start_from, is_model) or "; give --from the --out of a finished training"
-        raise DamagedError(f"{start_from} {what}{hint}")
-    for name in NEEDED:
-        if not (start_from / name).is_file():
-            hint = suggest_directory(start_from, is_model) or "; give the --out of a finished training"
-            raise DamagedError(f"{start_from} is not a model: it has no {name}{hint}")
-    return Recipe.load(start_from / RECIPE)
-
-
 def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Recipe:
     """The recipe with the tokenizers of the model that the run begins from; refuses a change that asks for others.
 
     Target languages may be added behind those that it has: each is one more token.
     """
-    own = own_recipe(start_from).text
+    own = read_recipe(start_from).text
     for change in changes:
         section, _, key = change.partition("=")[0].strip().partition(".")
         if section == "text" and key == "targets":
@@ -111,7 +99,7 @@ class Begun:
             "torch": torch.__version__,
         }
         if start_from is not None:
-            own_recipe(start_from)
+            check_model(start_from)
         weights = "" if start_from is None else sha256(start_from / WEIGHTS)
         plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as they come back from a file
         return cls(plain, prepared.fingerprint, weights, machine, [part.weight for part in prepared.split().parts])
@@ -142,7 +130,7 @@ def agree_with_before(path: Path, now: Begun, watch: Watch) -> None:
             f"the run goes on in another way than before ({'; '.join(moved)}): sums are taken in another order, so "
             "that the result is equal within rounding and no longer to the bit"
         )
-    write_safely(path, json.dumps(asdict(now), indent=1) + "\n")
+    write_atomically(path, json.dumps(asdict(now), indent=1) + "\n")
 
 
 def differences(before: Begun, now: Begun) -> list[str]:

@@ -14,10 +14,10 @@ from dragoman.values import describe_value, suggest
 To = str | Sequence[str] | None
 
 
-def asked_for(targets: Sequence[str], to: Any, own: Callable[[], str | None]) -> str | list[str] | None:
+def asked_for(targets: Sequence[str], to: Any, own: Callable[[], Sequence[str]]) -> str | list[str] | None:
     """The target language of all texts, or a list with one for each; None where the model has but one.
 
-    `targets` are the languages of a model that has several; `own` is that of another, as far as its card tells it.
+    `targets` are the languages of a model that has several; `own` is that of another, if it is known.
     """
     codes = listed(to)
     if not targets:
@@ -50,17 +50,19 @@ def listed(to: Any) -> list[str] | None:
     return found
 
 
-def refuse_other(code: str, own: str | None) -> None:
+def refuse_other(code: str, own: Sequence[str]) -> None:
     """Refuse a language for a model that has one target language, unless it is just that one."""
-    if own is None:
+    if len(own) != 1:
         raise SearchError(
-            f"to={code!r} was asked for, but this model has one target language, and its card does not say which; "
-            "leave --to out, or use a model that was trained with text.targets"
+            f"to={code!r} was asked for, but this model has one target language, and does not say which; leave --to "
+            "out, or use a model that was trained with text.targets",
+            code="unknown_target_language",
         )
-    if language_of(code) != own:
+    if language_of(code) != own[0]:
         raise SearchError(
-            f"to={code!r} was asked for, but this model translates into {own!r} alone, as its card says; leave --to "
-            "out, or use another model"
+            f"to={code!r} was asked for, but this model translates into {own[0]!r} alone; leave --to out, or use "
+            "another model",
+            code="wrong_target_language",
         )
 
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from dragoman.config import Recipe
 from dragoman.engines.select import Engines, Running
 from dragoman.errors import SearchError
-from dragoman.files import RECIPE
-from dragoman.modeldir.card_languages import of_card
-from dragoman.modeldir.locate import find_model, models_beside, open_tokenizers, verify_once
+from dragoman.modeldir.info import read_info
+from dragoman.modeldir.layout import RECIPE
+from dragoman.modeldir.locate import find_ensemble, find_model
+from dragoman.modeldir.tokenizers import load_tokenizers
+from dragoman.modeldir.verify import verify_model_cached
 from dragoman.search.constraints.phrases import Demands
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, whole
@@ -88,13 +90,13 @@ class Translator:
         tokenizers. At each step the search sees the `mean` of their "probabilities", or of their "log-probabilities".
         """
         code, directory = language_of(language), find_model(model)
-        verify_once(directory)
-        others = models_beside(directory, ensemble)
+        verify_model_cached(directory)
+        others = find_ensemble(directory, ensemble)
         recipe, *more = (Recipe.load(place / RECIPE) for place in (directory, *others))
         # absolute: an engine is loaded when it is needed, and the program may be elsewhere by then
         first, *beside = (place.absolute() for place in (directory, *others))
         engines = Engines(first, device, engine, threads, precision, beside, mean)
-        translator = cls(engines, *open_tokenizers(directory), recipe, more)
+        translator = cls(engines, *load_tokenizers(directory), recipe, more)
         translator.language = code
         return translator
 
@@ -171,7 +173,7 @@ class Translator:
 
     def asked_for(self, to: To) -> str | list[str] | None:
         """The target languages of a call, refused where this model does not have them; None where it has but one."""
-        return asked_for(self.targets, to, lambda: (of_card(self.engines.directory) or (None, None))[1])
+        return asked_for(self.targets, to, lambda: read_info(self.engines.directory).target_languages)
 
     @property
     def running(self) -> Running:

@@ -80,7 +80,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["translate", "one", "test.en", "--with", "apart"], "apart/target.spm is not what one/shared.spm is"),
+        (["translate", "one", "test.en", "--with", "apart"], "apart/target.spm differs from one/shared.spm"),
         (["translate", "one", "test.en", "--with", "nothing"], "there is no directory nothing"),
         (["translate", "one", "test.en", "--with", "two", "--alignments"], "no attention of their own"),
         (["translate", "one", "test.en", "--with", "two", "--engine", "native"], "'native' drives one model"),

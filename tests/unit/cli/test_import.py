@@ -53,8 +53,8 @@ def test_an_out_that_is_taken_and_options_that_do_nothing(tmp_path: Path, capsys
     opus, taken = write_opus(tmp_path / "opus"), tmp_path / "taken"
     taken.mkdir()
     (taken / "thesis.txt").write_text("years of work")
-    assert "taken is there already, with thesis.txt; choose another --out" in refused(capsys, opus, "--out", taken)
-    assert "thesis.txt is a file, but --out is the directory" in refused(capsys, opus, "--out", taken / "thesis.txt")
+    assert "taken already exists and contains thesis.txt" in refused(capsys, opus, "--out", taken)
+    assert "thesis.txt is a file" in refused(capsys, opus, "--out", taken / "thesis.txt")
     assert (taken / "thesis.txt").read_text() == "years of work"
     out = tmp_path / "out"
     assert "--tokenizer does nothing for a model of Opus-MT" in refused(

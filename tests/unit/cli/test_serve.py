@@ -13,6 +13,7 @@ import pytest
 from command_line import leave
 from dragoman.cli.commands.serve import log
 from dragoman.errors import SearchError
+from dragoman.modeldir.info import ModelInfo
 from dragoman.serve.loading import languages_of, named
 from dragoman.serve.server import PortError, address, bind
 from small_model import model_at
@@ -112,16 +113,18 @@ def test_models_are_named_by_the_caller_or_by_their_directory(model: Path, monke
 def test_languages_come_from_the_name_or_from_the_card(
     tmp_path: Path, name: str, title: str | None, expected: tuple[str, str] | None
 ) -> None:
+    (tmp_path / "model.json").write_text('{"vocabulary": 300}')  # written before it had languages
     if title is not None:
         (tmp_path / "card.md").write_text(title + "\nmore\n", encoding="utf-8")
     assert languages_of(name, tmp_path) == expected
 
 
-def test_of_a_directory_that_nobody_named_the_card_is_believed_first(tmp_path: Path) -> None:
+def test_of_a_directory_that_nobody_named_the_model_is_believed_first(tmp_path: Path) -> None:
     directory = tmp_path / "my-new"  # Burmese and Newari, by chance
     directory.mkdir()
+    (directory / "model.json").write_text(ModelInfo(300).to_json())
     assert languages_of("my-new", directory) == ("my", "new")
-    (directory / "card.md").write_text("# train.en to train.de\n", encoding="utf-8")
+    (directory / "model.json").write_text(ModelInfo(300, ("en",), ("de",)).to_json())
     assert languages_of("my-new", directory) == ("en", "de")
     assert languages_of("fr-it", directory) == ("fr", "it")
 

@@ -12,7 +12,7 @@ from command_line import leave
 from dragoman import Translator
 from dragoman.config import ModelRecipe
 from dragoman.data.corpora.reader import trees_of
-from dragoman.models.directory import least_numbers
+from dragoman.models.loading import min_parameter_count
 from tiny_model import write_tiny_model
 from tiny_run import TINY, with_trees, write_corpus
 
@@ -182,7 +182,7 @@ def test_recipe_counts_the_matrix(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, "recipe", "base", "--set", "model.positions=syntax")
     assert (code, 'positions = "syntax"' in out, "positions 262,144," in out) == (0, True, True), err  # 512 x 512
     syntax, order = (ModelRecipe(positions=positions) for positions in ("syntax", "sinusoidal"))
-    assert least_numbers(syntax, 9) - least_numbers(order, 9) == 512 * 512  # by which damage is told when it is loaded
+    assert min_parameter_count(syntax, 9) - min_parameter_count(order, 9) == 512 * 512
 
 
 def grown(folder: Path, name: str, pairs: int = 300) -> list[str]:

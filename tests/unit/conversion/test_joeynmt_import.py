@@ -21,7 +21,7 @@ from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.conversion.sentencepiece_model import restricted
 from dragoman.errors import ConversionError
-from dragoman.models.directory import load_model
+from dragoman.models.loading import load_model
 from dragoman.nn import sinusoid
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.translation.translator import Translator

@@ -16,7 +16,8 @@ from dragoman.config import Recipe
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.errors import ConversionError
-from dragoman.files import stored_vocabulary, verify_manifest
+from dragoman.files import verify_manifest
+from dragoman.modeldir.info import read_info
 from dragoman.text import BOS, EOS, PAD, UNK, load_tokenizer
 from dragoman.translation.translator import Translator
 from opus_model import HEADS, INNER, LANGUAGES, LAYERS, D, lines, write_opus
@@ -43,7 +44,7 @@ def test_the_directory_is_a_model_of_ours(model: Path) -> None:
     assert (recipe.model.encoder_layers, recipe.model.decoder_layers) == LAYERS
     assert (recipe.model.activation, recipe.model.tie, recipe.model.output_bias) == ("silu", "all", True)
     assert (recipe.text.kind, recipe.text.shared, recipe.data.max_tokens) == ("imported", False, 63)
-    size = stored_vocabulary(model)
+    size = read_info(model).vocabulary
     assert size == recipe.text.vocabulary_size == load_tokenizer(model, "source").vocabulary_size
     assert (model / "card.md").read_text().startswith("# en to de\n")
     assert all(file.stat().st_mode & 0o044 for file in model.iterdir())
@@ -90,7 +91,7 @@ def test_it_is_fine_tuned_and_averaged(model: Path, tmp_path: Path, capsys: pyte
     tuned = tmp_path / "tuned"
     code, _, err = leave(capsys, "train", f"--from={model}", *given, f"--out={tuned}", *asked)
     assert code == 0, err
-    assert stored_vocabulary(tuned) == stored_vocabulary(model)
+    assert read_info(tuned).vocabulary == read_info(model).vocabulary
     before, after = (load_file(place / "model.safetensors") for place in (model, tuned))
     assert before.keys() == after.keys()
     assert not torch.equal(before["embeddings.output_bias"], after["embeddings.output_bias"])

@@ -9,7 +9,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from dragoman.engines.ctranslate2_model import to_ctranslate2
-from dragoman.errors import DamagedError, DragomanError
+from dragoman.errors import DamagedError, DragomanError, ModelNotFoundError
+from raising import raises
 from small_model import model_at
 
 pytest.importorskip("ctranslate2")
@@ -21,13 +22,13 @@ def test_weights_that_are_not_the_recipes(tmp_path: Path) -> None:
     name = "decoder.1.cross.key_value.weight"
     for tensors, message in (
         ({n: w for n, w in whole.items() if n != name}, f"has no tensor {name}"),
-        ({**whole, name: whole[name][:-1].copy()}, rf"tensor {name} of shape \(11, 6\).* ask for \(12, 6\)"),
+        ({**whole, name: whole[name][:-1].copy()}, f"tensor {name} of shape (11, 6)"),
         ({**whole, "more": np.zeros(3, np.float32)}, "has a tensor more"),
     ):
         save_file(tensors, file)
-        with pytest.raises(DamagedError, match=message):
+        with raises(DamagedError, "weights_mismatch", message):
             to_ctranslate2(tmp_path / "m", tmp_path / "out")
-    with pytest.raises(DamagedError, match=r"is not a model: it has no recipe\.toml"):
+    with raises(ModelNotFoundError, "not_a_model", "recipe.toml"):
         to_ctranslate2(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

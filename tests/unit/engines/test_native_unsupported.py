@@ -18,8 +18,8 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DamagedError, DragomanError, SearchError, ShapeError
 from dragoman.files import write_manifest
-from dragoman.modeldir.weights import tensors_of
-from dragoman.models.directory import build
+from dragoman.modeldir.weights import tensor_layout
+from dragoman.models.loading import build_model
 from dragoman.native import why_not
 from dragoman.search.types import MOST_TOKENS, Search
 from random_models import PAPER, RECIPES, TOLD, sentences, write_random
@@ -157,9 +157,9 @@ def test_damaged_positions_are_refused_in_words(
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_layout_names_what_the_model_has(recipe: str) -> None:
     model, vocabulary = RECIPES[recipe]
-    expected = {name: tuple(w.shape) for name, w in build(model, vocabulary, 0).state_dict().items()}
+    expected = {name: tuple(w.shape) for name, w in build_model(model, vocabulary, 0).state_dict().items()}
     both = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
-    assert dict(tensor for tensor in tensors_of(model, both) if tensor) == expected
+    assert dict(tensor for tensor in tensor_layout(model, both) if tensor) == expected
 
 
 def test_prefixes_outside_the_model(tmp_path: Path) -> None:

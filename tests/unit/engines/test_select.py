@@ -17,7 +17,7 @@ from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.evaluation.systems import ModelSystem
 from dragoman.files import staged
-from dragoman.models.directory import load_model
+from dragoman.models.loading import load_model
 from dragoman.search.types import Sampling, Search
 from dragoman.text.special_tokens import PAD
 from tiny_model import write_tiny_model

@@ -20,7 +20,7 @@ def test_the_tensors_of_the_file(tmp_path: Path) -> None:
     for _ in range(2):
         for name, tensor in load_file(tmp_path / "model.safetensors").items():
             np.testing.assert_array_equal(found[name], tensor)
-        found.let_go()  # and again, from the file
+        found.release_memory()  # and again, from the file
 
 
 def test_other_types_are_not_taken(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dragoman.config import ModelRecipe
 from dragoman.models import AttentionMaps, EncoderDecoder, Memory
-from dragoman.models.directory import build as build_model
+from dragoman.models.loading import build_model
 from dragoman.nn import Layout, Padded
 
 SMALL = ModelRecipe(

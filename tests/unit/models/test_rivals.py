@@ -25,7 +25,7 @@ from dragoman import AttentionMaps, Padded
 from dragoman.config import ModelRecipe
 from dragoman.errors import RecipeError, ShapeError
 from dragoman.models import Convolutional, EncoderDecoder, Recurrent, Transformer
-from dragoman.models.directory import build as build_model
+from dragoman.models.loading import build_model
 
 every_rival = pytest.mark.parametrize("recipe", RIVALS, ids=name_of)
 
@@ -70,9 +70,9 @@ def test_vocabularies_and_names(kind: type[EncoderDecoder], recipe: ModelRecipe)
 
 @every_rival
 def test_damaged_sizes_are_told_before_memory_is_asked_for(recipe: ModelRecipe) -> None:
-    from dragoman.models.directory import least_numbers
+    from dragoman.models.loading import min_parameter_count
 
-    least = least_numbers(recipe, VOCABULARY if recipe.tie == "all" else (VOCABULARY, VOCABULARY))
+    least = min_parameter_count(recipe, VOCABULARY if recipe.tie == "all" else (VOCABULARY, VOCABULARY))
     model = build(recipe)
     assert 0.45 * model.parameter_count() < least <= model.parameter_count()
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dragoman.config import ModelRecipe
 from dragoman.engines.native_layout import Job, Shape
-from dragoman.modeldir.weights import tensors_of
+from dragoman.modeldir.weights import tensor_layout
 from dragoman.native import build
 
 NUMBERS = ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")
@@ -34,7 +34,7 @@ class Emulated:
 
     def __init__(self, command: list[str], recipe: ModelRecipe, vocabulary: tuple[int, int], room: Path) -> None:
         self.command, self.room, self.jobs = command, room, 0
-        self.sizes = [0 if t is None else int(np.prod(t[1])) for t in tensors_of(recipe, vocabulary)]
+        self.sizes = [0 if t is None else int(np.prod(t[1])) for t in tensor_layout(recipe, vocabulary)]
 
     def model_new(self, shape: Any, pointers: Any) -> int:
         parts = [bytes(shape._obj), np.int32(len(self.sizes)).tobytes()]

@@ -11,7 +11,6 @@ import pytest
 from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
-from dragoman.modeldir.card_languages import of_card, sources_of_card
 from dragoman.serve.limits import Limits
 from dragoman.serve.loading import open_model
 from dragoman.serve.service import Served, Service
@@ -110,8 +109,7 @@ def test_libretranslate_is_refused_what_is_not_there(client: TestClient) -> None
 
 
 def test_a_real_model(tmp_path: Path) -> None:
-    directory = write_tiny_model(tmp_path / "m", 'text.targets=["de", "fr"]')
-    (directory / "card.md").write_text("# train.en to de, fr\n", encoding="utf-8")
+    directory = write_tiny_model(tmp_path / "m", 'text.targets=["de", "fr"]', languages=(("en",), ("de", "fr")))
     one = open_model("m", directory, 4, device="cpu", engine="torch")
     assert (one.languages, one.targets, one.sources) == (None, ("de", "fr"), ("en",))
     translator = Translator.load(directory, device="cpu", engine="torch")
@@ -122,14 +120,3 @@ def test_a_real_model(tmp_path: Path) -> None:
         looked = client.post("/v1/attention", json={"text": LINES[0], "to": "fr"}).json()
         assert [word["text"] for word in looked["source"]["words"]] == LINES[0].split()
         assert {len(row) for row in looked["weights"]} <= {len(looked["source"]["tokens"])}
-
-
-def test_what_cards_tell(tmp_path: Path) -> None:
-    for title, pair, sources in (
-        ("train.en to train.de.gz", ("en", "de"), ("en",)),
-        ("train.en, news.en, train.deu.xz to de, en", None, ("en", "de")),
-        ("a.txt to de, fr", None, ()),
-    ):
-        (tmp_path / "card.md").write_text(f"# {title}\n\nMore.", encoding="utf-8")
-        assert (of_card(tmp_path), sources_of_card(tmp_path)) == (pair, sources)
-    assert (of_card(tmp_path / "none"), sources_of_card(tmp_path / "none")) == (None, ())

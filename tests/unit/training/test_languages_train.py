@@ -14,7 +14,7 @@ from dragoman.config import Recipe
 from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepared import Prepared
-from dragoman.models.directory import build
+from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.run import with_tokens
@@ -61,7 +61,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
 def test_the_loss_is_the_same_in_both_layouts_and_the_language_matters(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe("model.dropout=0")
     tokenizer = prepared.tokenizers[0]
-    model = build(settings.model, tokenizer.vocabulary_size, PAD)
+    model = build_model(settings.model, tokenizer.vocabulary_size, PAD)
     task = TranslationLoss(model, 0.1, PAD)
     sums = []
     for layout in ("padded", "packed"):

@@ -42,14 +42,14 @@ def test_stopped_and_resumed_to_the_bit(data: Path, tmp_path: Path, architecture
 
 @pytest.mark.parametrize("architecture", SETTINGS)
 def test_a_model_begins_from_one_of_its_kind_alone(tmp_path: Path, architecture: str) -> None:
-    from dragoman.models.directory import build, load_weights
+    from dragoman.models.loading import build_model, load_weights
 
     there = model_at(tmp_path / "there", architecture=architecture)
     sizes = ("model.d_model=6", "model.encoder_layers=1", "model.decoder_layers=2")
-    model = build(recipe(f"model.architecture={architecture}", *sizes).model, 330, pad=0)
+    model = build_model(recipe(f"model.architecture={architecture}", *sizes).model, 330, pad=0)
     begin_from(model, there)
     for name, weights in load_weights(there).items():
         assert torch.equal(model.state_dict()[name], weights)
     other = "convolutional" if architecture == "recurrent" else "recurrent"
     with pytest.raises(TrainingError, match="do not fit the recipe"):
-        begin_from(build(recipe(f"model.architecture={other}", *sizes).model, 330, pad=0), there)
+        begin_from(build_model(recipe(f"model.architecture={other}", *sizes).model, 330, pad=0), there)

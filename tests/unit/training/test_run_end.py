@@ -10,12 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import dragoman.training.run
+import dragoman.modeldir.save
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.models.directory import build
+from dragoman.models.loading import build_model
 from dragoman.training.reporting.progress import Silence
 from dragoman.training.run import finished, vocabulary_of
+from raising import raises
 from tiny_run import Found, difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
 
 
@@ -36,7 +37,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def figure(data: Path, *sets: dict[str, torch.Tensor]) -> str:
     """What the tiny evaluation says of the mean of some weights, as a note has it."""
-    model = build(recipe().model, vocabulary_of(Prepared.open(data / "prepared")), 0)
+    model = build_model(recipe().model, vocabulary_of(Prepared.open(data / "prepared")), 0)
     mean = {name: sum(each[name].double() for each in sets) / len(sets) for name in sets[0]}
     model.load_state_dict(mean)
     return f"loss {evaluate(model).figures['loss']:.3f}"
@@ -92,16 +93,16 @@ def test_a_run_of_which_no_weights_give_a_number_leaves_no_model(data: Path, tmp
     assert not finished(tmp_path / "m")
 
 
-@pytest.mark.parametrize("what", ["write_model", "write_manifest", "sync"])
+@pytest.mark.parametrize("what", ["write_model_files", "write_manifest", "sync"])
 def test_no_room_for_the_model(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     tiny_run(data, tmp_path / "reference")
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(dragoman.training.run, what, full)
-        with pytest.raises(TrainingError, match=r"training is done .* No space left on device; make room"):
+        patched.setattr(dragoman.modeldir.save, what, full)
+        with raises(TrainingError, "cannot_write", "training is done", "No space left on device"):
             tiny_run(data, tmp_path / "m")
     assert not finished(tmp_path / "m")
     assert not (tmp_path / "m/training/model").exists()
@@ -114,7 +115,7 @@ def test_a_damaged_model_says_how_to_write_it_again(data: Path, tmp_path: Path) 
     tiny_run(data, tmp_path / "m", "train.steps=2")
     whole = (tmp_path / "m/model.safetensors").read_bytes()
     (tmp_path / "m/model.safetensors").write_bytes(b"x")
-    with pytest.raises(DamagedError, match=r"remove .*manifest.json and run the same command"):
+    with raises(DamagedError, "file_damaged", f"remove {tmp_path / 'm/manifest.json'} and run the same command"):
         finished(tmp_path / "m")
     (tmp_path / "m/manifest.json").unlink()
     tiny_run(data, tmp_path / "m", "train.steps=2")

@@ -11,7 +11,7 @@ import torch
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
 from dragoman.evaluation.validation import Validation
-from dragoman.models.directory import build
+from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.steps.base import nothing
@@ -39,7 +39,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
 
 def test_the_loss_is_the_same_in_both_layouts_and_the_trees_matter(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe(SYNTAX, "model.dropout=0")
-    model = build(settings.model, prepared.tokenizers[0].vocabulary_size, PAD)
+    model = build_model(settings.model, prepared.tokenizers[0].vocabulary_size, PAD)
     task = TranslationLoss(model, 0.1, PAD)
     sums = []
     for layout in ("padded", "packed"):
@@ -54,7 +54,7 @@ def test_the_loss_is_the_same_in_both_layouts_and_the_trees_matter(data: Path) -
 
 
 def test_a_rank_without_a_batch_takes_part(data: Path) -> None:
-    model = build(recipe(SYNTAX).model, 300, PAD)
+    model = build_model(recipe(SYNTAX).model, 300, PAD)
     loss = TranslationLoss(model, 0.1, PAD)(nothing(torch.device("cpu")))
     loss.smoothed.backward()
     assert float(loss.smoothed.detach()) == 0
@@ -63,7 +63,7 @@ def test_a_rank_without_a_batch_takes_part(data: Path) -> None:
 
 def test_validation_reads_the_trees(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe(SYNTAX)
-    model = build(settings.model, prepared.tokenizers[0].vocabulary_size, PAD).eval()
+    model = build_model(settings.model, prepared.tokenizers[0].vocabulary_size, PAD).eval()
     found = Validation(prepared, settings.data, torch.device("cpu"), longest=9)(model)
     task, sums = TranslationLoss(model, 0.1, PAD), []
     with prepared.loader(settings.data, "valid", epochs=1, pin=False) as loader, torch.inference_mode():

@@ -13,13 +13,15 @@ from dragoman import Search, Translator
 from dragoman.config import Recipe
 from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.errors import DamagedError, SearchError
-from dragoman.files import RECIPE, write_manifest
+from dragoman.files import write_manifest
 from dragoman.inspect.attention_maps import look
 from dragoman.inspect.attention_page import page, read_page
+from dragoman.modeldir.layout import RECIPE
 from dragoman.models import Convolutional, Recurrent
-from dragoman.models.directory import build, load_model, load_weights
+from dragoman.models.loading import build_model, load_model, load_weights
 from dragoman.search.types import Sampling
 from dragoman.text.special_tokens import BOS, EOS, PAD
+from raising import raises
 from tiny_model import LINES, write_tiny_model
 
 SETTINGS = {
@@ -43,7 +45,7 @@ def test_a_directory_gives_back_the_model_that_was_written(rival: Path) -> None:
     loaded, again = load_model(rival, PAD)
     assert again == recipe
     assert type(loaded) is {"recurrent": Recurrent, "convolutional": Convolutional}[recipe.model.architecture]
-    made = build(recipe.model, loaded.vocabulary, PAD).eval()
+    made = build_model(recipe.model, loaded.vocabulary, PAD).eval()
     made.load_state_dict(load_weights(rival))
     source, target = torch.tensor([[9, 30, 4, EOS], [8, EOS, PAD, PAD]]), torch.tensor([[BOS, 7, 11], [BOS, 5, PAD]])
     assert torch.equal(made(source, target), loaded(source, target))
@@ -53,10 +55,10 @@ def test_a_recipe_with_other_sizes_is_refused(rival: Path, tmp_path: Path) -> No
     for file in rival.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     whole = (rival / RECIPE).read_text(encoding="utf-8")
-    for size, message in (("d_model = 22", r"of shape \(340, 24\).* ask for"), ("d_model = 1000000", "ask for over")):
+    for size, message in (("d_model = 22", "of shape (340, 24)"), ("d_model = 1000000", "ask for over")):
         (tmp_path / RECIPE).write_text(whole.replace("d_model = 24", size), encoding="utf-8")
         write_manifest(tmp_path)
-        with pytest.raises(DamagedError, match=message):
+        with raises(DamagedError, "weights_mismatch", message):
             load_model(tmp_path, PAD)
 
 

@@ -15,6 +15,7 @@ from dragoman.search.types import Search
 from dragoman.text.special_tokens import EOS
 from dragoman.translation.alignment import align
 from dragoman.translation.translator import Translator
+from raising import raises
 from tiny_model import LINES, write_tiny_model
 
 TO = 'text.targets=["de", "fr", "zh-Hans"]'
@@ -147,15 +148,15 @@ def test_scores_are_of_the_language_asked_for(translator: Translator) -> None:
         translator.score(pairs)
 
 
-def test_a_model_of_one_language_takes_no_other_than_its_cards(tmp_path: Path) -> None:
-    one = write_tiny_model(tmp_path / "one")
+def test_a_model_of_one_language_takes_no_other(tmp_path: Path) -> None:
+    unknown = Translator.load(write_tiny_model(tmp_path / "unknown"), device="cpu", engine="torch")
+    with raises(SearchError, "unknown_target_language", "'de'"):
+        unknown.translate(TEXTS, to="de")
+    one = write_tiny_model(tmp_path / "one", languages=(("en",), ("de",)))
     plain = Translator.load(one, device="cpu", engine="torch")
-    with pytest.raises(SearchError, match="one target language, and its card does not say which; leave --to out"):
-        plain.translate(TEXTS, to="de")
-    (one / "card.md").write_text("# train.en to train.de.gz\n\n...", encoding="utf-8")
     told = plain.translate(TEXTS, to="deu")
     assert told == plain.translate(TEXTS)
-    with pytest.raises(SearchError, match="translates into 'de' alone, as its card says"):
+    with raises(SearchError, "wrong_target_language", "'fr'", "'de'"):
         plain.translate(TEXTS, to=["de", "fr", "de", "de", "de"])
     assert plain.targets == () and plain.lead == 0
 

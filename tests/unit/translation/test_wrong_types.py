@@ -10,10 +10,11 @@ import numpy
 import pytest
 
 from dragoman import Search, Translator
-from dragoman.errors import DamagedError, SearchError
+from dragoman.errors import ModelNotFoundError, SearchError
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Sampling
 from dragoman.translation.options import request
+from raising import raises
 from tiny_model import write_tiny_model
 
 SHORT = {"max_length": 6}
@@ -102,5 +103,5 @@ def test_models_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.delenv("DRAGOMAN_MODELS", raising=False)
     monkeypatch.setattr(Path, "home", lost)
-    with pytest.raises(DamagedError, match=r"no model of that name in \$DRAGOMAN_MODELS \(there are none\)"):
+    with raises(ModelNotFoundError, "model_not_found", "in $DRAGOMAN_MODELS (there are none)"):
         find_model("tiny")

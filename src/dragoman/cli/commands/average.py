@@ -1,4 +1,4 @@
-"""`dragoman average`: one model from several checkpoints or models."""
+"""`dragoman average`: average several checkpoints or models into one model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from dragoman.errors import TrainingError
+from dragoman.errors import ModelNotFoundError, TrainingError
+from dragoman.files import check_new_directory
 from dragoman.values import suggest_directory
 
 FILE = click.Path(path_type=Path)
@@ -23,39 +24,38 @@ def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[
     MODELS is the directory of one training, whose checkpoints are averaged, or two or more finished models of the same
     shape and vocabulary.
     """
-    steps = numbers(given)
+    steps = parse_steps(given)
     if steps and last is not None:
-        raise TrainingError("--last and --checkpoints were both given; one of them names the checkpoints")
+        raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="exclusive_options")
     if len(models) > 1 and (steps or last is not None):
         raise TrainingError(
-            f"--last and --checkpoints choose among the checkpoints of one training, but {len(models)} directories came"
+            f"--last and --checkpoints choose checkpoints of one training, but you gave {len(models)} directories",
+            code="exclusive_options",
         )
     from dragoman.training.checkpoints.averaging import (
+        is_run_or_model,
         part_of_model,
         parts_of_run,
-        refuse_filled,
-        trained,
         write_average,
     )
 
-    refuse_filled(out)
-
-    for place in models:
-        if not place.is_dir():
-            hint = suggest_directory(place, trained) or "; give the --out of a training"
-            raise TrainingError(f"{place} is no directory{hint}")
-    parts = parts_of_run(models[0], last, steps) if len(models) == 1 else [part_of_model(place) for place in models]
+    check_new_directory(out)
+    for directory in models:
+        if not directory.is_dir():
+            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
+            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
+    parts = parts_of_run(models[0], last, steps) if len(models) == 1 else [part_of_model(model) for model in models]
     write_average(parts, out)
     click.echo(f"{out} is the average of: " + "; ".join(part.name for part in parts))
 
 
-def numbers(given: tuple[str, ...]) -> list[int]:
-    """Steps, however they are set apart."""
-    words = ",".join(given).replace(" ", ",").split(",")
-    found = [word.removeprefix("step-") for word in words if word]
-    for word in found:
-        if not word.isdecimal():
-            raise TrainingError(f"--checkpoints takes the numbers of steps, such as 1000,2000; got {word!r}")
-    if given and not found:
-        raise TrainingError("--checkpoints takes the numbers of steps, such as 1000,2000; got none")
-    return [int(word) for word in found]
+def parse_steps(values: tuple[str, ...]) -> list[int]:
+    """The step numbers in values such as `1000,2000` or `step-1000 step-2000`."""
+    words = [word.removeprefix("step-") for word in ",".join(values).replace(" ", ",").split(",") if word]
+    wrong = next((word for word in words if not word.isdecimal()), None)
+    if wrong is not None or (values and not words):
+        raise TrainingError(
+            f"--checkpoints takes step numbers, such as 1000,2000; got {'none' if wrong is None else repr(wrong)}",
+            code="wrong_type",
+        )
+    return [int(word) for word in words]

@@ -11,7 +11,7 @@ import click
 
 from dragoman.config import Recipe, unused_keys
 from dragoman.errors import DragomanError
-from dragoman.files import write_safely
+from dragoman.files import write_atomically
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -63,7 +63,7 @@ def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         if not path.exists():
-            write_safely(path, content)
+            write_atomically(path, content)
     options = [x for change in settings for x in ("--set", change)]
     begun = time.perf_counter()
     train.main([*files, "--out", str(out / "model"), *options], standalone_mode=False)

@@ -33,10 +33,10 @@ def command(
     models here have not is refused, and nothing is written.
     """
     from dragoman.conversion.detect import read_foreign
-    from dragoman.conversion.imported_model import refuse_taken
     from dragoman.conversion.options import Asked
+    from dragoman.files import check_new_directory
 
-    refuse_taken(out)
+    check_new_directory(out)
     if target_tokenizer is not None and tokenizer is None:
         raise click.UsageError("--target-tokenizer is for a target with a tokenizer of its own; give --tokenizer too")
     found = read_foreign(path, Asked(tokenizer, target_tokenizer, vocabulary, one_target))

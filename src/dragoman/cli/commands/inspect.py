@@ -64,13 +64,13 @@ def attention(
 
     looked = look(translator, source, target, trees_in(trees), to)
     if out.suffix.lower() == ".html":
-        from dragoman.files import write_safely
+        from dragoman.files import write_atomically
         from dragoman.inspect.attention_page import page
 
         text = page(looked.only(kind, layer, head), words)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            write_safely(out, text)
+            write_atomically(out, text)
         except OSError as error:
             raise DragomanError(f"{out} could not be written: {error.strerror}; choose another --out") from None
     else:

@@ -155,11 +155,11 @@ def show(found: Survey) -> None:
 
 def written(path: Path, text: str) -> None:
     """Write a file, or say why not."""
-    from dragoman.files import write_safely
+    from dragoman.files import write_atomically
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_safely(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise DragomanError(f"{path} could not be written: {error.strerror}; choose another --out") from None
 

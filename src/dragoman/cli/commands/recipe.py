@@ -38,11 +38,11 @@ def parameter_line(recipe: Recipe, vocabulary: int) -> str:
     """How many weights, and where they are; counted without allocating any."""
     import torch
 
-    from dragoman.models.directory import build
+    from dragoman.models.loading import build_model
 
     sizes = vocabulary if recipe.model.tie == "all" else (vocabulary, vocabulary)
     with torch.device("meta"):
-        model = build(recipe.model, sizes, pad=0)
+        model = build_model(recipe.model, sizes, pad=0)
     counts: dict[str, int] = {}
     for name, weights in model.named_parameters():
         part = name.partition(".")[0].removesuffix("_norm").removesuffix("_keys")  # the last norm belongs to its stack

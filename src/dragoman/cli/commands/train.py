@@ -22,6 +22,9 @@ from dragoman.data.prepare.report import in_a_line
 from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
+from dragoman.modeldir.layout import TRAINING
+from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.verify import verify_model_cached
 
 OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are chosen, they fit every number of steps
 
@@ -65,7 +68,7 @@ def command(
     from dragoman.training.reporting.display import Display
     from dragoman.training.reporting.progress import Silence
     from dragoman.training.run import finished, train
-    from dragoman.training.run_record import RUN, TRAINING, Begun, agree_with_before, refuse_foreign
+    from dragoman.training.run_record import RUN, Begun, agree_with_before, refuse_foreign
 
     ranks = join(None if device is None else torch.device(device))
     watch: Any = Display() if ranks.first else Silence()
@@ -115,7 +118,6 @@ def command(
                 watch=watch,
                 ranks=ranks,
                 start_from=start_from,
-                names=given.names,
             )
     except InterruptedTrainingError as stopped:
         click.echo(f"dragoman: {stopped}", err=True)
@@ -157,11 +159,14 @@ def settled(
         training_choices,
         vocabulary_choice,
     )
-    from dragoman.training.run_record import has_begun, own_recipe, with_text_of
+    from dragoman.training.run_record import has_begun, with_text_of
 
     fast = device.type == "cuda"
     chosen: list[Choice] = []
-    own = [] if start_from is None else settings("model", own_recipe(start_from).model)
+    base = None if start_from is None else read_recipe(start_from)
+    if start_from is not None:
+        verify_model_cached(start_from)
+    own = [] if base is None else settings("model", base.model)
     targets: tuple[str, ...] = ()
 
     def made() -> Recipe:
@@ -216,8 +221,8 @@ def settled(
         length = recipe.train.steps, recipe.train.steps * recipe.data.batch_tokens
         chosen += speed_choices(*length, fast and world == 1 and available("cuda"), recipe.model)
         recipe = made()
-        if own:
-            added = recipe.text.targets[len(own_recipe(start_from).text.targets) :] if start_from is not None else ()
+        if base is not None:
+            added = recipe.text.targets[len(base.text.targets) :]
             more = f", and a token for each of {', '.join(added)}" if added else ""
             watch.note(f"model and tokenizers: as {start_from} has them{more}")
         for choice in chosen:

@@ -8,11 +8,9 @@ from click.shell_completion import CompletionItem
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Directories, and the models that are known by name."""
-    from dragoman.files import MANIFEST
-    from dragoman.modeldir.locate import places
+    from dragoman.modeldir.locate import model_names
 
-    names = sorted({found.parent.name for place in places() for found in place.glob(f"*/{MANIFEST}")})
-    return [CompletionItem(incomplete, type="dir"), *beginning(incomplete, names)]
+    return [CompletionItem(incomplete, type="dir"), *beginning(incomplete, model_names())]
 
 
 def complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

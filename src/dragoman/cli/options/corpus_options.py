@@ -68,7 +68,6 @@ class Given:
 
     corpora: list[Corpus]
     valid: list[Corpus]
-    names: tuple[str, str]
 
 
 def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -150,7 +149,6 @@ def gather(
     return Given(
         [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted],
         [replace(corpus, source_trees=valid_trees) for corpus in valid],
-        (sources[0].name, targets[0].name) if sources else (source_key or "source", target_key or "target"),
     )
 
 

@@ -10,7 +10,7 @@ from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepared import BEFORE, DEPTHS, MANIFEST, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
-from dragoman.files import listed, sha256
+from dragoman.files import format_names, sha256
 from dragoman.values import rename_keys
 
 # Every name that a preparation writes.
@@ -148,9 +148,9 @@ def standing(out: Path, inputs: Mapping[str, Any], anew: bool) -> bool:
         return False
     if not out.is_dir():
         raise DataError(f"{out} is a file, but prepared data are a directory; choose another name")
-    foreign = listed(path for path in out.iterdir() if path.name not in WRITTEN)
+    foreign = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (foreign and not is_prepared(out)):
-        held = foreign or listed(out.iterdir())
+        held = foreign or format_names(out.iterdir())
         raise DataError(f"{out} holds {held}, and is no prepared data; it is left alone, so choose another place")
     if foreign and anew:
         raise DataError(

@@ -40,7 +40,7 @@ from dragoman.data.prepare.workers import Workers
 from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
 from dragoman.data.shards import Part, Writer
 from dragoman.errors import DataError
-from dragoman.files import sha256, write_safely
+from dragoman.files import sha256, write_atomically
 from dragoman.text.trees.dependency import Trees
 from dragoman.values import MAX_INT
 
@@ -290,7 +290,7 @@ def write_manifest(
 
 def save_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Write the manifest whole or not at all."""
-    write_safely(directory / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
+    write_atomically(directory / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
 
 
 def reweighted(prepared: Prepared, weights: Sequence[float]) -> Prepared:

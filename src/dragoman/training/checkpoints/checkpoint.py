@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import beside, recover, staged, verify_manifest, write_manifest, write_safely
+from dragoman.files import recover, sibling, staged, verify_manifest, write_atomically, write_manifest
 
 LATEST: Final = "latest"
 PARTS: Final = ("model", "optimizer", "ema")
@@ -84,7 +84,7 @@ class Checkpoints:
         """Have the pointer name this step; a process killed right after a rename has left it behind."""
         pointer, name = self.directory / LATEST, self.place(step).name + "\n"
         if not pointer.exists() or pointer.read_bytes() != name.encode():
-            write_safely(pointer, name)
+            write_atomically(pointer, name)
 
     def _last_good(self) -> str:
         for step in reversed(self.steps()):
@@ -128,7 +128,7 @@ class Checkpoints:
         """Remove the checkpoints that are not to be kept; each loses its name first, so that none stands half."""
         for step in self.steps():
             if step not in keep:
-                gone = beside(self.place(step), "removed")
+                gone = sibling(self.place(step), "removed")
                 shutil.rmtree(gone, ignore_errors=True)
                 self.place(step).rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)

@@ -1,20 +1,22 @@
-"""`card.md`: what a person should know of a model before using it."""
+"""The `card.md` of a trained model: its data, size, training and scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from dragoman import __version__
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.prepared import Prepared
+from dragoman.modeldir.card import license_section
+from dragoman.modeldir.info import ModelInfo
+from dragoman.training.model_info import language_names
 from dragoman.training.reporting.progress import Progress
 
 
-def inside(model: ModelRecipe) -> str:
-    """What the layers of an architecture are made of."""
+def layer_details(model: ModelRecipe) -> str:
+    """The sizes of the layers, by architecture."""
     match model.architecture:
         case "transformer":
             return f"{model.n_heads} heads, d_ff {model.d_ff}"
@@ -24,64 +26,58 @@ def inside(model: ModelRecipe) -> str:
             return f"windows of {model.kernel_width}"
 
 
-def reading(model: ModelRecipe) -> str:
-    """What a sentence must come with, if anything."""
+def tree_usage(model: ModelRecipe) -> str:
+    """How to give source trees to a model that reads them."""
     if not model.reads_trees:
         return ""
     return "\nIt reads each source sentence with its dependency tree: `dragoman translate --source-trees FILE.conllu`."
 
 
-def title(recipe: Recipe, corpora: Sequence[Mapping[str, Any]], names: tuple[str, str]) -> str:
-    """What it translates from and to: the first files, or with several target languages all sources and the codes."""
-    if not recipe.text.targets:
-        return f"{names[0]} to {names[1]}"
-    sources = dict.fromkeys(c["source_key"] if c["form"] == "jsonl" else c["files"][0]["name"] for c in corpora)
-    return f"{', '.join(sources)} to {', '.join(recipe.text.targets)}"
-
-
-def languages(targets: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """How to ask for a language, and how many pairs it was learned from, where there are several."""
+def target_language_usage(targets: Sequence[str], splits: Mapping[str, Any]) -> str:
+    """How to choose among several target languages, and how many pairs each was learned from."""
     if not targets:
         return ""
     pairs = ", ".join(f"{code} ({splits['train']['to'][code]:,} pairs)" for code in targets)
     return f"\nIt translates into {pairs}: `dragoman translate --to {targets[0]}`."
 
 
-def write_card(
-    directory: Path,
+def training_card(
     recipe: Recipe,
     prepared: Prepared,
-    told: Mapping[str, Any],
+    weights: str,
+    scores: Mapping[str, float],
     progress: Progress,
-    names: tuple[str, str],
-) -> None:
-    """Data, size, training and scores, each with where it comes from."""
+    info: ModelInfo,
+) -> str:
+    """The card of a trained model; `weights` says which weights of the run it has, and `scores` are their scores."""
     manifest = prepared.manifest
     corpora = manifest["inputs"]["corpora"]
     rows = (f"| {file['name']} | {file['bytes']:,} | `{file['sha256'][:16]}` |" for c in corpora for file in c["files"])
     files = "\n".join(dict.fromkeys(rows))  # corpora of several target languages may share files
     splits = ", ".join(f"{name} {split['pairs']:,}" for name, split in manifest["splits"].items())
-    figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in told["valid"].items())
+    figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in scores.items())
     model = recipe.model
-    text = f"""# {title(recipe, corpora, names)}
+    heading = " to ".join(", ".join(names) for names in language_names(prepared))
+    text = f"""# {heading}
 
 Trained with Dragoman {__version__} (torch {version("torch")}) for {progress.step:,} steps, over
 {progress.target_tokens:,.0f} target tokens.
 
 ## Data
 
-Pairs: {splits}. The data's license says what may be done with this model; Dragoman does not know it: write it here.
+Pairs: {splits}.
 
 | file | bytes | SHA-256 begins |
 |---|---|---|
 {files}
 
+{license_section(info)}
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
-{inside(model)}, dropout {model.dropout}; {recipe.text.kind} tokens.
-All settings are in recipe.toml.{reading(model)}{languages(recipe.text.targets, manifest["splits"])}
-The weights are {told["weights"]}.
+{layer_details(model)}, dropout {model.dropout}; {recipe.text.kind} tokens.
+All settings are in recipe.toml.{tree_usage(model)}{target_language_usage(recipe.text.targets, manifest["splits"])}
+The weights are {weights}.
 
 ## Scores on the validation set
 
@@ -94,4 +90,4 @@ sentences. exact: percentage of sentences that equal the reference to the letter
 """
     if recipe.text.targets:
         text += "bleu is the mean of the target languages'; bleu_CODE is that of one of them.\n"
-    (directory / "card.md").write_text(text, encoding="utf-8")
+    return text

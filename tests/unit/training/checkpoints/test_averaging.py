@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 
 from dragoman.cli import main
 from dragoman.config import Recipe
-from dragoman.files import verify_manifest
-from dragoman.models.directory import load_model
+from dragoman.modeldir.info import ModelInfo, read_info
+from dragoman.modeldir.verify import verify_model
+from dragoman.models.loading import load_model
 from dragoman.text.special_tokens import PAD
-from dragoman.training.checkpoints.averaging import parts_of_run, write_average
+from dragoman.training.checkpoints.averaging import common_info, parts_of_run, write_average
 from small_model import model_at
 from tiny_run import prepare_tiny, tiny_run
 
@@ -58,7 +59,7 @@ def test_the_last_checkpoints(run: Path, tmp_path: Path, last: int) -> None:
     assert set(found) == set(expected)
     for name in found:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-6, atol=1e-8)
-    verify_manifest(tmp_path / "mean")
+    verify_model(tmp_path / "mean")
     card = (tmp_path / "mean" / "card.md").read_text()
     assert all(f"step {step} |" in card for step in steps)
     assert "numbers.en" in card
@@ -94,6 +95,16 @@ def test_whole_models(tmp_path: Path) -> None:
         torch.testing.assert_close(tensor, expected[name], rtol=1e-6, atol=1e-8)
 
 
+def test_languages_and_license_are_kept_where_the_parts_agree(run: Path, tmp_path: Path) -> None:
+    assert read_info(run).language_pair == ("en", "de")  # of numbers.en and numbers.de
+    write_average(parts_of_run(run, 2), tmp_path / "mean")
+    assert read_info(tmp_path / "mean") == read_info(run)
+    known, silent = ModelInfo(300, ("en",), ("de",), "CC0-1.0"), ModelInfo(300)
+    assert common_info([silent, known, known]) == known
+    other = ModelInfo(300, ("en",), ("fr",), "MIT")
+    assert common_info([known, other]) == ModelInfo(300, ("en",))
+
+
 def test_what_does_not_fit_is_refused_with_both_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = model_at(tmp_path / "one", 1)
     wide = model_at(tmp_path / "wide", 2, d_ff=14)
@@ -114,23 +125,23 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, "--checkpoints", "999"], f"no checkpoint of step 999; there are: {there[0]}"),
         ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
         ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
-        ([run, "--checkpoints", str(there[0])], f"step {there[0]} alone was chosen; {run} has: {there[0]}"),
-        ([run, "--last", "99"], f"99 checkpoints were asked for, but {run} has {len(there)}"),
-        ([run, "--last", "2", "--checkpoints", "4"], "both given"),
-        ([run, one, "--last", "2"], "2 directories came"),
+        ([run, "--checkpoints", str(there[0])], f"only step {there[0]} was chosen; {run} has: {there[0]}"),
+        ([run, "--last", "99"], f"99 checkpoints: {run} has {len(there)}"),
+        ([run, "--last", "2", "--checkpoints", "4"], "exclude each other"),
+        ([run, one, "--last", "2"], "2 directories"),
         ([one], "has no checkpoints"),
         ([one, tmp_path], "is not a model"),
-        ([tmp_path / "nowhere"], f"nowhere is no directory; in {tmp_path} there are: one"),
-        ([tmp_path / "onee"], f"onee is no directory; did you mean {one}?"),
-        ([run.with_name("rnu")], f"rnu is no directory; did you mean {run}?"),
+        ([tmp_path / "nowhere"], f"no directory {tmp_path}/nowhere; in {tmp_path} there are: one"),
+        ([tmp_path / "onee"], f"no directory {tmp_path}/onee; did you mean {one}?"),
+        ([run.with_name("rnu")], f"did you mean {run}?"),
     ]
     for arguments, message in cases:
         code, _, err = leave(capsys, "average", *arguments, "--out", tmp_path / "mean")
         assert (code, message in err, "Traceback" in err) == (2, True, False), err
     code, _, err = leave(capsys, "average", run, "--out", one)
     assert code == 2
-    assert f"{one} is there already, with manifest.json, model.json" in err
-    verify_manifest(one)
+    assert f"{one} already exists and contains card.md, manifest.json" in err
+    verify_model(one)
 
 
 def test_no_room_for_the_average(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,96 @@
+"""Write a model directory: complete or not at all, with the manifest last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from dragoman.config import Recipe
+from dragoman.errors import DragomanError, OutputError
+from dragoman.files import MANIFEST, sha256, staged, sync, write_atomically, write_manifest
+from dragoman.modeldir.info import ModelInfo, read_info
+from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS
+from dragoman.modeldir.tokenizers import save_tokenizers
+from dragoman.modeldir.verify import hashed_files, verify_model
+from dragoman.text import Tokenizer
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def save_model(
+    out: Path,
+    *,
+    recipe: Recipe,
+    info: ModelInfo,
+    weights: Arrays,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    card: str,
+    staging: Path | None = None,
+) -> None:
+    """Write a model directory, or raise OutputError and leave nothing.
+
+    A new directory appears by one rename. If `out` has other content, `staging` is a directory inside it: the files are
+    written there, then moved into `out`, the manifest last.
+    """
+
+    def write(directory: Path) -> None:
+        write_model_files(directory, recipe, info, weights)
+        save_tokenizers(directory, *tokenizers)
+        (directory / CARD).write_text(card, encoding="utf-8")
+        mode = (directory / CARD).stat().st_mode
+        for file in directory.iterdir():  # safetensors writes for its owner alone, but models are shared
+            file.chmod(mode)
+        write_manifest(directory, ignored=EDITABLE)
+        verify_model(directory)
+
+    try:
+        if staging is None:
+            with staged(out) as directory:
+                write(directory)
+        else:
+            shutil.rmtree(staging, ignore_errors=True)
+            staging.mkdir()
+            write(staging)
+            move_files(staging, out)
+    except (OSError, SafetensorError) as error:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+        if isinstance(error, DragomanError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
+        raise OutputError(f"{out} could not be written: {reason}") from None
+
+
+def write_model_files(directory: Path, recipe: Recipe, info: ModelInfo, weights: Arrays) -> None:
+    """Write weights, recipe and `model.json` into a directory."""
+    save_file(dict(weights), directory / WEIGHTS)
+    (directory / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
+    (directory / INFO).write_text(info.to_json(), encoding="utf-8")
+
+
+def move_files(staging: Path, out: Path) -> None:
+    """Move the files of a finished directory into another; the manifest never arrives before the files it lists."""
+    for file in sorted(staging.iterdir(), key=lambda file: file.name == MANIFEST):
+        if file.name == MANIFEST:
+            sync(out)
+        file.replace(out / file.name)
+    sync(out)
+    staging.rmdir()
+
+
+def set_license(directory: str | Path, name: str) -> None:
+    """Record a license in the `model.json` of a finished model, and its new hash in the manifest."""
+    directory = Path(directory)
+    hashed_files(directory)
+    write_atomically(directory / INFO, replace(read_info(directory), license=name).to_json())
+    manifest = json.loads((directory / MANIFEST).read_bytes())
+    manifest["files"][INFO] = {"bytes": (directory / INFO).stat().st_size, "sha256": sha256(directory / INFO)}
+    write_atomically(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")

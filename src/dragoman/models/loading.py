@@ -1,0 +1,90 @@
+"""Build models from recipes, and load them from model directories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dragoman.config import ModelRecipe, Recipe
+from dragoman.errors import DamagedError
+from dragoman.files import verify_manifest
+from dragoman.modeldir.info import read_info
+from dragoman.modeldir.layout import EDITABLE, INFO, RECIPE, REQUIRED, WEIGHTS
+from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.weights import check_tensors
+from dragoman.models.convolutional import Convolutional
+from dragoman.models.encoder_decoder import EncoderDecoder
+from dragoman.models.recurrent import Recurrent
+from dragoman.models.transformer import Transformer
+
+
+def build_model(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int) -> EncoderDecoder:
+    """Build the model that a recipe describes, with random weights."""
+    match recipe.architecture:
+        case "transformer":
+            return Transformer(recipe, vocabulary, pad)
+        case "recurrent":
+            return Recurrent(recipe, vocabulary, pad)
+        case "convolutional":
+            return Convolutional(recipe, vocabulary, pad)
+
+
+def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") -> tuple[nn.Module, Recipe]:
+    """Verify and load the model of a directory, in evaluation mode, and its recipe."""
+    recipe = read_recipe(directory)
+    verify_manifest(directory, REQUIRED, EDITABLE)
+    vocabulary, weights = read_info(directory).vocabulary, load_weights(directory)
+    count, minimum = sum(w.numel() for w in weights.values()), min_parameter_count(recipe.model, vocabulary)
+    if count < minimum:  # before memory is allocated: a damaged recipe may ask for any size
+        raise DamagedError(
+            f"{directory / WEIGHTS} has {count:,} numbers; {RECIPE} and {INFO} next to it ask for over {minimum:,}; "
+            "restore them from a copy",
+            code="weights_mismatch",
+        )
+    model = build_model(recipe.model, vocabulary, pad)
+    expected = [(name, tuple(w.shape)) for name, w in model.state_dict().items()]
+    check_tensors(directory / WEIGHTS, {name: w.shape for name, w in weights.items()}, expected)
+    model.load_state_dict(weights)
+    return model.to(device).eval(), recipe
+
+
+def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
+    """A lower bound of the parameters: the matrices that each model has, whatever its kind of attention and norms."""
+    rows = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
+    positions = {"learned": 2 * recipe.max_positions, "syntax": recipe.d_model}.get(recipe.positions, 0)
+    layers = recipe.encoder_layers + recipe.decoder_layers
+    match recipe.architecture:
+        case "transformer":
+            per_layer = 2 * recipe.d_ff + recipe.n_heads * (recipe.key_size + 2 * recipe.value_size)
+        case "recurrent":
+            per_layer = 2 * recipe.d_model * {"lstm": 4, "gru": 3}[recipe.cell]
+        case "convolutional":
+            per_layer = 2 * recipe.d_model * recipe.kernel_width
+    low_rank = 2 * recipe.rank * recipe.max_positions * recipe.encoder_layers if recipe.pattern == "low_rank" else 0
+    relative = 2 * recipe.max_distance * (recipe.key_size + recipe.value_size) if recipe.positions == "relative" else 0
+    return recipe.d_model * (rows + positions + layers * per_layer) + low_rank + layers * relative
+
+
+def load_weights(directory: Path) -> dict[str, Tensor]:
+    """Load the weights of a model directory."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = directory / WEIGHTS
+    try:
+        weights: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise DamagedError(
+            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
+        ) from None
+    return weights
+
+
+def as_arrays(weights: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Weights as NumPy arrays, as `save_model` takes them."""
+    return {name: weight.detach().cpu().numpy() for name, weight in weights.items()}
