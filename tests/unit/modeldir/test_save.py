@@ -12,7 +12,6 @@ import dragoman.modeldir.save
 from dragoman import Translator
 from dragoman.errors import OutputError
 from dragoman.files import MANIFEST
-from dragoman.modeldir.card import data_section, license_section
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import CARD, INFO
 from dragoman.modeldir.save import set_license
@@ -50,11 +49,3 @@ def test_a_license_is_recorded(tmp_path: Path) -> None:
     assert read_info(model) == ModelInfo(before.vocabulary, ("en",), ("de",), "CC-BY-4.0")
     assert Translator.load(model, device="cpu", engine="torch").translate("box", max_length=2)
     assert json.loads((model / INFO).read_text())["format"] == 2
-
-
-def test_sections_of_cards(tmp_path: Path) -> None:
-    assert "CC0-1.0" in license_section(ModelInfo(3, license="CC0-1.0"))
-    assert "set_license(" in license_section(ModelInfo(3))
-    assert "Unknown" in data_section(tmp_path)
-    (tmp_path / CARD).write_text("# a to b\n\n## Data\n\nMine.\n\n## Model\n\nLarge.\n")
-    assert data_section(tmp_path) == "## Data\n\nMine.\n"
