@@ -1,4 +1,4 @@
-"""The engine of our own for CPUs: the whole search in C (native/translate.c), in eight bits or in float.
+"""The engine of our own for CPUs: the whole search in C (native/translate/), in eight bits or in float.
 
 PyTorch is not imported. Sums have a fixed order, so that a sentence's translation is the same to the last bit in any
 company and with any number of threads.
@@ -19,7 +19,7 @@ import numpy as np
 from dragoman.arrays import Int32Array
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
-from dragoman.engines.native_layout import ACTIVATIONS, POSITIONS, Job, Shape, unknown
+from dragoman.engines.native_layout import ACTIVATIONS, POSITIONS, STRUCTURES, ModelConfig, TranslationJob, unknown
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
@@ -31,7 +31,7 @@ from dragoman.text.special_tokens import EOS
 MOST_ROWS: Final = 128  # hypotheses that one thread carries at once; with twice or half as many it is no quicker
 MOST_TOKENS: Final = 8192
 MOST_BEAMS: Final = 64
-TILES_REFUSED: Final = -2  # as native/translate.c says it
+TILES_REFUSED: Final = -2  # as native/translate/translate.h says it
 MOST_TEAM: Final = 4  # threads that share the work of a single batch
 
 
@@ -58,7 +58,7 @@ class NativeEngine:
         check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
         addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
-        shape = Shape(
+        shape = ModelConfig(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
             recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATIONS[recipe.activation],
             POSITIONS[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantize, threads,
@@ -219,7 +219,7 @@ class NativeEngine:
         flat, source_lengths = end_to_end([[*source, EOS] for source in sources])
         forced, forced_lengths = end_to_end(prefixes) if prefixes is not None else (None, None)
         normalizers = np.array([search.normalizer(length) for length in range(rows + 2)], np.float32)
-        job = Job(
+        job = TranslationJob(
             n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
@@ -253,8 +253,10 @@ class NativeEngine:
 
 def working_code() -> ctypes.CDLL | None:
     """The library, built without tiles where the system refuses them: a thread's signal stack may be too small."""
-    code = library("translate")
-    return code if code is None or code.ask_for_tiles() == 0 else library("translate", "-mno-amx-int8")
+    code = library("translate", structures=STRUCTURES)
+    if code is None or code.request_tiles() == 0:
+        return code
+    return library("translate", "-mno-amx-int8", structures=STRUCTURES)
 
 
 def usual_threads() -> int:

@@ -25,8 +25,8 @@ FREE: Final = (
 )
 
 
-class Shape(ctypes.Structure):
-    """`Shape` of native/model.h."""
+class ModelConfig(ctypes.Structure):
+    """`ModelConfig` of native/translate/model.h."""
 
     _fields_ = (
         *((n, ctypes.c_int32) for n in ("d_model", "heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers")),
@@ -36,14 +36,18 @@ class Shape(ctypes.Structure):
     )
 
 
-class Job(ctypes.Structure):
-    """`Job` of native/search.h."""
+class TranslationJob(ctypes.Structure):
+    """`TranslationJob` of native/translate/job.h."""
 
     _fields_ = (
-        *((n, ctypes.c_int32) for n in ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")),
+        *((n, ctypes.c_int32) for n in ("sentences", "beam", "n_best", "min_length", "no_repeat", "max_length")),
+        ("threads", ctypes.c_int32),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "limits", "prefix", "prefix_lengths")),
         *((n, ctypes.c_void_p) for n in ("normalizers", "tokens", "lengths", "scores", "log_probabilities")),
     )
+
+
+STRUCTURES: Final = (ModelConfig, TranslationJob)  # compared with C when the library is loaded
 
 
 def unknown(recipe: ModelRecipe) -> str | None:

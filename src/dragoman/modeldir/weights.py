@@ -92,7 +92,7 @@ def check_tensors(path: Path, found: Mapping[str, Sequence[int]], expected: Iter
 def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Stored | None]:
     """Name and shape of each tensor of a model with the paper's kind of layers.
 
-    They come in the order in which native/model.h takes them, with None for those that such a model lacks.
+    They come in the order in which native/translate/model.c takes them, with None for those that such a model lacks.
     """
     d, d_ff, pre = recipe.d_model, recipe.d_ff, recipe.norm_order == "pre"
     keys, values = recipe.n_heads * recipe.key_size, recipe.n_heads * recipe.value_size

@@ -1,7 +1,7 @@
 """The linear map of every projection, and the precision in which its products are made.
 
 Inside `bfloat16_products`, products of float32 matrices on a CPU are made by our own kernel for the processor's matrix
-unit or dot products (`native/gemm.c`): operands rounded to bfloat16, sums, inputs and results in float32. All else
+unit or dot products (`native/gemm/`): operands rounded to bfloat16, sums, inputs and results in float32. All else
 stays as it is, so that norms, softmax, residuals and weights keep their precision.
 """
 
@@ -45,7 +45,7 @@ def has_bfloat16_products() -> bool:
 def _kernel() -> Any:
     """The C function; with dot products where the system refuses this process the tile registers."""
     made = library("gemm", "-fopenmp")
-    if made is not None and made.ask_for_tiles() != 0:
+    if made is not None and made.request_tiles() != 0:
         made = library("gemm", "-fopenmp", "-mno-amx-bf16")
     if made is None:
         return None

@@ -1,4 +1,4 @@
-"""Sampling for a whole batch in C (native/sampling.c), which draws what text/subword_sampling.py draws."""
+"""Sampling for a whole batch in C (native/subword_sampling/), which draws what text/subword_sampling.py draws."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NativeSampler:
     @classmethod
     def build(cls, kind: str, table: TokenTable, scores: Sequence[float]) -> NativeSampler | None:
         """None where there is no C compiler; a product and a sum are not fused, so that they are Python's."""
-        code = library("sampling", "-ffp-contract=off")
+        code = library("subword_sampling", "-ffp-contract=off")
         return None if code is None else cls(declared(code), kind, table, scores)
 
     def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:

@@ -2,8 +2,8 @@
 
 BPE-dropout (Provilkov et al., 2020) and subword regularization (Kudo, 2018) for one word at a time. They are written
 here, and not taken from sentencepiece, because its generator cannot be seeded again within a thread, and a training run
-that is continued must draw what the run that was not stopped would have drawn. `native/sampling.c` does the same for
-whole batches, number for number; without a C compiler this is what is used.
+that is continued must draw what the run that was not stopped would have drawn. `native/subword_sampling/` does the same
+for whole batches, number for number; without a C compiler this is what is used.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert unknown(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"
     additive = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, attention="additive")
     assert NativeEngine.load(write_random(tmp_path / "additive", additive, 30)) is None
-    monkeypatch.setattr(native_engine, "library", lambda name: None)
+    monkeypatch.setattr(native_engine, "library", lambda name, structures: None)
     assert NativeEngine.load(paper) is None
 
 

@@ -164,7 +164,7 @@ def test_without_room_to_convert_auto_goes_on(
     directory: Path, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2")
-    monkeypatch.setattr("dragoman.engines.native.library", lambda _: None)
+    monkeypatch.setattr("dragoman.engines.native.library", lambda _, structures: None)
     monkeypatch.setattr("dragoman.engines.ctranslate2.cache_directory", lambda: tmp_path / "cache")
     if trouble == "not writable":
         (tmp_path / "cache").write_text("a file where a directory should be")

@@ -1,7 +1,10 @@
 /* The engine as a program, for processors that are emulated (see emulated.py): emulated MODEL JOB ANSWERS, or without
 words for its own test and the name of the kernel that multiplies eight bits. */
-#include "translate.c"
+#include "translate.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/int8_kernels.h"
 
 static void *read_some(FILE *f, size_t bytes) {
     void *p = malloc(bytes + 1);
@@ -14,14 +17,14 @@ static int32_t read_number(FILE *f) { return *(int32_t *)read_some(f, 4); }
 static Model *read_model(const char *path) {
     FILE *f = fopen(path, "rb");
     if (!f) exit(101);
-    const Shape *shape = read_some(f, sizeof(Shape));
+    const ModelConfig *config = read_some(f, sizeof(ModelConfig));
     int count = read_number(f);
     const float **tensors = calloc((size_t)count + 1, sizeof *tensors);
     for (int i = 0; i < count; i++) {
         int floats = read_number(f);
         if (floats) tensors[i] = read_some(f, sizeof(float) * (size_t)floats);
     }
-    return model_new(shape, tensors);
+    return model_new(config, tensors);
 }
 
 static size_t total(const int32_t *of, int count) {
@@ -33,7 +36,7 @@ static size_t total(const int32_t *of, int count) {
 int main(int count, char **words) {
     if (count == 1) {
 #if NEON
-        puts((const char *[]){"widened", "dots", "matrices"}[processor_has]);
+        puts((const char *[]){"widened", "dots", "matrices"}[neon_instructions]);
 #endif
         return self_test();
     }
@@ -42,19 +45,19 @@ int main(int count, char **words) {
     Worker *worker = model ? worker_new(model) : NULL;
     FILE *f = fopen(words[2], "rb");
     if (!worker || !f) return 102;
-    Job job = {0};
+    TranslationJob job = {0};
     memcpy(&job, read_some(f, 28), 28);
     size_t n = (size_t)job.sentences, answers = n * (size_t)job.n_best;
     job.source_lengths = read_some(f, 4 * n);
     job.source = read_some(f, 4 * total(job.source_lengths, job.sentences));
     job.limits = read_some(f, 4 * n);
-    job.normalizers = read_some(f, 4 * ((size_t)job.longest + 2));
+    job.normalizers = read_some(f, 4 * ((size_t)job.max_length + 2));
     if (read_number(f)) {
         job.prefix_lengths = read_some(f, 4 * n);
         job.prefix = read_some(f, 4 * total(job.prefix_lengths, job.sentences));
     }
     fclose(f);
-    job.tokens = calloc(answers * (size_t)job.longest, 4);
+    job.tokens = calloc(answers * (size_t)job.max_length, 4);
     job.lengths = calloc(answers, 4);
     job.scores = calloc(answers, 4);
     job.log_probabilities = calloc(answers, 4);
@@ -62,7 +65,7 @@ int main(int count, char **words) {
     if (failed) return 103;
     f = fopen(words[3], "wb");
     if (!f) return 104;
-    fwrite(job.tokens, 4, answers * (size_t)job.longest, f);
+    fwrite(job.tokens, 4, answers * (size_t)job.max_length, f);
     fwrite(job.lengths, 4, answers, f);
     fwrite(job.scores, 4, answers, f);
     fwrite(job.log_probabilities, 4, answers, f);

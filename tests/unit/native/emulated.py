@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from dragoman.config import ModelRecipe
-from dragoman.engines.native_layout import Job, Shape
+from dragoman.engines.native_layout import ModelConfig, TranslationJob
 from dragoman.modeldir.weights import tensor_layout
 from dragoman.native import build
 
-NUMBERS = ("sentences", "beam", "n_best", "min_length", "no_repeat", "longest", "team")
+NUMBERS = ("sentences", "beam", "n_best", "min_length", "no_repeat", "max_length", "threads")
 
 
 def program(compiler: str, to: Path, *flags: str) -> Path:
-    """`emulated.c`, with the flags of the library, in one file that needs nothing of the other system."""
-    words = [*(flag for flag in build.COMMON if flag not in ("-shared", "-fPIC")), "-static", f"-I{build.HERE}"]
-    source = Path(__file__).with_name("emulated.c")
-    subprocess.run([compiler, *words, *flags, str(source), "-o", str(to), "-lm"], check=True)
+    """`emulated.c` and the sources of the library, with its flags, as one static file."""
+    folder = build.HERE / "translate"
+    words = [*(flag for flag in build.COMMON if flag not in ("-shared", "-fPIC")), "-static", f"-I{folder}"]
+    sources = map(str, (Path(__file__).with_name("emulated.c"), *folder.rglob("*.c")))
+    subprocess.run([compiler, *words, *flags, *sources, "-o", str(to), "-lm"], check=True)
     return to
 
 
@@ -41,14 +42,14 @@ class Emulated:
         for size, at in zip(self.sizes, pointers, strict=True):
             parts += [np.int32(size).tobytes(), ctypes.string_at(at, 4 * size) if size else b""]
         (self.room / "model").write_bytes(b"".join(parts))
-        assert len(parts[0]) == ctypes.sizeof(Shape)
+        assert len(parts[0]) == ctypes.sizeof(ModelConfig)
         return 1
 
     def worker_new(self, model: Any) -> int:
         return 1
 
     def translate(self, worker: Any, given: Any) -> int:
-        job: Job = given._obj
+        job: TranslationJob = given._obj
         self.jobs += 1
         asked, answered = self.room / f"job{self.jobs}", self.room / f"answers{self.jobs}"
         n, answers = job.sentences, job.sentences * job.n_best
@@ -64,14 +65,14 @@ class Emulated:
             np.array([getattr(job, name) for name in NUMBERS], np.int32).tobytes()
             + rows(job.source, job.source_lengths)
             + numbers(job.limits, n)
-            + numbers(job.normalizers, job.longest + 2)
+            + numbers(job.normalizers, job.max_length + 2)
             + np.int32(job.prefix is not None).tobytes()
             + (b"" if job.prefix is None else rows(job.prefix, job.prefix_lengths))
         )
         words = [*self.command, str(self.room / "model"), str(asked), str(answered)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (done.returncode, done.stderr)
-        found, counts = answered.read_bytes(), (answers * job.longest, answers, answers, answers)
+        found, counts = answered.read_bytes(), (answers * job.max_length, answers, answers, answers)
         ends = [4 * end for end in accumulate(counts)]
         places = (job.tokens, job.lengths, job.scores, job.log_probabilities)
         for to, start, end in zip(places, (0, *ends), ends, strict=False):

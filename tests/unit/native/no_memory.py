@@ -1,4 +1,4 @@
-"""A C source of ours that is given memory as often as a test says."""
+"""A C library of ours that is given memory as often as a test says."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 from dragoman.native import build
 
 
-def refusing(source: str, folder: Path) -> ctypes.CDLL:
-    """`source`, built with `no_memory.c` around it."""
+def refusing(name: str, folder: Path) -> ctypes.CDLL:
+    """The library `name`, built with `no_memory.h` before each of its sources."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
-    made = folder / "no_memory.so"
-    around = Path(__file__).with_suffix(".c")
-    words = ["cc", *build.COMMON, "-O1", f'-DSOURCE="{source}"', f"-I{build.HERE}", str(around), "-o", str(made), "-lm"]
+    built = folder / "no_memory.so"
+    counters, macros = Path(__file__).with_suffix(".c"), Path(__file__).with_suffix(".h")
+    sources = map(str, (counters, *(build.HERE / name).rglob("*.c")))
+    words = ["cc", *build.COMMON, "-O1", "-include", str(macros), *sources, "-o", str(built), "-lm"]
     subprocess.run(words, check=True, capture_output=True)
-    return ctypes.CDLL(str(made))
+    return ctypes.CDLL(str(built))

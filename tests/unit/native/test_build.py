@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from dragoman.native import build
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-GOOD = "int self_test(void) { return 0; }\nint twice(int x) { return 2 * x; }\n"
+GOOD = "EXPORT int self_test(void) { return 0; }\nEXPORT int twice(int x) { return 2 * x; }\n"
 
 
 @pytest.fixture
@@ -29,9 +30,15 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     build._reasons.clear()
 
 
+def write(folder: Path, name: str, source: str) -> None:
+    """The library `name`, of one source."""
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / f"{name}.c").write_text(source)
+
+
 @needs_compiler
 def test_built_once_and_kept(sources: Path) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     made = build.library("good")
     assert made is not None and made.twice(21) == 42
     (kept,) = (sources / "cache").iterdir()
@@ -43,22 +50,22 @@ def test_built_once_and_kept(sources: Path) -> None:
 
 @needs_compiler
 def test_another_source_is_another_library(sources: Path) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     build.library("good")
     build.library.cache_clear()
-    (sources / "good.c").write_text(GOOD.replace("2 * x", "3 * x"))
+    write(sources, "good", GOOD.replace("2 * x", "3 * x"))
     made = build.library("good")
     assert made is not None and made.twice(21) == 63
     assert len(list((sources / "cache").iterdir())) == 2
 
 
 @needs_compiler
-def test_a_library_is_built_again_for_the_headers_it_includes_and_for_no_others(sources: Path) -> None:
-    (sources / "good.c").write_text(f'#include <stdint.h>\n#include "near.h"\n{GOOD.replace("2 * x", "FAR * x")}')
-    (sources / "near.h").write_text('#ifdef FAR_AWAY\n  #  include "absent.h"\n#endif\n#include "far.h"\n')
-    (sources / "far.h").write_text('#pragma once\n#include "near.h"\n#define FAR 5\n')  # a circle is no trouble
-    (sources / "other.c").write_text(f'// #include "far.h"\n{GOOD}')
-    (sources / "foreign.h").write_text("")
+def test_a_library_is_built_again_for_every_file_of_its_folder_and_for_no_other(sources: Path) -> None:
+    write(sources, "good", f'#include "deep/far.h"\n{GOOD.replace("2 * x", "FAR * x + near()")}')
+    (sources / "good/deep").mkdir()
+    (sources / "good/deep/far.h").write_text("#define FAR 5\nint near(void);\n")
+    (sources / "good/deep/near.c").write_text('#include "far.h"\nint near(void) { return 1; }\n')
+    write(sources, "other", GOOD)
 
     def built() -> tuple[int, set[str]]:
         build.library.cache_clear()
@@ -67,63 +74,100 @@ def test_a_library_is_built_again_for_the_headers_it_includes_and_for_no_others(
         return made.twice(2), {path.name for path in (sources / "cache").iterdir()}
 
     twice, before = built()
-    assert twice == 10
+    assert twice == 11
     (sources / "foreign.h").write_text("#error never read\n")
-    assert built() == (10, before)
-    (sources / "far.h").write_text("#define FAR 6\n")
-    twice, after = built()
-    (new,) = after - before
-    assert twice == 12 and new.startswith("good-")
+    assert built() == (11, before)
+    for name, old, new, expected in (("far.h", "5", "6", 13), ("near.c", "1", "3", 15)):
+        file = sources / "good/deep" / name
+        file.write_text(file.read_text().replace(old, new))
+        twice, after = built()
+        (added,) = after - before
+        assert twice == expected and added.startswith("good-")
+        before = after
 
 
-@pytest.mark.parametrize("name", ["gemm", "sampling", "translate"])
-def test_the_headers_of_our_libraries_are_those_the_compiler_reads(name: str) -> None:
+@pytest.mark.parametrize("name", ["gemm", "subword_sampling", "translate"])
+def test_each_source_of_our_libraries_stands_alone_and_reads_only_its_folder(name: str) -> None:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
-    source = build.HERE / f"{name}.c"
-    every = {path.name for path in build._included(source)}
-    done = subprocess.run(["cc", "-MM", *build.TARGETS[0], str(source)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"this machine cannot compile {name}.c: {done.stderr[:200]}")
-    read = {Path(word).name for word in done.stdout.replace("\\\n", " ").split()[1:]}
-    assert read <= every <= read | {"neon.h", "avx2.h"}  # one for each kind of processor
+    folder = build.HERE / name
+    for source in folder.rglob("*.c"):
+        words = ["cc", build.EXPORT, "-std=gnu11", "-MM", *build.TARGETS[0], str(source)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"this machine cannot compile {source.name}: {done.stderr[:200]}")
+        read = [Path(word).resolve() for word in done.stdout.replace("\\\n", " ").split()[1:]]
+        assert all(path.is_relative_to(folder) for path in read)
+
+
+SHAPE = """
+#include <stddef.h>
+typedef struct { int rows; double scale; } Grid;
+typedef struct { const char *name; size_t offset, size; } Layout;
+EXPORT const Layout structure_layouts[] = {
+    {"Grid", 0, sizeof(Grid)}, {"Grid.rows", 0, 4}, {"Grid.scale", offsetof(Grid, scale), 8}, {NULL, 0, 0}};
+"""
+RIGHT = [("rows", ctypes.c_int), ("scale", ctypes.c_double)]
+WRONG = {
+    "order": ([RIGHT[1], RIGHT[0]], "Grid.scale"),
+    "type": ([RIGHT[0], ("scale", ctypes.c_float)], "Grid "),
+    "name": ([RIGHT[0], ("factor", ctypes.c_double)], "Grid.factor"),
+    "missing field": ([("rows", ctypes.c_int), ("filling", ctypes.c_int), ("scale", ctypes.c_double)], "Grid.filling"),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_structure_that_python_lays_out_otherwise_makes_the_library_unusable(sources: Path, wrong: str) -> None:
+    write(sources, "good", SHAPE + GOOD)
+    assert build.library("good", structures=(type("Grid", (ctypes.Structure,), {"_fields_": RIGHT}),)) is not None
+    fields, mention = WRONG[wrong]
+    assert build.library("good", structures=(type("Grid", (ctypes.Structure,), {"_fields_": fields}),)) is None
+    assert mention in str(build.why_not("good")) and "reinstall" in str(build.why_not("good"))
+
+
+@needs_compiler
+def test_a_library_that_reports_no_structures_has_none(sources: Path) -> None:
+    write(sources, "good", GOOD)
+    assert build.library("good", structures=(type("Grid", (ctypes.Structure,), {"_fields_": RIGHT}),)) is None
+    assert "Grid" in str(build.why_not("good"))
 
 
 @needs_compiler
 @pytest.mark.parametrize("body", ["return 1;", "__builtin_trap();"])
 def test_what_fails_or_dies_in_its_own_test_is_not_loaded(sources: Path, body: str) -> None:
-    (sources / "bad.c").write_text(f"int self_test(void) {{ {body} }}\n")
+    write(sources, "bad", f"EXPORT int self_test(void) {{ {body} }}\n")
     assert build.library("bad") is None
-    assert "failed its own test" in str(build.why_not("bad"))
+    assert "self-test" in str(build.why_not("bad"))
     assert [path.suffix for path in (sources / "cache").iterdir()] == [".failed"]
 
 
 @needs_compiler
 def test_what_failed_is_not_tried_again_that_day(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (sources / "bad.c").write_text("int self_test(void) { return 1; }\n")
+    write(sources, "bad", "EXPORT int self_test(void) { return 1; }\n")
     build.library("bad")
     caplog.clear()
     build.library.cache_clear()
     build._reasons.clear()
     assert build.library("bad") is None
-    assert caplog.text == "" and "failed its own test" in str(build.why_not("bad"))
+    assert caplog.text == "" and "self-test" in str(build.why_not("bad"))
     (failed,) = (sources / "cache").iterdir()
     two_days_ago = failed.stat().st_mtime - 2 * 24 * 3600
     os.utime(failed, (two_days_ago, two_days_ago))
     build.library.cache_clear()
-    assert build.library("bad") is None and "building bad.c" in caplog.text
+    assert build.library("bad") is None and "library bad" in caplog.text
 
 
 @needs_compiler
 @pytest.mark.parametrize("which", ["directory", "file"])
 def test_code_that_others_could_have_written_is_not_loaded(sources: Path, which: str) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     assert build.library("good") is not None
     cached = sources / "cache"
     (cached if which == "directory" else next(cached.iterdir())).chmod(0o777)
     build.library.cache_clear()
     assert build.library("good") is None
-    assert "written by others" in str(build.why_not("good"))
+    assert "writable by others" in str(build.why_not("good"))
 
 
 @needs_compiler
@@ -131,7 +175,7 @@ def test_a_library_for_which_there_is_no_memory_is_kept(sources: Path, monkeypat
     def refused(_: str) -> None:
         raise OSError("good.so: failed to map segment from shared object")
 
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     assert build.library("good") is not None
     build.library.cache_clear()
     with monkeypatch.context() as patch:
@@ -144,7 +188,7 @@ def test_a_library_for_which_there_is_no_memory_is_kept(sources: Path, monkeypat
 @needs_compiler
 @pytest.mark.parametrize("content", [b"", b"no library"])
 def test_a_damaged_library_is_built_again(sources: Path, content: bytes) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     assert build.library("good") is not None
     (kept,) = (sources / "cache").iterdir()
     # a new file: what is loaded already stays as it is
@@ -170,15 +214,18 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_compiler
 def test_an_empty_cc_is_the_usual_compiler(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     monkeypatch.setenv("CC", "")
     assert build.library("good") is not None
 
 
 @needs_compiler
 def test_only_the_flags_that_work_are_kept(sources: Path) -> None:
-    (sources / "picky.c").write_text(
-        "int self_test(void) {\n#ifdef PLAIN\nreturn 0;\n#else\nreturn 1;\n#endif\n}\nint plain(void) { return 7; }\n"
+    write(
+        sources,
+        "picky",
+        "EXPORT int self_test(void) {\n#ifdef PLAIN\nreturn 0;\n#else\nreturn 1;\n#endif\n}\n"
+        "EXPORT int plain(void) { return 7; }\n",
     )
     build.library.cache_clear()
     assert build.library("picky") is None
@@ -188,20 +235,20 @@ def test_only_the_flags_that_work_are_kept(sources: Path) -> None:
 
 @needs_compiler
 def test_a_compile_error_is_told(sources: Path) -> None:
-    (sources / "wrong.c").write_text("int self_test(void) { return nonsense; }\n")
+    write(sources, "wrong", "EXPORT int self_test(void) { return nonsense; }\n")
     assert build.library("wrong") is None
     (line,) = str(build.why_not("wrong")).splitlines()
-    assert "nonsense" in line and "could not compile wrong.c:" in line
-    (sources / "good.c").write_text(GOOD)
+    assert "nonsense" in line and "could not compile wrong:" in line
+    write(sources, "good", GOOD)
     assert build.library("good", "-lno-such-library") is None and "no-such-library" in str(build.why_not("good"))
 
 
 @needs_compiler
 def test_the_reason_is_that_of_the_best_flags(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "TARGETS", (("-DBEST",), ()))
-    (sources / "wrong.c").write_text("#ifdef BEST\n#error the best\n#else\n#error a lesser\n#endif\n")
+    write(sources, "wrong", "#ifdef BEST\n#error the best\n#else\n#error a lesser\n#endif\n")
     assert build.library("wrong", "-DOTHER") is None
-    assert "the best" in str(build.why_not("wrong")) and "wrong.c with -DOTHER" in str(build.why_not("wrong"))
+    assert "the best" in str(build.why_not("wrong")) and "wrong with -DOTHER" in str(build.why_not("wrong"))
     build.library.cache_clear()
     (failed,) = (sources / "cache").iterdir()
     assert build.library("wrong", "-DOTHER") is None and f"remove {failed}" in str(build.why_not("wrong"))
@@ -222,7 +269,7 @@ def test_a_system_without_cpuinfo_names_its_processor(monkeypatch: pytest.Monkey
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "open", nowhere)
-    assert platform.machine().encode() in build._processor()
+    assert platform.machine().encode() in build._processor_features()
 
 
 def test_no_compiler(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +286,7 @@ def test_turned_off(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_compiler
 def test_a_cache_that_cannot_be_written(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     (sources / "file").write_text("")
     monkeypatch.setenv("DRAGOMAN_CACHE", str(sources / "file" / "below"))
     assert build.library("good") is None
@@ -248,9 +295,9 @@ def test_a_cache_that_cannot_be_written(sources: Path, monkeypatch: pytest.Monke
 
 @needs_compiler
 def test_the_wait_is_explained_once(sources: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (sources / "good.c").write_text(GOOD)
+    write(sources, "good", GOOD)
     build.library("good")
-    assert "building good.c" in caplog.text
+    assert "library good" in caplog.text
     caplog.clear()
     build.library.cache_clear()
     build.library("good")

@@ -19,7 +19,7 @@ ALL = 10**9
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return refusing("translate.c", tmp_path_factory.mktemp("code"))
+    return refusing("translate", tmp_path_factory.mktemp("code"))
 
 
 @pytest.mark.parametrize("recipe", [PAPER, *TOLD_SIMPLY.values()], ids=["paper", *TOLD_SIMPLY])

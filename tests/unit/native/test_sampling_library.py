@@ -16,7 +16,7 @@ LEARNED = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return declared(refusing("sampling.c", tmp_path_factory.mktemp("code")))
+    return declared(refusing("subword_sampling", tmp_path_factory.mktemp("code")))
 
 
 @pytest.mark.parametrize("kind", KINDS)

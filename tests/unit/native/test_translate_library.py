@@ -12,8 +12,10 @@ import pytest
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.engines.native import NativeEngine
+from dragoman.engines.native_layout import STRUCTURES
 from dragoman.modeldir.weights import map_weights
 from dragoman.native import build, library, why_not
+from dragoman.native.structures import layout_mismatch
 from dragoman.search.types import Search
 from random_models import PAPER, TOLD, sentences, write_random
 
@@ -63,12 +65,20 @@ def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_pa
         assert a == b  # sums of whole numbers are exact
 
 
+def test_the_structures_of_python_are_those_of_c() -> None:
+    code = library("translate")
+    if code is None:
+        pytest.skip(str(why_not("translate")))
+    assert layout_mismatch(code, STRUCTURES) is None
+    assert "TranslationJob" in str(layout_mismatch(code, STRUCTURES[:1]))
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64" or not shutil.which("cc"), reason="flags for a compiler for x86-64")
 @pytest.mark.parametrize("flags", [("-mavx2", "-mavxvnni", "-mamx-int8"), ("-march=sapphirerapids", "-DNARROW")])
 def test_tiles_have_signs_and_short_dot_products_have_none(flags: tuple[str, ...]) -> None:
     """Activations are made for one of them, and no machine here has both."""
-    words = ["cc", *flags, "-dM", "-E", str(build.HERE / "linear.h")]
+    words = ["cc", *flags, "-DEXPORT=", "-dM", "-E", str(build.HERE / "translate/kernels/int8_kernels.h")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(done.stderr)
-    assert "#define TILES 0" in done.stdout or "#define NARROW_DOTS 0" in done.stdout
+    assert "#define HAS_AMX 0" in done.stdout or "#define HAS_SHORT_DOTS 0" in done.stdout

@@ -1,10 +1,10 @@
 // Products of float32 matrices, rounded to bfloat16 and summed in float32: by the matrix unit of Intel's processors (AMX),
 // or by the dot products of long vectors (AVX-512 BF16), which AMD's have too.
 //
-// PyTorch has them too, but where a virtual machine hides the leaves of CPUID that describe AMX, its kernels die of an
-// illegal instruction although the unit is there; and here the operands stay float32 in memory, so that nothing else has
-// to change its type. Both are packed into tiles of 1 KB and multiplied tile by tile. Each element of the result is one
-// sum in a fixed order, whichever thread makes it, so that the bits do not depend on how many there are.
+// PyTorch has them too, but its kernels die of an illegal instruction where a virtual machine hides the CPUID leaves that
+// describe AMX, although the unit works; and here the operands stay float32 in memory, and nothing else changes its type.
+// Both are packed into tiles of 1 KB and multiplied tile by tile. Each element of the result is one sum in a fixed order:
+// the bits do not depend on the number of threads.
 
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__linux__)
 
@@ -21,10 +21,10 @@ enum { SIDE = 16, DEEP = 32, TILE = SIDE * DEEP };  // a tile: 16 rows or column
 typedef uint16_t bf16;
 
 #ifdef __AMX_BF16__
-// Linux gives the tile registers only to who asks for them (ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA); 0 where it does.
-int ask_for_tiles(void) { return (int)syscall(SYS_arch_prctl, 0x1023, 18); }
+// Linux grants tile registers on request (ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA); 0: granted.
+EXPORT int request_tiles(void) { return (int)syscall(SYS_arch_prctl, 0x1023, 18); }
 
-static void tiles_on(void) {
+static void tiles_begin(void) {
     struct {
         uint8_t palette, start, zero[14];
         uint16_t bytes[16];
@@ -34,15 +34,15 @@ static void tiles_on(void) {
     _tile_loadconfig(&shape);
 }
 
-static void tiles_off(void) { _tile_release(); }
+static void tiles_end(void) { _tile_release(); }
 
-// made[32][32] = a b over `deep` tiles: two tiles of rows by two of columns, so that each that is loaded is used twice.
-static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long deep, float made[32][32]) {
+// block[32][32] = a b over `depth` tiles: two tiles of rows by two of columns, each loaded tile is used twice.
+static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long depth, float block[32][32]) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (long k = 0; k < deep; k++) {
+    for (long k = 0; k < depth; k++) {
         _tile_loadd(4, a0 + k * TILE, 64);
         _tile_loadd(6, b0 + k * TILE, 64);
         _tile_loadd(5, a1 + k * TILE, 64);
@@ -52,23 +52,23 @@ static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, made[0], 128);
-    _tile_stored(1, made[0] + SIDE, 128);
-    _tile_stored(2, made[SIDE], 128);
-    _tile_stored(3, made[SIDE] + SIDE, 128);
+    _tile_stored(0, block[0], 128);
+    _tile_stored(1, block[0] + SIDE, 128);
+    _tile_stored(2, block[SIDE], 128);
+    _tile_stored(3, block[SIDE] + SIDE, 128);
 }
 #else
-int ask_for_tiles(void) { return 0; }
-static void tiles_on(void) {}
-static void tiles_off(void) {}
+EXPORT int request_tiles(void) { return 0; }
+static void tiles_begin(void) {}
+static void tiles_end(void) {}
 
-// made[32][32] = a b over `deep` tiles: eight rows by two vectors of columns at a time, whose sums half fill the registers.
-static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long deep, float made[32][32]) {
+// block[32][32] = a b over `depth` tiles: eight rows by two vectors of columns at a time, whose sums half fill the registers.
+static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long depth, float block[32][32]) {
     for (int top = 0; top < 32; top += 8) {
         const bf16 *a = (top < SIDE ? a0 : a1) + top % SIDE * DEEP;
         __m512 sum[8][2];
         for (int y = 0; y < 8; y++) sum[y][0] = sum[y][1] = _mm512_setzero_ps();
-        for (long k = 0; k < deep * TILE; k += TILE)
+        for (long k = 0; k < depth * TILE; k += TILE)
             for (int pair = 0; pair < SIDE; pair++) {
                 const __m512bh left = (__m512bh)_mm512_load_si512(b0 + k + pair * DEEP);
                 const __m512bh right = (__m512bh)_mm512_load_si512(b1 + k + pair * DEEP);
@@ -81,8 +81,8 @@ static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 
                 }
             }
         for (int y = 0; y < 8; y++) {
-            _mm512_store_ps(made[top + y], sum[y][0]);
-            _mm512_store_ps(made[top + y] + SIDE, sum[y][1]);
+            _mm512_store_ps(block[top + y], sum[y][0]);
+            _mm512_store_ps(block[top + y] + SIDE, sum[y][1]);
         }
     }
 }
@@ -115,8 +115,8 @@ static inline void transpose(__m512i r[16]) {
     }
 }
 
-static inline long least(long a, long b) { return a < b ? a : b; }
-static inline __mmask16 first(long n) { return n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1; }
+static inline long min_long(long a, long b) { return a < b ? a : b; }
+static inline __mmask16 first_lanes(long n) { return n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1; }
 
 // An operand as it lies in memory. One of its dimensions, `across`, stays in the result; k is summed over. The elements
 // of one of them are adjacent, those of the other are `stride` apart.
@@ -128,11 +128,11 @@ typedef struct {
 
 // One tile of it, with zeros beyond its edges. The left operand wants pairs along k side by side, a row each; the right
 // one wants them below each other, a column each: two of the four cases are a transpose away from what lies in memory.
-static void pack(const Matrix *m, long across, long k, bf16 *tile) {
+static void pack_tile(const Matrix *m, long across, long k, bf16 *tile) {
     __m512i r[16];
     long wide = m->across - across, tall = m->k - k;
     if (m->k_adjacent) {
-        __mmask16 low = first(tall), high = first(tall - 16);
+        __mmask16 low = first_lanes(tall), high = first_lanes(tall - 16);
         for (int i = 0; i < 16; i++) {
             const float *row = m->at + (across + i) * m->stride + k;
             __m512 x = _mm512_maskz_loadu_ps(i < wide ? low : 0, row);
@@ -142,7 +142,7 @@ static void pack(const Matrix *m, long across, long k, bf16 *tile) {
     } else {
         const __m512i low_half = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
         const __m512i weave = _mm512_or_si512(low_half, _mm512_slli_epi32(_mm512_add_epi32(low_half, _mm512_set1_epi32(16)), 16));
-        __mmask16 here = first(wide);
+        __mmask16 here = first_lanes(wide);
         for (int i = 0; i < 16; i++) {
             const float *row = m->at + (k + 2 * i) * m->stride + across;
             __m512 x = _mm512_maskz_loadu_ps(2 * i < tall ? here : 0, row);
@@ -155,75 +155,75 @@ static void pack(const Matrix *m, long across, long k, bf16 *tile) {
 }
 
 // A finished block goes to its place, past the caches where it can: a plain store would read the line first.
-static void put(float made[32][32], float *c, long stride, long tall, long wide, const float *bias, int add, int past) {
+static void store_block(float block[32][32], float *c, long stride, long tall, long wide, const float *bias, int add, int streaming) {
     for (int half = 0; half < 2; half++) {
-        __mmask16 here = first(wide - 16 * half);
+        __mmask16 here = first_lanes(wide - 16 * half);
         __m512 more = bias ? _mm512_maskz_loadu_ps(here, bias + 16 * half) : _mm512_setzero_ps();
         for (long y = 0; y < tall; y++) {
             float *at = c + y * stride + 16 * half;
-            __m512 sum = _mm512_add_ps(_mm512_load_ps(made[y] + 16 * half), more);
+            __m512 sum = _mm512_add_ps(_mm512_load_ps(block[y] + 16 * half), more);
             if (add) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(here, at));
-            if (past && here == 0xffff) _mm512_stream_ps(at, sum);
+            if (streaming && here == 0xffff) _mm512_stream_ps(at, sum);
             else _mm512_mask_storeu_ps(at, here, sum);
         }
     }
 }
 
-// Room for packed tiles, kept by each thread that calls: fresh pages at each call would cost as much as the product.
-static bf16 *room(int which, size_t bytes) {
-    static __thread struct { void *at; size_t bytes; } kept[2];
+// Memory for packed tiles, kept by each calling thread: fresh pages at each call would cost as much as the product.
+static bf16 *scratch(int which, size_t bytes) {
+    static __thread struct { void *at; size_t bytes; } buffers[2];
     const size_t huge = 2u << 20;
-    if (kept[which].bytes <= bytes) {
+    if (buffers[which].bytes <= bytes) {
         bytes = (bytes / huge + 1) * huge;
-        free(kept[which].at);
-        kept[which].at = aligned_alloc(huge, bytes);
-        kept[which].bytes = kept[which].at ? bytes : 0;
-        if (kept[which].at) madvise(kept[which].at, bytes, MADV_HUGEPAGE);
+        free(buffers[which].at);
+        buffers[which].at = aligned_alloc(huge, bytes);
+        buffers[which].bytes = buffers[which].at ? bytes : 0;
+        if (buffers[which].at) madvise(buffers[which].at, bytes, MADV_HUGEPAGE);
     }
-    return kept[which].at;
+    return buffers[which].at;
 }
 
-// c[m][n] = left[m][k] right[k][n] + bias[n], or added to what c holds; 0, or 1 where there is no memory for it.
-int product(long m, long n, long k, const float *left, long left_stride, int left_k_adjacent, const float *right,
-            long right_stride, int right_k_adjacent, float *c, long stride, const float *bias, int add, int threads) {
+// c[m][n] = left[m][k] right[k][n] + bias[n], or added to what c holds; 0, or 1 if there is no memory.
+EXPORT int product(long m, long n, long k, const float *left, long left_stride, int left_k_adjacent, const float *right,
+                   long right_stride, int right_k_adjacent, float *c, long stride, const float *bias, int add, int threads) {
     const Matrix l = {left, left_stride, m, k, left_k_adjacent, 1}, r = {right, right_stride, n, k, right_k_adjacent, 0};
-    const long rows = (m + 31) / 32 * 2, columns = (n + 31) / 32 * 2, deep = (k + DEEP - 1) / DEEP;  // in tiles
-    bf16 *a = room(0, (size_t)rows * deep * TILE * sizeof(bf16)), *b = room(1, (size_t)columns * deep * TILE * sizeof(bf16));
+    const long rows = (m + 31) / 32 * 2, columns = (n + 31) / 32 * 2, depth = (k + DEEP - 1) / DEEP;  // in tiles
+    bf16 *a = scratch(0, (size_t)rows * depth * TILE * sizeof(bf16)), *b = scratch(1, (size_t)columns * depth * TILE * sizeof(bf16));
     if (!a || !b) return 1;
-    const long fitting = 512 / (deep ? deep : 1) & ~1L, band = fitting < 2 ? 2 : fitting;  // rows that stay in the second cache
+    const long fitting = 512 / (depth ? depth : 1) & ~1L, band = fitting < 2 ? 2 : fitting;  // rows that stay in the second cache
     const long bands = (rows + band - 1) / band, pairs = columns / 2;
-    const int past = !add && m * n > 1 << 18 && stride % 16 == 0 && (uintptr_t)c % 64 == 0;
+    const int streaming = !add && m * n > 1 << 18 && stride % 16 == 0 && (uintptr_t)c % 64 == 0;
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static) nowait
         for (long i = 0; i < rows; i++)
-            for (long j = 0; j < deep; j++) pack(&l, i * SIDE, j * DEEP, a + (i * deep + j) * TILE);
+            for (long j = 0; j < depth; j++) pack_tile(&l, i * SIDE, j * DEEP, a + (i * depth + j) * TILE);
 #pragma omp for schedule(static)
         for (long i = 0; i < columns; i++)
-            for (long j = 0; j < deep; j++) pack(&r, i * SIDE, j * DEEP, b + (i * deep + j) * TILE);
-        tiles_on();
+            for (long j = 0; j < depth; j++) pack_tile(&r, i * SIDE, j * DEEP, b + (i * depth + j) * TILE);
+        tiles_begin();
 #pragma omp for schedule(static) nowait
-        for (long job = 0; job < bands * pairs; job++) {
-            const long top = job / pairs * band, j = job % pairs * 2;
-            const bf16 *b0 = b + j * deep * TILE;
-            for (long i = top; i < least(rows, top + band); i += 2) {
-                float made[32][32] __attribute__((aligned(64)));
-                const bf16 *a0 = a + i * deep * TILE;
-                multiply(a0, a0 + deep * TILE, b0, b0 + deep * TILE, deep, made);
-                put(made, c + i * SIDE * stride + j * SIDE, stride, least(32, m - i * SIDE), least(32, n - j * SIDE),
-                    bias ? bias + j * SIDE : 0, add, past);
+        for (long task = 0; task < bands * pairs; task++) {
+            const long top = task / pairs * band, j = task % pairs * 2;
+            const bf16 *b0 = b + j * depth * TILE;
+            for (long i = top; i < min_long(rows, top + band); i += 2) {
+                float block[32][32] __attribute__((aligned(64)));
+                const bf16 *a0 = a + i * depth * TILE;
+                multiply(a0, a0 + depth * TILE, b0, b0 + depth * TILE, depth, block);
+                store_block(block, c + i * SIDE * stride + j * SIDE, stride, min_long(32, m - i * SIDE), min_long(32, n - j * SIDE),
+                    bias ? bias + j * SIDE : 0, add, streaming);
             }
         }
         _mm_sfence();
-        tiles_off();
+        tiles_end();
     }
     return 0;
 }
 
-int self_test(void) {
+EXPORT int self_test(void) {
     enum { M = 35, N = 50, K = 70 };
     static float left[M * K], right[K * N], c[M * N];
-    if (ask_for_tiles()) return 1;
+    if (request_tiles()) return 1;
     for (int i = 0; i < M * K; i++) left[i] = (float)(i * 7 % 11 - 5);  // small whole numbers: bfloat16 holds them exactly
     for (int i = 0; i < K * N; i++) right[i] = (float)(i * 5 % 13 - 6);
     if (product(M, N, K, left, K, 1, right, N, 0, c, N, 0, 0, 1)) return 2;

@@ -1,4 +1,4 @@
-/* As many floats at a time as a register holds, in the compiler's own vectors: longer ones it would keep in memory. */
+/* SIMD vectors as wide as a register, in the compiler's own types. All functions are inlined: they are the inner loops. */
 #pragma once
 #include <math.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #else
 #define LANES 4
 #endif
-#define SUMS (LANES == 16 || NEON ? 16 : 8) /* that are made at once: half of the registers */
+#define SUMS (LANES == 16 || NEON ? 16 : 8) /* accumulated at once: half of the registers */
 #define ALWAYS static inline __attribute__((always_inline))
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
@@ -35,11 +35,11 @@ typedef int8_t Bytes __attribute__((vector_size(16)));
 #define SHUFFLED(x, ...) __builtin_shuffle(x, (Ints){__VA_ARGS__})
 #endif
 
-/* One product added to a sum as the compiler adds those of vectors: rounded once where the processor can. */
+/* sum + a * b, rounded as the compiler rounds it for vectors: once where the processor has FMA. */
 #if defined(__FMA__) || LANES == 16 || NEON
-#define ADDED_TO(sum, a, b) fmaf(a, b, sum)
+#define MULTIPLY_ADD(sum, a, b) fmaf(a, b, sum)
 #else
-#define ADDED_TO(sum, a, b) ((sum) + (a) * (b))
+#define MULTIPLY_ADD(sum, a, b) ((sum) + (a) * (b))
 #endif
 
 ALWAYS Floats splat(float x) { return x - (Floats){}; }
@@ -58,9 +58,9 @@ ALWAYS Floats larger(Floats a, Floats b) {
 }
 
 ALWAYS float top_of(Floats x) {
-    float most = x[0];
-    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
-    return most;
+    float top = x[0];
+    for (int i = 1; i < LANES; i++) top = x[i] > top ? x[i] : top;
+    return top;
 }
 
 /* Pairs, then pairs of pairs: one order, whatever the instructions. */
@@ -122,7 +122,7 @@ ALWAYS Bytes bytes_of(const float *x, float factor) {
 #endif
 }
 
-/* Keys and values are remembered in half precision where the processor converts it as it loads. */
+/* Keys and values are cached in half precision where the processor converts on load. */
 #if LANES == 16
 #define HALF 1
 ALWAYS Floats load_half(const uint16_t *p) { return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }

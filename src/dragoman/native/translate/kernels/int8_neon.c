@@ -1,42 +1,43 @@
-/* Products of eight-bit numbers on ARM, by what the processor has: products of small matrices (I8MM), dot products, or
-neither. All are in the library, which asks when it is loaded, because compilers do not agree on flags for the processor
-at hand; and each gives the same whole numbers. A part of linear.h. */
-#pragma once
+/* int8 products on ARM: products of small matrices (I8MM), dot products, or widening products.
+
+All three are compiled in, and the choice is made when the library is loaded, because compilers do not agree on flags for
+the processor at hand. Each gives the same whole numbers. */
+#include "int8_kernels.h"
+
+#if NEON
 #if defined(__linux__)
 #include <sys/auxv.h>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
 
-/* Instructions for one function that the rest of the library does without: older compilers cannot give them, and gcc
-cannot to code for a processor that was named. */
+/* Enables instructions for a single function: older compilers cannot, nor can gcc in code for a named processor. */
 #if defined(__clang__)
 #define WITH(what) __attribute__((target(what)))
 #else
 #define WITH(what) __attribute__((target("arch=armv8.2-a+" what)))
 #endif
 #if defined(__clang__) ? __clang_major__ >= 16 : __GNUC__ >= 10 && !defined(__ARM_FEATURE_DOTPROD)
-#define ADDED 1
+#define TARGET_KNOWN 1
 #else
-#define ADDED 0
+#define TARGET_KNOWN 0
 #endif
 #ifdef __ARM_FEATURE_DOTPROD /* as on all that Apple sells */
-#define DOTS_KNOWN 1
+#define DOTS_COMPILED 1
 #define WITH_DOTS
 #else
-#define DOTS_KNOWN ADDED
+#define DOTS_COMPILED TARGET_KNOWN
 #define WITH_DOTS WITH("dotprod")
 #endif
 #ifdef __ARM_FEATURE_MATMUL_INT8
-#define MATRICES_KNOWN 1
+#define MATRICES_COMPILED 1
 #define WITH_MATRICES
 #else
-#define MATRICES_KNOWN ADDED
+#define MATRICES_COMPILED TARGET_KNOWN
 #define WITH_MATRICES WITH("i8mm")
 #endif
 
-enum { NEITHER, DOTS, MATRICES };
-static int processor_has;
+int neon_instructions;
 
 #if defined(__APPLE__)
 static int has(const char *feature) {
@@ -46,7 +47,7 @@ static int has(const char *feature) {
 }
 #endif
 
-__attribute__((constructor)) static void ask_processor(void) {
+__attribute__((constructor)) static void detect_instructions(void) {
 #if defined(__linux__)
     int dots = getauxval(AT_HWCAP) >> 20 & 1, matrices = getauxval(AT_HWCAP2) >> 13 & 1; /* ASIMDDP and I8MM */
 #elif defined(__APPLE__)
@@ -54,28 +55,28 @@ __attribute__((constructor)) static void ask_processor(void) {
 #else
     int dots = 0, matrices = 0;
 #endif
-    processor_has = !dots || !DOTS_KNOWN ? NEITHER : matrices && MATRICES_KNOWN ? MATRICES : DOTS;
+    neon_instructions = !dots || !DOTS_COMPILED ? WIDENING : matrices && MATRICES_COMPILED ? MATRIX_PRODUCTS : DOT_PRODUCTS;
 }
 
-#define DEEP8 256 /* inputs whose weights stay in the first cache while all rows pass */
+#define CACHED_INPUTS 256 /* inputs whose weights stay in the first cache while all rows pass */
 
-/* What the kernels below have in common: rows of q, each `row` bytes from the next, times `deep` inputs of a block, added
-to what `out` holds unless they are the first. */
-#define KERNEL const int8_t *q, size_t row, int deep, const int8_t *w, int32_t *out, int begins
+/* Parameters of the kernels below: rows of q, `row` bytes apart, times `depth` inputs of a block, added to `out` unless
+`fresh`. */
+#define KERNEL const int8_t *q, size_t row, int depth, const int8_t *w, int32_t *out, int fresh
 
-ALWAYS int32x4_t sum_so_far(const int32_t *at, int begins) { return begins ? vdupq_n_s32(0) : vld1q_s32(at); }
+ALWAYS int32x4_t sum_so_far(const int32_t *at, int fresh) { return fresh ? vdupq_n_s32(0) : vld1q_s32(at); }
 
 /* One or two rows. Weights and activations are within 127, so that two products fit 16 bits. */
 ALWAYS void widened_rows(const int rows, KERNEL) {
     const int tiles = rows == 1 ? 2 : 1;
     for (int first = 0; first < 4; first += tiles) {
         int32x4_t sum[2][16] = {}; /* each output has two sums, side by side */
-        for (int i = 0; i < deep; i += 8) {
+        for (int i = 0; i < depth; i += 8) {
             int8x16_t a[2][2];
             for (int r = 0; r < rows; r++)
                 for (int j = 0; j < 2; j++) a[r][j] = vreinterpretq_s8_s32(vld1q_dup_s32((const int32_t *)(q + r * row + i + 4 * j)));
             for (int c = 0; c < 4 * tiles; c++) {
-                const int8_t *at = w + four_at(i / 4, 16 * first + 4 * c);
+                const int8_t *at = w + weight_offset(i / 4, 16 * first + 4 * c);
                 int8x16_t w0 = vld1q_s8(at), w1 = vld1q_s8(at + 64);
                 for (int r = 0; r < rows; r++) {
                     int16x8_t low = vmlal_s8(vmull_s8(vget_low_s8(w0), vget_low_s8(a[r][0])), vget_low_s8(w1), vget_low_s8(a[r][1]));
@@ -88,17 +89,17 @@ ALWAYS void widened_rows(const int rows, KERNEL) {
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < 4 * tiles; c++) {
                 int32_t *to = out + r * BLOCK + 16 * first + 4 * c;
-                vst1q_s32(to, vaddq_s32(sum_so_far(to, begins), vpaddq_s32(sum[r][2 * c], sum[r][2 * c + 1])));
+                vst1q_s32(to, vaddq_s32(sum_so_far(to, fresh), vpaddq_s32(sum[r][2 * c], sum[r][2 * c + 1])));
             }
     }
 }
 
 static void widened_block(int rows, KERNEL) {
-    for (; rows >= 2; rows -= 2, q += 2 * row, out += 2 * BLOCK) widened_rows(2, q, row, deep, w, out, begins);
-    if (rows) widened_rows(1, q, row, deep, w, out, begins);
+    for (; rows >= 2; rows -= 2, q += 2 * row, out += 2 * BLOCK) widened_rows(2, q, row, depth, w, out, fresh);
+    if (rows) widened_rows(1, q, row, depth, w, out, fresh);
 }
 
-#if DOTS_KNOWN
+#if DOTS_COMPILED
 /* The weights of four inputs, 4 g .. 4 g + 3 of sixteen, times one to four rows. */
 #define DOT_FOUR(g)                                                                                      \
     for (int c = 0; c < 4 * tiles; c++) {                                                                \
@@ -111,9 +112,9 @@ ALWAYS WITH_DOTS void dot_rows(const int rows, KERNEL) {
     for (int first = 0; first < 4; first += tiles) {
         int32x4_t sum[4][16];
         for (int r = 0; r < rows; r++)
-            for (int c = 0; c < 4 * tiles; c++) sum[r][c] = sum_so_far(out + r * BLOCK + 16 * first + 4 * c, begins);
-        for (int i = 0; i < deep; i += 16) {
-            const int8_t *at = w + four_at(i / 4, 16 * first);
+            for (int c = 0; c < 4 * tiles; c++) sum[r][c] = sum_so_far(out + r * BLOCK + 16 * first + 4 * c, fresh);
+        for (int i = 0; i < depth; i += 16) {
+            const int8_t *at = w + weight_offset(i / 4, 16 * first);
             int8x16_t a[4];
             for (int r = 0; r < rows; r++) a[r] = vld1q_s8(q + r * row + i);
             DOT_FOUR(0) DOT_FOUR(1) DOT_FOUR(2) DOT_FOUR(3)
@@ -125,23 +126,23 @@ ALWAYS WITH_DOTS void dot_rows(const int rows, KERNEL) {
 
 WITH_DOTS static void dot_block(int rows, KERNEL) {
     for (; rows > 0; rows -= 4, q += 4 * row, out += 4 * BLOCK) switch (rows) {
-            case 1: dot_rows(1, q, row, deep, w, out, begins); break;
-            case 2: dot_rows(2, q, row, deep, w, out, begins); break;
-            case 3: dot_rows(3, q, row, deep, w, out, begins); break;
-            default: dot_rows(4, q, row, deep, w, out, begins);
+            case 1: dot_rows(1, q, row, depth, w, out, fresh); break;
+            case 2: dot_rows(2, q, row, depth, w, out, fresh); break;
+            case 3: dot_rows(3, q, row, depth, w, out, fresh); break;
+            default: dot_rows(4, q, row, depth, w, out, fresh);
         }
 }
 #endif
 
-#if MATRICES_KNOWN
+#if MATRICES_COMPILED
 /* Pairs of rows by pairs of outputs, eight inputs at a time. */
 ALWAYS WITH_MATRICES void matrix_rows(const int pairs, KERNEL) {
     for (int first = 0; first < BLOCK; first += 8) {
         int32x4_t sum[4][4]; /* row and row below of an output, then of the next */
         for (int p = 0; p < pairs; p++)
             for (int c = 0; c < 4; c++) sum[p][c] = vdupq_n_s32(0);
-        for (int i = 0; i < deep; i += 8) {
-            const int8_t *at = w + four_at(i / 4, first);
+        for (int i = 0; i < depth; i += 8) {
+            const int8_t *at = w + weight_offset(i / 4, first);
             int8x16_t weights[4]; /* of two outputs each */
             for (int c = 0; c < 2; c++) {
                 int32x4_t near = vreinterpretq_s32_s8(vld1q_s8(at + 16 * c)), far = vreinterpretq_s32_s8(vld1q_s8(at + 64 + 16 * c));
@@ -159,8 +160,8 @@ ALWAYS WITH_MATRICES void matrix_rows(const int pairs, KERNEL) {
                 int32_t *to = out + 2 * p * BLOCK + first + 2 * c;
                 int32x4_t above = vcombine_s32(vget_low_s32(sum[p][c]), vget_low_s32(sum[p][c + 1]));
                 int32x4_t below = vcombine_s32(vget_high_s32(sum[p][c]), vget_high_s32(sum[p][c + 1]));
-                vst1q_s32(to, vaddq_s32(sum_so_far(to, begins), above));
-                vst1q_s32(to + BLOCK, vaddq_s32(sum_so_far(to + BLOCK, begins), below));
+                vst1q_s32(to, vaddq_s32(sum_so_far(to, fresh), above));
+                vst1q_s32(to + BLOCK, vaddq_s32(sum_so_far(to + BLOCK, fresh), below));
             }
     }
 }
@@ -171,26 +172,27 @@ WITH_MATRICES static int matrix_block(int rows, KERNEL) {
     int done = 0;
     for (int each; rows - done >= 3; done += each, q += each * row, out += each * BLOCK) {
         each = rows - done >= 7 ? 8 : 4;
-        if (each == 8) matrix_rows(4, q, row, deep, w, out, begins);
-        else matrix_rows(2, q, row, deep, w, out, begins);
+        if (each == 8) matrix_rows(4, q, row, depth, w, out, fresh);
+        else matrix_rows(2, q, row, depth, w, out, fresh);
     }
     return done;
 }
 #endif
 
-static void neon_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
-    const size_t row = pitch(k);
-    for (int i = 0; i < k; i += DEEP8, q += DEEP8, w += DEEP8 * BLOCK) {
-        int deep = k - i < DEEP8 ? k - i : DEEP8, done = 0;
-#if MATRICES_KNOWN
-        if (processor_has == MATRICES) done = matrix_block(rows, q, row, deep, w, out, !i);
+void neon_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {
+    const size_t row = row_pitch(k);
+    for (int i = 0; i < k; i += CACHED_INPUTS, q += CACHED_INPUTS, w += CACHED_INPUTS * BLOCK) {
+        int depth = k - i < CACHED_INPUTS ? k - i : CACHED_INPUTS, done = 0;
+#if MATRICES_COMPILED
+        if (neon_instructions == MATRIX_PRODUCTS) done = matrix_block(rows, q, row, depth, w, out, !i);
 #endif
-#if DOTS_KNOWN
-        if (processor_has != NEITHER) {
-            dot_block(rows - done, q + done * row, row, deep, w, out + done * BLOCK, !i);
+#if DOTS_COMPILED
+        if (neon_instructions != WIDENING) {
+            dot_block(rows - done, q + done * row, row, depth, w, out + done * BLOCK, !i);
             continue;
         }
 #endif
-        widened_block(rows - done, q, row, deep, w, out, !i);
+        widened_block(rows - done, q, row, depth, w, out, !i);
     }
 }
+#endif

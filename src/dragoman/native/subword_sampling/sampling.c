@@ -1,7 +1,7 @@
-/* Other tokens for the sentences of a batch: what text/subword_sampling.py does, number for number, at the speed of training.
+/* Subword sampling for a batch: the same as text/subword_sampling.py, number for number, at the speed of training.
 
-   A sentence comes as ids, is written out as UTF-8, and is cut again word by word. What is drawn is a function of the
-   sentence and its seed alone. Built with -ffp-contract=off: a fused product would be another number than Python's. */
+Sentences come as ids, are decoded to UTF-8 and segmented again word by word. The result depends on the sentence and its seed
+alone. Built with -ffp-contract=off: a fused multiply-add would differ from Python's numbers. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,50 +11,50 @@
 typedef struct {
     uint64_t state;
     double scale; /* 1 / log(1 - alpha) */
-    int64_t kept; /* how many candidates stay before the next is left out */
-} Draws;
+    int64_t kept; /* candidates to keep before the next is dropped */
+} RandomStream;
 
 typedef struct {
-    int32_t token, before, after, merged, start; /* merged: what this and the next become, under 0 if nothing */
+    int32_t token, before, after, merged, start; /* merged: what this and the next one merge to, or negative */
 } Symbol;
 
 typedef struct {
-    double sum; /* of the weights of all tokens that end at the same place and do not start later */
+    double sum; /* of the weights of all tokens with the same end that do not start later */
     int32_t start, token;
 } Edge;
 
 typedef struct {
     uint8_t *text;
     Symbol *symbols;
-    uint64_t *queue, *left_out;
+    uint64_t *queue, *dropped;
     Edge *edges;
     double *forward;
     int32_t *starts, *n_edges;
-} Room;
+} Scratch;
 
 static const double NEVER = 4611686018427387904.0; /* 2^62 */
 static const double UNKNOWN_SCORE = -100.0;
 
 /* Splitmix64 (Steele, Lea and Flood, 2014): number k of a seed depends on seed and k alone. */
-static double uniform(Draws *d) {
+static double uniform(RandomStream *d) {
     uint64_t z = d->state += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-static void draw_run(Draws *d) {
+static void draw_kept_run(RandomStream *d) {
     double run = log(1.0 - uniform(d)) * d->scale;
     d->kept = (int64_t)(run < NEVER ? run : NEVER);
 }
 
-static int is_left_out(Draws *d) {
+static int is_dropped(RandomStream *d) {
     if (d->kept-- > 0) return 0;
-    draw_run(d);
+    draw_kept_run(d);
     return 1;
 }
 
-static int32_t *spell(const Tokens *p, int32_t token, const uint8_t *from, const uint8_t *to, int32_t *out) {
+static int32_t *write_token(const TokenTree *p, int32_t token, const uint8_t *from, const uint8_t *to, int32_t *out) {
     if (token >= 0 && token < p->vocabulary) {
         *out++ = token;
         return out;
@@ -81,51 +81,51 @@ static uint64_t pop(uint64_t *queue, int32_t *n) {
     return least;
 }
 
-/* Make symbol `i` of `n` and the next one a candidate, if they merge to a token. */
-static void offer(const Tokens *p, Room *r, int32_t i, int32_t n, int32_t *waiting) {
+/* Queues symbol `i` of `n` and the next one, if they merge to a token. */
+static void push_candidate(const TokenTree *p, Scratch *r, int32_t i, int32_t n, int32_t *n_queued) {
     Symbol *s = &r->symbols[i];
     int32_t next = s->after < n ? r->symbols[s->after].token : -1;
-    s->merged = s->token >= 0 && next >= 0 ? place(&p->pairs, of_two(s->token, next))->value : -1;
-    if (s->merged >= 0) push(r->queue, waiting, of_two(s->merged, i));
+    s->merged = s->token >= 0 && next >= 0 ? map_find(&p->pairs, pair_key(s->token, next))->value : -1;
+    if (s->merged >= 0) push(r->queue, n_queued, pair_key(s->merged, i));
 }
 
 /* BPE-dropout (Provilkov et al., 2020). */
-static int32_t *cut_bpe(const Tokens *p, Room *r, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
+static int32_t *sample_bpe(const TokenTree *p, Scratch *r, RandomStream *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
     Symbol *s = r->symbols;
-    int32_t n = 0, waiting = 0, aside = 0;
+    int32_t n = 0, n_queued = 0, n_dropped = 0;
     for (const uint8_t *at = word; at < end; n++) {
-        const uint8_t *next = at + width(at, end);
-        s[n] = (Symbol){find(p, at, next), n - 1, n + 1, -1, (int32_t)(at - word)};
+        const uint8_t *next = at + character_bytes(at, end);
+        s[n] = (Symbol){find_token(p, at, next), n - 1, n + 1, -1, (int32_t)(at - word)};
         at = next;
     }
     s[n].start = (int32_t)(end - word);
-    for (int32_t i = 0; i < n; i++) offer(p, r, i, n, &waiting);
-    while (waiting) {
-        uint64_t candidate = pop(r->queue, &waiting);
+    for (int32_t i = 0; i < n; i++) push_candidate(p, r, i, n, &n_queued);
+    while (n_queued) {
+        uint64_t candidate = pop(r->queue, &n_queued);
         int32_t left = (int32_t)(uint32_t)candidate, merged = (int32_t)(candidate >> 32);
         if (s[left].merged != merged) continue; /* one of the two has been merged with another since */
-        if (is_left_out(d)) {
-            r->left_out[aside++] = candidate;
+        if (is_dropped(d)) {
+            r->dropped[n_dropped++] = candidate;
             continue;
         }
-        while (aside) push(r->queue, &waiting, r->left_out[--aside]);
+        while (n_dropped) push(r->queue, &n_queued, r->dropped[--n_dropped]);
         int32_t right = s[left].after, after = s[right].after;
         s[left].token = merged, s[left].after = after, s[right].merged = -1;
         if (after < n) s[after].before = left;
-        offer(p, r, left, n, &waiting);
-        if (s[left].before >= 0) offer(p, r, s[left].before, n, &waiting);
+        push_candidate(p, r, left, n, &n_queued);
+        if (s[left].before >= 0) push_candidate(p, r, s[left].before, n, &n_queued);
     }
     for (int32_t i = 0; i < n; i = s[i].after)
-        out = spell(p, s[i].token, word + s[i].start, word + s[s[i].after].start, out);
+        out = write_token(p, s[i].token, word + s[i].start, word + s[s[i].after].start, out);
     return out;
 }
 
 /* Subword regularization (Kudo, 2018): by the probability of each segmentation to the power of `alpha`. */
-static int32_t *cut_unigram(const Tokens *p, Room *r, Draws *d, double alpha, const uint8_t *word, const uint8_t *end,
+static int32_t *sample_unigram(const TokenTree *p, Scratch *r, RandomStream *d, double alpha, const uint8_t *word, const uint8_t *end,
                             int32_t *out) {
     const size_t stride = (size_t)p->longest;
     int32_t n = 0, *starts = r->starts;
-    for (const uint8_t *at = word; at < end; at += width(at, end)) {
+    for (const uint8_t *at = word; at < end; at += character_bytes(at, end)) {
         starts[n++] = (int32_t)(at - word);
         r->n_edges[n] = 0;
     }
@@ -163,44 +163,44 @@ static int32_t *cut_unigram(const Tokens *p, Room *r, Draws *d, double alpha, co
     }
     while (chosen--) {
         const Symbol *s = &r->symbols[chosen];
-        out = spell(p, s->token, word + s->start, word + s->after, out);
+        out = write_token(p, s->token, word + s->start, word + s->after, out);
     }
     return out;
 }
 
 /* MaxMatch-dropout (Hiraoka, 2022). */
-static int32_t *cut_wordpiece(const Tokens *p, Draws *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
+static int32_t *sample_wordpiece(const TokenTree *p, RandomStream *d, const uint8_t *word, const uint8_t *end, int32_t *out) {
     while (word < end) {
-        const uint8_t *first = word + width(word, end), *to = first;
+        const uint8_t *first = word + character_bytes(word, end), *to = first;
         int32_t found = -1, node = 0;
         for (const uint8_t *at = word; at < end;) {
-            const uint8_t *next = at + width(at, end);
+            const uint8_t *next = at + character_bytes(at, end);
             node = walk(p, node, at, next);
             if (node < 0) break;
             at = next;
-            if (p->token_at[node] < 0 || (at > first && is_left_out(d))) continue;
+            if (p->token_at[node] < 0 || (at > first && is_dropped(d))) continue;
             found = p->token_at[node], to = at;
         }
-        out = spell(p, found, word, to, out);
+        out = write_token(p, found, word, to, out);
         word = to;
     }
     return out;
 }
 
-static void room_close(Room *r) {
-    void *all[] = {r->text, r->symbols, r->queue, r->left_out, r->edges, r->forward, r->starts, r->n_edges};
+static void scratch_close(Scratch *r) {
+    void *all[] = {r->text, r->symbols, r->queue, r->dropped, r->edges, r->forward, r->starts, r->n_edges};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* Room for a sentence of `bytes`, which has no more characters than that. */
-static int room_open(Room *r, const Tokens *p, size_t bytes) {
+/* Memory for a sentence of `bytes`, which has at most as many characters. */
+static int scratch_open(Scratch *r, const TokenTree *p, size_t bytes) {
     size_t n = bytes + 1;
-    *r = (Room){.text = malloc(n), .symbols = malloc(n * sizeof *r->symbols)};
+    *r = (Scratch){.text = malloc(n), .symbols = malloc(n * sizeof *r->symbols)};
     int failed = !r->text || !r->symbols;
     if (p->kind == BPE) { /* one candidate for each two neighbors, and two more for each merge */
         r->queue = malloc(3 * n * sizeof *r->queue);
-        r->left_out = malloc(3 * n * sizeof *r->left_out);
-        failed |= !r->queue || !r->left_out;
+        r->dropped = malloc(3 * n * sizeof *r->dropped);
+        failed |= !r->queue || !r->dropped;
     } else if (p->kind == UNIGRAM) {
         r->edges = malloc(n * (size_t)p->longest * sizeof *r->edges);
         r->forward = malloc(n * sizeof *r->forward);
@@ -208,69 +208,69 @@ static int room_open(Room *r, const Tokens *p, size_t bytes) {
         r->n_edges = malloc(n * sizeof *r->n_edges);
         failed |= !r->edges || !r->forward || !r->starts || !r->n_edges;
     }
-    if (failed) room_close(r);
+    if (failed) scratch_close(r);
     return failed ? -1 : 0;
 }
 
-static size_t written(const Tokens *p, int32_t id) { return (size_t)(p->offsets[id + 1] - p->offsets[id]); }
+static size_t token_bytes(const TokenTree *p, int32_t id) { return (size_t)(p->offsets[id + 1] - p->offsets[id]); }
 
-/* `n` encoded sentences, end to end in `ids`, in other tokens, end to end in `out`, which has room for an id for each
-   byte that `ids` write. Words begin at spaces. -1 where there is no memory. */
-int resample(const Tokens *p, int64_t n, const int32_t *ids, const int64_t *lengths, double alpha, double scale,
+/* Segments `n` encoded sentences, end to end in `ids`, anew: end to end into `out`, which holds an id for each byte of the
+text. Words begin at spaces. -1 if there is no memory. */
+EXPORT int resample(const TokenTree *p, int64_t n, const int32_t *ids, const int64_t *lengths, double alpha, double scale,
              const uint64_t *seeds, int32_t *out, int64_t *out_lengths) {
     size_t longest = 0;
     const int32_t *id = ids;
     for (int64_t i = 0; i < n; i++) {
         size_t bytes = 0;
-        for (const int32_t *last = id + lengths[i]; id < last; id++) bytes += written(p, *id);
+        for (const int32_t *last = id + lengths[i]; id < last; id++) bytes += token_bytes(p, *id);
         if (bytes > longest) longest = bytes;
     }
-    Room room;
-    if (longest > INT32_MAX / 4 || room_open(&room, p, longest)) return -1;
+    Scratch scratch;
+    if (longest > INT32_MAX / 4 || scratch_open(&scratch, p, longest)) return -1;
     id = ids;
     for (int64_t i = 0; i < n; i++) {
         const int32_t *plain = id; /* the ids from here on write the text from `word` on */
-        uint8_t *end = room.text;
+        uint8_t *end = scratch.text;
         for (const int32_t *last = id + lengths[i]; id < last; id++) {
-            memcpy(end, p->bytes + p->offsets[*id], written(p, *id));
-            end += written(p, *id);
+            memcpy(end, p->bytes + p->offsets[*id], token_bytes(p, *id));
+            end += token_bytes(p, *id);
         }
-        Draws d = {seeds[i], scale, 0};
-        draw_run(&d);
-        int32_t *begun = out;
-        const uint8_t *at = room.text;
-        for (const uint8_t *word = room.text, *next; word < end; word = next) {
+        RandomStream d = {seeds[i], scale, 0};
+        draw_kept_run(&d);
+        int32_t *first_out = out;
+        const uint8_t *at = scratch.text;
+        for (const uint8_t *word = scratch.text, *next; word < end; word = next) {
             next = memchr(word + 1, ' ', (size_t)(end - word - 1));
             if (!next) next = end;
             if (p->kind == UNIGRAM) {
-                out = cut_unigram(p, &room, &d, alpha, word, next, out);
+                out = sample_unigram(p, &scratch, &d, alpha, word, next, out);
             } else if (p->kind == WORDPIECE) {
-                out = cut_wordpiece(p, &d, word, next, out);
+                out = sample_wordpiece(p, &d, word, next, out);
             } else {
-                int whole = at == word;
+                int plain_word = at == word;
                 int64_t merges = 0;
                 const int32_t *from = plain;
-                for (; at < next; at += written(p, *plain++)) {
+                for (; at < next; at += token_bytes(p, *plain++)) {
                     merges += p->merges[*plain];
-                    whole &= *plain >= p->first - 256; /* a mark is no part of a word */
+                    plain_word &= *plain >= p->first - 256; /* a mark is no part of a word */
                 }
-                if (whole && at == next && merges <= d.kept) { /* nothing is left out: the tokens are the plain ones */
+                if (plain_word && at == next && merges <= d.kept) { /* nothing is left out: the tokens are the plain ones */
                     d.kept -= merges;
                     while (from < plain) *out++ = *from++;
                 } else {
-                    out = cut_bpe(p, &room, &d, word, next, out);
+                    out = sample_bpe(p, &scratch, &d, word, next, out);
                 }
             }
         }
-        out_lengths[i] = out - begun;
+        out_lengths[i] = out - first_out;
     }
-    room_close(&room);
+    scratch_close(&scratch);
     return 0;
 }
 
-/* " abab!", of which "!" has no token. One candidate stays, the next is left out: BPE then has "ab" once, WordPiece
-   does not see "abab". The best by far, which unigram draws, is "abab". */
-int self_test(void) {
+/* " abab!", where "!" has no token. One candidate is kept, the next is dropped: BPE then has "ab" once, WordPiece does not
+find "abab". Unigram draws "abab", by far the likeliest. */
+EXPORT int self_test(void) {
     enum { FIRST = 260, COUNT = 265, MARK = FIRST - 256 + '!' };
     const char *learned[] = {"ab", "abab", "a", "b", " "};
     const double scores[] = {-2, -3, -5, -5, -1};
@@ -288,11 +288,11 @@ int self_test(void) {
     const uint64_t seed = 12; /* its runs without a drop are 1 and 4 long */
     for (int32_t kind = BPE; kind <= WORDPIECE; kind++) {
         int32_t out[8] = {0};
-        int64_t made = 0;
-        Tokens *p = tokens_new(kind, COUNT, COUNT, FIRST, bytes, offsets, scores);
-        int failed = !p || resample(p, 1, ids, &length, 100.0, 1.0 / log(0.5), &seed, out, &made);
+        int64_t n_out = 0;
+        TokenTree *p = tokens_new(kind, COUNT, COUNT, FIRST, bytes, offsets, scores);
+        int failed = !p || resample(p, 1, ids, &length, 100.0, 1.0 / log(0.5), &seed, out, &n_out);
         tokens_free(p);
-        if (failed || made != lengths[kind] || memcmp(out, expected[kind], (size_t)made * sizeof *out)) return 1;
+        if (failed || n_out != lengths[kind] || memcmp(out, expected[kind], (size_t)n_out * sizeof *out)) return 1;
     }
     return 0;
 }

@@ -1,0 +1,229 @@
+#include "layers.h"
+#include <math.h>
+#include "positions.h"
+
+typedef struct {
+    const Linear *l;
+    const Activations *in;
+    int rows, epilogue, blocks_per_chunk;
+    float *y;
+} Product;
+
+ALWAYS Floats activate(Floats x, int activation) {
+    switch (activation) {
+        case RELU: return larger(x, splat(0.0f));
+        case SILU: return x / (1.0f + exp_of(-larger(x, splat(-87.0f))));
+        case TANH: return 1.0f - 2.0f / (1.0f + exp_of(-larger(-2.0f * x, splat(-80.0f))));
+        case GELU: { /* x times the normal distribution, by Abramowitz and Stegun 7.1.26 (error under 2e-7) */
+            Floats z = larger(x, -x) * 0.70710678118654752f, t = 1.0f / (1.0f + 0.3275911f * z);
+            Floats p = t * 1.061405429f - 1.453152027f;
+            p = p * t + 1.421413741f;
+            p = p * t - 0.284496736f;
+            p = p * t + 0.254829592f;
+            Floats tail = 0.5f * p * t * exp_of(-z * z);
+            Ints above = x > 0.0f;
+            return x * (Floats)(((Ints)(1.0f - tail) & above) | ((Ints)tail & ~above));
+        }
+        default: return x;
+    }
+}
+
+static void product_chunk(void *argument, int chunk, int thread) {
+    (void)thread;
+    const Product *p = argument;
+    _Alignas(64) float out[ROW_BLOCK * BLOCK];
+    int last = (chunk + 1) * p->blocks_per_chunk, blocks = p->l->n / BLOCK;
+    for (int block = chunk * p->blocks_per_chunk; block < last && block < blocks; block++)
+        for (int first = 0; first < p->rows; first += ROW_BLOCK) {
+            int rows = p->rows - first < ROW_BLOCK ? p->rows - first : ROW_BLOCK;
+            matmul_block(p->l, p->in, first, rows, block, out);
+            for (int r = 0; r < rows; r++) {
+                Floats *y = (Floats *)(p->y + (size_t)(first + r) * p->l->n + block * BLOCK);
+                const Floats *from = (const Floats *)(out + r * BLOCK);
+                for (int c = 0; c < VECTORS; c++) y[c] = p->epilogue == ADD ? y[c] + from[c] : activate(from[c], p->epilogue);
+            }
+        }
+}
+
+/* Makes x the input of the next products; it must be as wide as their inputs, padding included. */
+static void set_input(Worker *w, const float *x, int rows, int width) {
+    if (w->model->config.quantized)
+        quantize(x, rows, width, &w->rows);
+    else
+        w->rows.x = (float *)x;
+}
+
+/* y = in W + b, or y += in W + b, or y = activation(in W + b); y is l->n wide. */
+static void project(Worker *w, const Linear *l, int rows, float *y, int epilogue) {
+    int blocks = l->n / BLOCK, parts = w->pool.size > 1 ? 4 * w->pool.size : 1;
+    int blocks_per_chunk = (blocks + parts - 1) / parts;
+    Product p = {l, &w->rows, rows, epilogue, blocks_per_chunk, y};
+    parallel_for(&w->pool, (blocks + blocks_per_chunk - 1) / blocks_per_chunk, product_chunk, &p);
+}
+
+static void normalize(const Model *m, const Norm *n, const float *x, float *y, int rows) {
+    int d = m->config.d_model, width = m->width, whole = d / LANES * LANES;
+    for (int r = 0; r < rows; r++, x += width, y += width) {
+        Floats sum = splat(0.0f), squares = splat(0.0f);
+        for (int i = 0; i < width; i += LANES) sum += *(const Floats *)(x + i); /* the padding is zeros */
+        float mean = sum_of(sum) / (float)d;
+        for (int i = 0; i < whole; i += LANES) {
+            Floats centered = *(const Floats *)(x + i) - mean;
+            squares += centered * centered;
+        }
+        float rest = 0.0f;
+        for (int i = whole; i < d; i++) rest += (x[i] - mean) * (x[i] - mean);
+        float scale = 1.0f / sqrtf((sum_of(squares) + rest) / (float)d + m->config.epsilon);
+        for (int i = 0; i < width; i += LANES)
+            *(Floats *)(y + i) = (*(const Floats *)(x + i) - mean) * scale * *(const Floats *)(n->weight + i) + *(const Floats *)(n->bias + i);
+    }
+}
+
+/* Makes x, normalized with pre-norm, the input of a sub-layer. */
+static void sublayer_input(Worker *w, const Norm *n, int rows) {
+    const Model *m = w->model;
+    if (m->config.pre_norm) normalize(m, n, w->x, w->h, rows);
+    set_input(w, m->config.pre_norm ? w->h : w->x, rows, m->width);
+}
+
+/* x += the projection of `from`, normalized with post-norm. */
+static void sublayer_output(Worker *w, const Linear *l, const float *from, const Norm *n, int rows) {
+    set_input(w, from, rows, l->k);
+    project(w, l, rows, w->x, ADD);
+    if (!w->model->config.pre_norm) normalize(w->model, n, w->x, w->x, rows);
+}
+
+static void feed_forward(Worker *w, const Layer *l, int rows) {
+    float *x = w->x, *h = w->h;
+    for (int first = 0; first < rows; first += FEED_FORWARD_ROWS) {
+        int count = rows - first < FEED_FORWARD_ROWS ? rows - first : FEED_FORWARD_ROWS;
+        sublayer_input(w, &l->around_feed_forward, count);
+        project(w, &l->inner, count, w->inner, w->model->config.activation);
+        sublayer_output(w, &l->outer, w->inner, &l->around_feed_forward, count);
+        w->x += (size_t)count * w->model->width;
+        w->h += (size_t)count * w->model->width;
+    }
+    w->x = x, w->h = h;
+}
+
+/* Embeddings times sqrt(d_model), and positions. */
+static void embed(Worker *w, const float *table, const float *learned, const int32_t *ids, const int32_t *at, int rows) {
+    const Model *m = w->model;
+    int d = m->config.d_model;
+    float scale = sqrtf((float)d);
+    const float *code = m->config.positions == LEARNED ? learned : w->positions;
+    for (int r = 0; r < rows; r++) {
+        float *x = w->x + (size_t)r * m->width;
+        const float *row = table + (size_t)ids[r] * d;
+        for (int i = 0; i < d; i++) x[i] = row[i] * scale;
+        if (m->config.positions == SINUSOIDAL || m->config.positions == LEARNED)
+            for (int i = 0; i < d; i++) x[i] += code[(size_t)at[r] * d + i];
+        for (int i = d; i < m->width; i++) x[i] = 0.0f;
+    }
+}
+
+/* Copies the keys and values of rows at `from`, `stride` floats apart, to a cache. */
+static void store_keys_values(Worker *w, const float *from, int stride, int rows, char *to) {
+    int floats = key_floats(&w->model->heads) + value_floats(&w->model->heads);
+    for (int r = 0; r < rows; r++, from += stride, to += w->entry_bytes)
+        for (int i = 0; i < floats; i += LANES)
+            if (w->half)
+                store_half((uint16_t *)to + i, *(const Floats *)(from + i));
+            else
+                *(Floats *)((float *)to + i) = *(const Floats *)(from + i);
+}
+
+typedef struct {
+    Worker *w;
+    int tokens, stride;
+    const int32_t *first, *length; /* of the sentence of each token */
+    const RelativePositions *relative;
+} EncoderAttention;
+
+#define ENCODER_CHUNK 32
+
+/* Self-attention of the encoder for a chunk of tokens, four of a sentence at a time. */
+static void encoder_attention_chunk(void *argument, int chunk, int thread) {
+    (void)thread;
+    const EncoderAttention *a = argument;
+    Worker *w = a->w;
+    const Heads *h = &w->model->heads;
+    int last = (chunk + 1) * ENCODER_CHUNK < a->tokens ? (chunk + 1) * ENCODER_CHUNK : a->tokens;
+    for (int t = chunk * ENCODER_CHUNK, count; t < last; t += count) {
+        const float *q[MAX_QUERIES];
+        float *out[MAX_QUERIES];
+        int end = a->first[t] + a->length[t];
+        for (count = 0; count < MAX_QUERIES && t + count < last && t + count < end; count++) {
+            q[count] = w->projected + (size_t)(t + count) * a->stride;
+            out[count] = w->mixed + (size_t)(t + count) * w->model->encoder[0].output.k;
+        }
+        KeyValues kv = {.base = (const char *)(w->projected + (size_t)a->first[t] * a->stride + key_floats(h)), .table = w->iota,
+                     .stride = sizeof(float) * (size_t)a->stride, .values = sizeof(float) * (size_t)key_floats(h),
+                     .count = a->length[t], .half = 0, .relative = a->relative, .first_query = t - a->first[t]};
+        (a->relative ? attend_relative : attend)(count, h, q, out, &kv);
+    }
+}
+
+void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *first, const int32_t *length, int tokens) {
+    const Model *m = w->model;
+    embed(w, m->source_table, m->source_positions, ids, at, tokens);
+    EncoderAttention attention = {w, tokens, m->encoder[0].qkv.n, first, length, NULL};
+    for (int i = 0; i < m->config.encoder_layers; i++) {
+        const Layer *l = &m->encoder[i];
+        attention.relative = l->relative;
+        sublayer_input(w, &l->around_attention, tokens);
+        project(w, &l->qkv, tokens, w->projected, STORE);
+        if (m->config.positions == ROTARY) rotate(w, at, tokens, l->qkv.n);
+        parallel_for(&w->pool, (tokens + ENCODER_CHUNK - 1) / ENCODER_CHUNK, encoder_attention_chunk, &attention);
+        sublayer_output(w, &l->output, w->mixed, &l->around_attention, tokens);
+        feed_forward(w, l, tokens);
+    }
+    if (m->encoder_norm.weight) normalize(m, &m->encoder_norm, w->x, w->x, tokens);
+    set_input(w, w->x, tokens, m->width);
+    for (int i = 0; i < m->config.decoder_layers; i++) {
+        const Linear *l = &m->decoder[i].key_value;
+        project(w, l, tokens, w->projected, STORE);
+        store_keys_values(w, w->projected, l->n, tokens, w->memory_keys_values + (size_t)i * w->tokens * w->entry_bytes);
+    }
+}
+
+void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *decoder_rows, int rows, int position, size_t entry) {
+    const Model *m = w->model;
+    const Heads *h = &m->heads;
+    const size_t each = w->half ? 2 : 4, values = each * (size_t)key_floats(h);
+    embed(w, m->target_table, m->target_positions, ids, at, rows);
+    for (int i = 0; i < m->config.decoder_layers; i++) {
+        const Layer *l = &m->decoder[i];
+        char *cache = w->cache + (size_t)i * w->entries * w->entry_bytes;
+        sublayer_input(w, &l->around_attention, rows);
+        project(w, &l->qkv, rows, w->projected, STORE);
+        if (m->config.positions == ROTARY) rotate(w, at, rows, l->qkv.n);
+        store_keys_values(w, w->projected + key_floats(h), l->qkv.n, rows, cache + entry * w->entry_bytes);
+        for (int r = 0; r < rows; r++) {
+            const float *q = w->projected + (size_t)r * l->qkv.n;
+            float *out = w->mixed + (size_t)r * l->output.k;
+            KeyValues kv = {.base = cache, .table = decoder_rows[r].table, .stride = w->entry_bytes, .values = values,
+                         .count = position + 1, .half = w->half, .relative = l->relative, .first_query = position};
+            (l->relative ? attend_relative : attend)(1, h, &q, &out, &kv);
+        }
+        sublayer_output(w, &l->output, w->mixed, &l->around_attention, rows);
+
+        sublayer_input(w, &l->around_cross_attention, rows);
+        project(w, &l->query, rows, w->projected, STORE);
+        for (int r = 0, count; r < rows; r += count) {
+            const float *q[MAX_QUERIES];
+            float *out[MAX_QUERIES];
+            for (count = 0; count < MAX_QUERIES && r + count < rows && decoder_rows[r + count].source_first == decoder_rows[r].source_first; count++) {
+                q[count] = w->projected + (size_t)(r + count) * l->query.n;
+                out[count] = w->mixed + (size_t)(r + count) * l->cross_output.k;
+            }
+            KeyValues kv = {.base = w->memory_keys_values + ((size_t)i * w->tokens + (size_t)decoder_rows[r].source_first) * w->entry_bytes, .table = w->iota,
+                         .stride = w->entry_bytes, .values = values, .count = decoder_rows[r].source_length, .half = w->half};
+            attend(count, h, q, out, &kv);
+        }
+        sublayer_output(w, &l->cross_output, w->mixed, &l->around_cross_attention, rows);
+        feed_forward(w, l, rows);
+    }
+    if (m->decoder_norm.weight) normalize(m, &m->decoder_norm, w->x, w->x, rows);
+    set_input(w, w->x, rows, m->width);
+}

@@ -1,0 +1,15 @@
+/* Memory regions in large pages: weights are read once per step, and small pages would halve that speed. */
+#pragma once
+#include <stddef.h>
+
+typedef struct {
+    char *start;
+    size_t size, used;
+} Region;
+
+/* Maps `size` zeroed bytes, committed as they are touched; -1 if there is no memory. */
+int region_open(Region *r, size_t size);
+void region_close(Region *r);
+
+/* The next `bytes` of a region, on a cache line of their own; NULL for a region that only counts what will be needed. */
+void *region_alloc(Region *r, size_t bytes);

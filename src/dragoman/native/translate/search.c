@@ -1,0 +1,135 @@
+#include "search.h"
+#include <math.h>
+#include <string.h>
+
+enum { PAD = 0, BOS = 1, EOS = 2 };
+
+static void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float total, int length) {
+    FinishedHypothesis e = {total / s->job->normalizers[length + 1], total, length, NULL};
+    int at = of->finished++;
+    int32_t *tokens = of->done[at].tokens;
+    for (; at > 0 && of->done[at - 1].score < e.score; at--) of->done[at] = of->done[at - 1];
+    e.tokens = tokens;
+    memcpy(tokens, parent->tokens, sizeof(int32_t) * (size_t)length);
+    of->done[at] = e;
+    of->slots--;
+}
+
+/* Whether no open hypothesis can enter the n best any more, if the best of them has this total. */
+static int cannot_improve(const Search *s, const Sentence *of, float best, int length) {
+    if (of->finished < s->job->n_best) return 0;
+    const float *n = s->job->normalizers;
+    float last = n[of->limit + 1], soon = n[length + 1 < s->job->max_length + 1 ? length + 1 : s->job->max_length + 1];
+    return of->done[s->job->n_best - 1].score >= best / (last > soon ? last : soon);
+}
+
+/* Bans ids after row r: special tokens, the end token below min_length, and repeated n-grams. */
+static void ban_tokens(Search *s, int r, int position) {
+    const TranslationJob *job = s->job;
+    int32_t *bans = s->row_bans[r];
+    bans[0] = 0;
+    bans[++bans[0]] = PAD;
+    bans[++bans[0]] = BOS;
+    if (position < job->min_length) bans[++bans[0]] = EOS;
+    int n = job->no_repeat;
+    const int32_t *tokens = s->open[r].tokens;
+    if (n > 0)
+        for (int i = 0; i + n <= position; i++)
+            if (!memcmp(tokens + i, tokens + position - (n - 1), sizeof(int32_t) * (size_t)(n - 1)))
+                bans[++bans[0]] = tokens[i + n - 1];
+}
+
+/* Whether a ranks before b: likelier, then the lower beam, then the lower id. */
+static int precedes(const Candidate *a, const Candidate *b) {
+    if (a->total != b->total) return a->total > b->total;
+    return a->parent != b->parent ? a->parent < b->parent : a->id < b->id;
+}
+
+static int add_candidate(Search *s, int count, int max_count, Candidate c) {
+    if (!(c.total > -INFINITY)) return count; /* NaN as well */
+    if (count == max_count && !precedes(&c, &s->candidates[max_count - 1])) return count;
+    int at = count < max_count ? count++ : max_count - 1;
+    for (; at > 0 && precedes(&c, &s->candidates[at - 1]); at--) s->candidates[at] = s->candidates[at - 1];
+    s->candidates[at] = c;
+    return count;
+}
+
+/* Extends the rows [first, first + of->open); open ones go to s->next from `to` on. Returns the end of those. */
+static int extend_hypotheses(Search *s, Sentence *of, int first, int position, int to) {
+    int count = 0, slots = of->slots;
+    for (int r = first; r < first + of->open; r++) {
+        float normalizer = log_normalizer(&s->scan, r), total = s->open[r].total;
+        const BestTokens *best = &s->scan.best[r];
+        int32_t forced = position < of->prefix_length ? of->prefix[position] : position >= of->limit ? EOS : -1;
+        if (forced < 0 && best->count == 0) forced = EOS; /* every token is banned */
+        if (forced >= 0)
+            count = add_candidate(s, count, slots, (Candidate){total + (logit_of(&s->scan, r, forced) - normalizer), r, forced});
+        else
+            for (int i = 0; i < best->count && i < slots; i++)
+                count = add_candidate(s, count, slots, (Candidate){total + (best->best[i].value - normalizer), r, best->best[i].id});
+    }
+    int from = to;
+    for (int i = 0; i < count; i++) {
+        const Candidate *c = &s->candidates[i];
+        const Hypothesis *parent = &s->open[c->parent];
+        if (c->id == EOS) {
+            finish_hypothesis(s, of, parent, c->total, position);
+            continue;
+        }
+        Hypothesis *child = &s->next[to++];
+        child->total = c->total;
+        child->sentence = parent->sentence;
+        memcpy(child->table, parent->table, sizeof(int32_t) * (size_t)(position + 1));
+        memcpy(child->tokens, parent->tokens, sizeof(int32_t) * (size_t)position);
+        child->tokens[position] = c->id;
+    }
+    if (to > from && cannot_improve(s, of, s->next[from].total, position + 1)) to = from;
+    of->open = to - from;
+    return to;
+}
+
+void write_results(const Search *s) {
+    const TranslationJob *job = s->job;
+    for (int i = 0; i < job->sentences; i++)
+        for (int n = 0; n < job->n_best; n++) {
+            const Sentence *of = &s->sentences[i];
+            size_t at = (size_t)i * job->n_best + n;
+            job->lengths[at] = -1;
+            if (n >= of->finished) continue;
+            const FinishedHypothesis *e = &of->done[n];
+            job->lengths[at] = e->length;
+            job->scores[at] = e->score;
+            job->log_probabilities[at] = e->total;
+            memcpy(job->tokens + at * job->max_length, e->tokens, sizeof(int32_t) * (size_t)e->length);
+        }
+}
+
+void run_search(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows) {
+    size_t entry = 0;
+    for (int position = 0; s->rows; position++) {
+        for (int r = 0; r < s->rows; r++) {
+            Hypothesis *o = &s->open[r];
+            const Sentence *of = &s->sentences[o->sentence];
+            o->table[position] = (int32_t)(entry + (size_t)r);
+            ids[r] = position ? o->tokens[position - 1] : BOS;
+            at[r] = position;
+            decoder_rows[r] = (DecoderRow){of->first, of->length, o->table};
+            ban_tokens(s, r, position);
+        }
+        decode_step(s->w, ids, at, decoder_rows, s->rows, position, entry);
+        entry += (size_t)s->rows;
+        s->scan.rows = s->rows;
+        scan_vocabulary(&s->scan, &s->w->pool);
+        int to = 0;
+        for (int r = 0; r < s->rows;) {
+            Sentence *of = &s->sentences[s->open[r].sentence];
+            int rows = of->open;
+            to = extend_hypotheses(s, of, r, position, to);
+            r += rows;
+        }
+        s->rows = to;
+        Hypothesis *swap = s->open;
+        s->open = s->next;
+        s->next = swap;
+    }
+}

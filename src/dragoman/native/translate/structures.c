@@ -1,0 +1,25 @@
+/* The layout of the structures that Python mirrors; it is compared when the library is loaded (native/structures.py). */
+#include <stddef.h>
+#include "job.h"
+#include "model.h"
+
+#define STRUCTURE(type) {#type, 0, sizeof(type)}
+#define FIELD(type, field) {#type "." #field, offsetof(type, field), sizeof(((type *)0)->field)}
+#define CONFIG(field) FIELD(ModelConfig, field)
+#define JOB(field) FIELD(TranslationJob, field)
+
+typedef struct {
+    const char *name;
+    size_t offset, size;
+} Layout;
+
+EXPORT const Layout structure_layouts[] = {
+    STRUCTURE(ModelConfig), CONFIG(d_model), CONFIG(heads), CONFIG(d_k), CONFIG(d_v), CONFIG(d_ff),
+    CONFIG(encoder_layers), CONFIG(decoder_layers), CONFIG(source_vocabulary), CONFIG(target_vocabulary),
+    CONFIG(activation), CONFIG(positions), CONFIG(max_positions), CONFIG(pre_norm), CONFIG(quantized), CONFIG(threads),
+    CONFIG(max_distance), CONFIG(epsilon),
+    STRUCTURE(TranslationJob), JOB(sentences), JOB(beam), JOB(n_best), JOB(min_length), JOB(no_repeat), JOB(max_length),
+    JOB(threads), JOB(source), JOB(source_lengths), JOB(limits), JOB(prefix), JOB(prefix_lengths), JOB(normalizers),
+    JOB(tokens), JOB(lengths), JOB(scores), JOB(log_probabilities),
+    {NULL, 0, 0},
+};

@@ -1,0 +1,136 @@
+#include "translate.h"
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/int8_kernels.h"
+#include "positions.h"
+#include "search.h"
+
+Worker *worker_new(const Model *m) {
+    Worker *w = NULL;
+    if (posix_memalign((void **)&w, 64, sizeof *w)) return NULL;
+    memset(w, 0, sizeof *w);
+    w->model = m;
+    w->half = HALF && m->config.quantized;
+    w->entry_bytes = (size_t)(key_floats(&m->heads) + value_floats(&m->heads)) * (w->half ? 2 : 4);
+    return w;
+}
+
+void worker_free(Worker *w) {
+    if (!w) return;
+    region_close(&w->region);
+    region_close(&w->cache_region);
+    free(w->positions);
+    free(w);
+}
+
+static int max_int(int a, int b) { return a > b ? a : b; }
+
+typedef struct {
+    int tokens, rows, longest_source;
+    int32_t *at, *first, *length, *ids;
+    DecoderRow *decoder_rows;
+} Batch;
+
+/* Allocates every array of a call in one region; called once to count bytes and once to allocate. */
+static void allocate_batch(Worker *w, Search *s, Batch *b) {
+    const Model *m = w->model;
+    const TranslationJob *job = s->job;
+    Region *r = &w->region;
+    const Layer *l = &m->decoder[0];
+    size_t max_rows = (size_t)max_int(b->tokens, b->rows) + ROW_BLOCK, width = (size_t)m->width, floats = sizeof(float);
+    size_t rows = (size_t)b->rows, slots = (size_t)job->beam, steps = (size_t)job->max_length + 2;
+    size_t threads = MAX_THREADS;
+    size_t feed_forward_rows = max_rows < FEED_FORWARD_ROWS + ROW_BLOCK ? max_rows : FEED_FORWARD_ROWS + ROW_BLOCK;
+    r->used = 0;
+    w->x = region_alloc(r, floats * max_rows * width);
+    w->h = region_alloc(r, floats * max_rows * width);
+    w->projected = region_alloc(r, floats * max_rows * (size_t)l->qkv.n);
+    w->mixed = region_alloc(r, floats * max_rows * (size_t)l->output.k);
+    w->inner = region_alloc(r, floats * feed_forward_rows * (size_t)l->inner.n);
+    w->rows.scale = region_alloc(r, floats * max_rows);
+    w->rows.q = region_alloc(r, max_rows * row_pitch(max_int(m->width, l->output.k)) + feed_forward_rows * row_pitch(l->inner.n));
+    w->iota = region_alloc(r, 4 * (size_t)b->longest_source);
+    w->tokens = (size_t)b->tokens;
+    w->memory_keys_values = region_alloc(r, w->tokens * w->entry_bytes * (size_t)m->config.decoder_layers);
+    b->at = region_alloc(r, 4 * max_rows);
+    b->first = region_alloc(r, 4 * max_rows);
+    b->length = region_alloc(r, 4 * max_rows);
+    b->ids = region_alloc(r, 4 * max_rows);
+    b->decoder_rows = region_alloc(r, sizeof(DecoderRow) * rows);
+    s->sentences = region_alloc(r, sizeof(Sentence) * (size_t)job->sentences);
+    s->open = region_alloc(r, sizeof(Hypothesis) * rows);
+    s->next = region_alloc(r, sizeof(Hypothesis) * rows);
+    s->candidates = region_alloc(r, sizeof(Candidate) * slots);
+    s->row_bans = region_alloc(r, sizeof(int32_t *) * rows);
+    s->scan.best = region_alloc(r, sizeof(BestTokens) * rows * threads);
+    s->scan.part = region_alloc(r, sizeof(PartSum) * rows * PARTS);
+    ScoredToken *tokens = region_alloc(r, sizeof(ScoredToken) * rows * threads * slots);
+    size_t ban_size = 4 + (job->no_repeat ? steps : 0);
+    int32_t *bans = region_alloc(r, 4 * rows * ban_size);
+    int32_t *histories = region_alloc(r, 4 * rows * 4 * steps);
+    FinishedHypothesis *finished = region_alloc(r, sizeof(FinishedHypothesis) * (size_t)job->sentences * slots);
+    int32_t *done = region_alloc(r, 4 * (size_t)job->sentences * slots * steps);
+    if (!r->start) return;
+    memset(w->mixed, 0, floats * max_rows * (size_t)l->output.k);
+    for (int i = 0; i < b->longest_source; i++) w->iota[i] = i;
+    for (size_t i = 0; i < rows * threads; i++) s->scan.best[i].best = tokens + i * slots;
+    for (size_t i = 0; i < rows; i++) {
+        s->row_bans[i] = bans + i * ban_size;
+        s->open[i] = (Hypothesis){.table = histories + 4 * i * steps, .tokens = histories + (4 * i + 1) * steps};
+        s->next[i] = (Hypothesis){.table = histories + (4 * i + 2) * steps, .tokens = histories + (4 * i + 3) * steps};
+    }
+    for (size_t i = 0; i < (size_t)job->sentences * slots; i++) finished[i].tokens = done + i * steps;
+    for (int i = 0; i < job->sentences; i++) s->sentences[i].done = finished + (size_t)i * slots;
+}
+
+/* Makes the region at least this large; kept from call to call, to keep its pages. */
+static int region_reserve(Region *r, size_t bytes) {
+    if (r->start && r->size >= bytes) return 0;
+    region_close(r);
+    return region_open(r, bytes);
+}
+
+int translate(Worker *w, const TranslationJob *job) {
+    if (request_tiles()) return TILES_REFUSED;
+    const Model *m = w->model;
+    Search s = {.w = w, .job = job};
+    Batch b = {.rows = job->sentences * job->beam};
+    for (int i = 0; i < job->sentences; i++) {
+        b.tokens += job->source_lengths[i];
+        b.longest_source = max_int(b.longest_source, job->source_lengths[i]);
+    }
+    Region kept = w->region;
+    w->region = (Region){0};
+    allocate_batch(w, &s, &b);
+    size_t bytes = w->region.used;
+    w->region = kept;
+    w->entries = (size_t)b.rows * (size_t)(job->max_length + 1);
+    size_t cache_bytes = w->entries * w->entry_bytes * (size_t)m->config.decoder_layers;
+    if (region_reserve(&w->region, bytes) || region_reserve(&w->cache_region, cache_bytes)) return -1;
+    if (extend_position_codes(w, max_int(b.longest_source, job->max_length + 1))) return -1;
+    allocate_batch(w, &s, &b);
+    w->cache = w->cache_region.start;
+
+    s.scan = (VocabularyScan){.projection = &m->projection, .in = &w->rows, .vocabulary = m->config.target_vocabulary,
+                              .keep = job->beam, .best = s.scan.best, .part = s.scan.part,
+                              .banned = (const int32_t *const *)s.row_bans};
+    const int32_t *prefix = job->prefix;
+    for (int i = 0, token = 0; i < job->sentences; i++) {
+        Sentence *of = &s.sentences[i];
+        *of = (Sentence){.first = token, .length = job->source_lengths[i], .limit = job->limits[i], .slots = job->beam,
+                         .open = 1, .prefix = prefix, .prefix_length = prefix ? job->prefix_lengths[i] : 0, .done = of->done};
+        if (prefix) prefix += of->prefix_length;
+        for (int j = 0; j < of->length; j++, token++) b.at[token] = j, b.first[token] = of->first, b.length[token] = of->length;
+        s.open[i].total = 0.0f;
+        s.open[i].sentence = i;
+    }
+    s.rows = job->sentences;
+    tiles_begin();
+    pool_open(&w->pool, job->threads);
+    encode(w, job->source, b.at, b.first, b.length, b.tokens);
+    run_search(&s, b.ids, b.at, b.decoder_rows);
+    pool_close(&w->pool);
+    tiles_end();
+    write_results(&s);
+    return 0;
+}

@@ -1,0 +1,17 @@
+/* The Transformer's translation on a CPU: encoder, decoder and beam search, in int8 or float.
+
+A sentence's translation depends neither on the rest of the batch nor on the number of threads, to the last bit. */
+#pragma once
+#include "job.h"
+#include "worker.h"
+
+#define TILES_REFUSED -2
+
+EXPORT Worker *worker_new(const Model *m);
+EXPORT void worker_free(Worker *w);
+
+/* 0, -1 if there is no memory, or TILES_REFUSED. */
+EXPORT int translate(Worker *w, const TranslationJob *job);
+
+/* Checks each kernel against sums written out; 0: all are right. Run in a child process before the library is trusted. */
+EXPORT int self_test(void);

@@ -1,0 +1,44 @@
+/* The output projection, its softmax and its best tokens in one pass; logits are never stored.
+
+The vocabulary is cut into PARTS fixed parts with a sum each: threads share the work, and the sums stay the same. */
+#pragma once
+#include "kernels/linear.h"
+#include "thread_pool.h"
+
+#define PARTS 8
+
+typedef struct {
+    float value;
+    int32_t id;
+} ScoredToken;
+
+/* The best tokens of one row that one thread has found, best first; of two equal ones the lower id. */
+typedef struct {
+    int count;
+    float threshold; /* a logit must exceed this to enter */
+    ScoredToken *best;
+} BestTokens;
+
+/* Sum of e^(logit - reference) over a part. */
+typedef struct {
+    Floats sum;
+    float reference;
+} PartSum;
+
+typedef struct {
+    const Linear *projection;
+    const Activations *in;
+    int rows, vocabulary, keep;
+    BestTokens *best; /* [thread][row] */
+    PartSum *part; /* [part][row] */
+    const int32_t *const *banned; /* for each row: the number of banned ids, then the ids */
+} VocabularyScan;
+
+/* Scans the vocabulary for every row; then best[row], of thread 0, holds the best of all. */
+void scan_vocabulary(VocabularyScan *s, ThreadPool *pool);
+
+/* log of the sum of e^logit over the whole vocabulary. */
+float log_normalizer(const VocabularyScan *s, int row);
+
+/* A single logit, bit by bit the one that the scan computes. */
+float logit_of(const VocabularyScan *s, int row, int32_t id);
