@@ -10,8 +10,8 @@ import uvicorn
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman.serve.app import application
-from dragoman.serve.server import address, bind
+from dragoman.serve.app import create_app
+from dragoman.serve.server import bind, server_url
 from dragoman.serve.service import Service
 
 
@@ -45,7 +45,7 @@ class Extra:
 def served(service: Service, scripts: Mapping[str, str] | None = None) -> Iterator[str]:
     """The address of a service while it is served."""
     port = bind("127.0.0.1", 0)
-    app = Extra(application(service), scripts or {})
+    app = Extra(create_app(service), scripts or {})
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=5))
     ready = threading.Event()
     start = server.startup
@@ -57,7 +57,7 @@ def served(service: Service, scripts: Mapping[str, str] | None = None) -> Iterat
     server.startup = startup  # type: ignore[method-assign, assignment]
     thread = threading.Thread(target=server.run, kwargs={"sockets": [port]}, daemon=True)
     service.start()
-    place = address(port)
+    place = server_url(port)
     thread.start()
     assert ready.wait(30)
     try:

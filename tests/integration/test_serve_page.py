@@ -14,7 +14,7 @@ import pytest
 from browser import CHROMIUM, chromium, found
 from dragoman.search.types import Search
 from dragoman.serve.limits import Limits
-from dragoman.serve.service import Served, Service
+from dragoman.serve.service import ServedModel, Service
 from dragoman.text.word_groups import visible_word_ids
 from dragoman.translation.result import Translation
 from serving import served
@@ -118,7 +118,7 @@ class Backwards:
         return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
-MODEL = Served("en-de", Backwards(), lambda line: [line], "a fake", ("en", "de"))
+MODEL = ServedModel("en-de", Backwards(), lambda line: [line], "a fake", ("en", "de"))
 
 
 def drive(service: Service, script: str, profile: Path, *options: str, query: str = "?lang=en") -> Any:

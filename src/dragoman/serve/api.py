@@ -1,4 +1,4 @@
-"""The paths of the API, each as thin as it can be."""
+"""The routes of the API."""
 
 from __future__ import annotations
 
@@ -12,81 +12,84 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from dragoman.serve.attention_view import attention_response
-from dragoman.serve.errors import ProblemError
-from dragoman.serve.limits import MOST_LOOKED
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
 from dragoman.serve.middleware import DEADLINE
 from dragoman.serve.schema import (
     AttentionRequest,
     AttentionResponse,
+    BestTranslation,
     ErrorResponse,
-    Model,
-    Models,
+    ModelEntry,
+    ModelList,
     Status,
-    Translated,
     TranslateRequest,
     TranslateResponse,
 )
-from dragoman.serve.service import LARGE, Service
+from dragoman.serve.service import Service
 
-REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+LARGE_RESPONSE: Final = 1_000  # translations from which the response is built in a thread
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorResponse, "description": "The body is not JSON."},
-    404: {"model": ErrorResponse, "description": "There is no such model."},
-    408: {"model": ErrorResponse, "description": "The body came too slowly."},
+    404: {"model": ErrorResponse, "description": "No such model."},
+    408: {"model": ErrorResponse, "description": "The body arrived too slowly."},
     413: {"model": ErrorResponse, "description": "The text is too long."},
-    422: {"model": ErrorResponse, "description": "A field is not as it must be."},
+    422: {"model": ErrorResponse, "description": "A field is invalid."},
     429: {"model": ErrorResponse, "description": "Too many requests at once; see the header Retry-After."},
-    503: {"model": ErrorResponse, "description": "The server is leaving, or has no memory for this."},
-    504: {"model": ErrorResponse, "description": "The deadline passed."},
+    503: {"model": ErrorResponse, "description": "The server is shutting down, or out of memory."},
+    504: {"model": ErrorResponse, "description": "The deadline has passed."},
 }
 
 
-def api(service: Service) -> APIRouter:
+def api_router(service: Service) -> APIRouter:
     """The API of a service."""
     router = APIRouter()
 
-    @router.post("/v1/translate", responses=REFUSALS, response_model_exclude_none=True, tags=["translate"])
+    @router.post("/v1/translate", responses=ERRORS, response_model_exclude_none=True, tags=["translate"])
     async def translate(body: TranslateRequest, request: Request) -> TranslateResponse:
-        """Translate a text, or a list of texts. Line breaks, indentation and empty lines stay as they are."""
-        asked = service.asked(body)
+        """Translate a text or a list of texts. Line breaks, indentation and empty lines are preserved."""
+        settings = service.batch_settings(body)
         texts = [body.text] if isinstance(body.text, str) else body.text
-        found = await service.translate(texts, asked, deadline(request), partial(gone, request))
+        found = await service.translate(texts, settings, deadline(request), partial(wait_disconnected, request))
 
-        def told() -> TranslateResponse:
-            several = asked.search.n_best > 1
-            translations = [Translated.of(answer, body.scores, body.alignments, several) for answer in found]
-            return TranslateResponse(model=asked.model, translations=translations)
+        def response() -> TranslateResponse:
+            options = (body.scores, body.alignments, settings.search.n_best > 1)
+            translations = [BestTranslation.from_translation(one, *options) for one in found]
+            return TranslateResponse(model=settings.model, translations=translations)
 
-        return told() if len(found) < LARGE // 20 else await asyncio.to_thread(told)
+        return response() if len(found) < LARGE_RESPONSE else await asyncio.to_thread(response)
 
-    @router.post("/v1/attention", responses=REFUSALS, tags=["look"])
+    @router.post("/v1/attention", responses=ERRORS, tags=["attention"])
     async def attention(body: AttentionRequest, request: Request) -> AttentionResponse:
-        """Translate one line, and tell what each token looked at while it was written."""
-        asked = service.asked(body)
-        if len(body.text) > MOST_LOOKED:
-            raise ProblemError(
+        """Translate one line and return the attention of each target token to each source token."""
+        settings = service.batch_settings(body)
+        if len(body.text) > MAX_ATTENTION_CHARACTERS:
+            raise RequestError(
                 413,
                 "too_large",
-                f"the line has {len(body.text):,} characters; {MOST_LOOKED:,} can be looked into: give one sentence",
+                f"the line has {len(body.text):,} characters; attention is available for up to "
+                f"{MAX_ATTENTION_CHARACTERS:,}: send one sentence",
             )
         if not body.text.strip() or len(body.text.strip().splitlines()) > 1:
-            raise ProblemError(422, "invalid", "there is one line to look into at a time; give a text of one line")
-        translation = await service.look(body.text, asked, deadline(request), partial(gone, request))
-        return attention_response(asked.model, body.text, translation)
+            raise RequestError(422, "not_one_line", "attention is available for one line at a time; send one line")
+        disconnected = partial(wait_disconnected, request)
+        translation = await service.translate_with_attention(body.text, settings, deadline(request), disconnected)
+        return attention_response(settings.model, body.text, translation)
 
     @router.get("/v1/models", tags=["server"])
-    async def models() -> Models:
+    async def models() -> ModelList:
         """The models of this server, the default first, and its limits."""
-        return Models(
+        return ModelList(
             models=[
-                Model(
-                    name=served.name,
-                    source=only(source for source, _ in served.pairs),
-                    target=only(target for _, target in served.pairs),
-                    targets=list(served.targets),
-                    engine=served.engine,
-                    attention=served.looks,
+                ModelEntry(
+                    name=model.name,
+                    source=only_language(source for source, _ in model.pairs),
+                    target=only_language(target for _, target in model.pairs),
+                    targets=list(model.targets),
+                    engine=model.engine,
+                    attention=model.has_attention,
                 )
-                for served in service.models.values()
+                for model in service.models.values()
             ],
             beam=service.limits.beam,
             max_characters=service.limits.max_characters,
@@ -95,15 +98,15 @@ def api(service: Service) -> APIRouter:
 
     @router.get("/health", tags=["server"])
     async def health() -> Status:
-        """Whether the process is alive."""
+        """Liveness: 200 while the process runs."""
         return Status(status="alive")
 
     @router.get("/ready", responses={503: {"model": Status}}, response_model=Status, tags=["server"])
     async def ready() -> Status | JSONResponse:
-        """Whether requests are taken: 200 once all models are loaded, 503 while the server leaves."""
+        """Readiness: 200 once all models are loaded, 503 while the server is shutting down."""
         if service.ready:
             return Status(status="ready")
-        return JSONResponse({"status": "leaving" if service.leaving else "failed"}, 503)
+        return JSONResponse({"status": "shutting_down" if service.shutting_down else "failed"}, 503)
 
     @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
     async def metrics() -> PlainTextResponse:
@@ -113,19 +116,19 @@ def api(service: Service) -> APIRouter:
     return router
 
 
-def only(languages: Iterable[str | None]) -> str | None:
-    """The one language, where there is one."""
+def only_language(languages: Iterable[str | None]) -> str | None:
+    """The language if there is exactly one."""
     found = set(languages)
     return found.pop() if len(found) == 1 else None
 
 
 def deadline(request: Request) -> float:
-    """The loop's time by which a request is to be answered."""
+    """The event loop's time by which a request must be answered."""
     found: float = request.scope[DEADLINE]
     return found
 
 
-async def gone(request: Request) -> None:
-    """Wait until the client goes away."""
+async def wait_disconnected(request: Request) -> None:
+    """Wait until the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""The application: the API, the pages, and the gate around both."""
+"""The ASGI application: API, pages and middleware."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from dragoman import __version__
-from dragoman.serve.api import api
+from dragoman.serve.api import api_router
 from dragoman.serve.errors import add_handlers
-from dragoman.serve.libretranslate import libre
-from dragoman.serve.middleware import Gate, Log
-from dragoman.serve.pages import pages
+from dragoman.serve.libretranslate import libretranslate_router
+from dragoman.serve.middleware import Log, Middleware
+from dragoman.serve.pages import page_router
 from dragoman.serve.service import Service
 
-ABOUT: Final = "Translations by models of your own. Errors are answered as {error: {code, message}}."
+DESCRIPTION: Final = "Translation by your own models. Errors are {error: {code, message}}."
 
 
-def application(service: Service, root_path: str = "", log: Log = lambda *_: None) -> ASGIApp:
-    """All that is served."""
-    app = FastAPI(title="Dragoman", version=__version__, description=ABOUT, docs_url=None, redoc_url=None)
-    app.include_router(api(service))
-    app.include_router(libre(service))
-    shown, paths = pages()
-    app.include_router(shown)
+def create_app(service: Service, root_path: str = "", log: Log = lambda *_: None) -> ASGIApp:
+    """The application of a service."""
+    app = FastAPI(title="Dragoman", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app.include_router(api_router(service))
+    app.include_router(libretranslate_router(service))
+    router, page_paths = page_router()
+    app.include_router(router)
     add_handlers(app)
-    known = {*paths, *app.openapi()["paths"], "/openapi.json"}
-    return Gate(app, service.limits, service.metrics, known, log, root_path)
+    paths = {*page_paths, *app.openapi()["paths"], "/openapi.json"}
+    return Middleware(app, service.limits, service.metrics, paths, log, root_path)

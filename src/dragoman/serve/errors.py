@@ -1,126 +1,155 @@
-"""What a client is told when something cannot be done: a status, a code for programs, and words for people."""
+"""HTTP error responses: a status, a stable code, and a message."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from dragoman.errors import DragomanError, SearchError, TextError, shortage
 from dragoman.values import describe_value, suggest
 
-KINDS: Final = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "a text",
-    "finite_number": "a finite number",
-    "model_type": "an object",
-    "model_attributes_type": "an object",
+# JSON Schema's types and bounds, in words.
+TYPES: Final = {
+    "integer": ("an integer", "integers"),
+    "number": ("a number", "numbers"),
+    "boolean": ("true or false", "true or false"),
+    "string": ("a string", "strings"),
+    "object": ("an object", "objects"),
 }
-BOUNDS: Final = {"ge": "at least", "gt": "over", "le": "at most", "lt": "under"}
-FIELDS: Final = (
-    *("text", "model", "beam", "n_best", "length_penalty", "extra_length", "max_length", "min_length", "no_repeat"),
-    *("sampling", "scores", "alignments", "require", "avoid", "terms"),
-)
-SAMPLING_FIELDS: Final = ("temperature", "top_k", "top_p", "seed")
-CODES: Final = {400: "not_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
+BOUNDS: Final = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "under"}
+HTTP_CODES: Final = {400: "not_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
 
 
-class ProblemError(DragomanError):
-    """A request that is not answered as it was asked."""
+class RequestError(DragomanError):
+    """A request that is rejected, with the HTTP status of the response."""
 
     def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code, self.retry_after = status, code, retry_after
+        super().__init__(message, code=code)
+        self.status, self.retry_after = status, retry_after
 
     def response(self, path: str = "") -> JSONResponse:
-        """As JSON, with what HTTP itself has to say of it; LibreTranslate's paths have its form."""
+        """The response as JSON; LibreTranslate's paths have LibreTranslate's form."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        told: Any = {"code": self.code, "message": str(self)}
+        detail: Any = {"code": self.code, "message": str(self)}
         if path.endswith(("/translate", "/languages")) and not path.endswith("/v1/translate"):
-            told = str(self)
-        return JSONResponse({"error": told}, self.status, headers)
+            detail = str(self)
+        return JSONResponse({"error": detail}, self.status, headers)
 
 
-def problem_of(error: BaseException) -> ProblemError:
-    """What to tell of an error; of one that nobody expected, nothing but that it happened."""
+def to_request_error(error: BaseException) -> RequestError:
+    """The response to an exception; an unexpected one reveals nothing."""
     if shortage(error) is not None:
-        return ProblemError(503, "no_memory", "there is not enough memory for this now; ask for less at a time", 5)
+        return RequestError(503, "out_of_memory", "the server is out of memory; send less text at a time", 5)
     match error:
-        case ProblemError():
+        case RequestError():
             return error
         case SearchError() | TextError():
-            return ProblemError(422, "invalid", str(error))
+            return RequestError(422, error.code, str(error))
         case DragomanError():
-            return ProblemError(500, "failed", str(error))
+            return RequestError(500, error.code, str(error))
         case _:
-            return ProblemError(500, "internal", "the server met an error that it did not expect; its log has more")
+            return RequestError(500, "internal_error", "unexpected server error; see the server's log")
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Have every error of an app be answered in the same form."""
+    """Answer every error of an app in the same form."""
 
-    async def refused(request: Request, error: Exception) -> JSONResponse:
-        return problem_of(error).response(request.url.path)
+    async def handle_error(request: Request, error: Exception) -> JSONResponse:
+        return to_request_error(error).response(request.url.path)
 
-    async def invalid(request: Request, error: Exception) -> JSONResponse:
+    async def handle_validation(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        return invalid_request(error.errors()).response(request.url.path)
+        body = request.scope["route"].body_field.field_info.annotation
+        return validation_error(error.errors(), body).response(request.url.path)
 
-    async def http(request: Request, error: Exception) -> JSONResponse:
+    async def handle_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        words = {
-            400: 'the body cannot be read as JSON; send an object such as {"text": "..."} in UTF-8',
-            404: "there is no such path; the API is described under /docs",
-            405: f"{request.method} is not what this path takes; the API is described under /docs",
+        messages = {
+            400: 'the body is not valid JSON; send an object such as {"text": "..."} in UTF-8',
+            404: "no such path; see /docs for the API",
+            405: f"this path does not support {request.method}; see /docs for the API",
         }
-        code = CODES.get(error.status_code, "http_error")
-        problem = ProblemError(error.status_code, code, words.get(error.status_code, str(error.detail)))
-        response = problem.response(request.url.path)
+        code = HTTP_CODES.get(error.status_code, "http_error")
+        message = messages.get(error.status_code, str(error.detail))
+        response = RequestError(error.status_code, code, message).response(request.url.path)
         for name, value in (error.headers or {}).items():
             response.headers[name] = value
         return response
 
-    app.add_exception_handler(DragomanError, refused)
-    app.add_exception_handler(MemoryError, refused)
-    app.add_exception_handler(Exception, refused)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(DragomanError, handle_error)
+    app.add_exception_handler(MemoryError, handle_error)
+    app.add_exception_handler(Exception, handle_error)
+    app.add_exception_handler(RequestValidationError, handle_validation)
+    app.add_exception_handler(HTTPException, handle_http)
 
 
-def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ProblemError:
-    """What is wrong with a body, in the words of the house; the first mistake is told."""
-    first = next((error for error in errors if error["type"] == "too_long"), errors[0])  # a list that is no text either
-    place = [part for part in first["loc"] if part != "body"]
-    kind, came, limits = str(first["type"]), first.get("input"), first.get("ctx") or {}
+def validation_error(errors: Sequence[Mapping[str, Any]], body: type[BaseModel]) -> RequestError:
+    """The first error of a request body, explained by the schema of `body`."""
+    first = next((error for error in errors if error["type"] == "too_long"), errors[0])  # a list is not a string either
+    location = [part for part in first["loc"] if part != "body"]
+    kind, context = str(first["type"]), first.get("ctx") or {}
     if kind == "json_invalid":
-        why = str(limits.get("error", "it ends too early")).strip(".")
-        return ProblemError(400, "not_json", f'the body is not JSON ({why}); send an object such as {{"text": "..."}}')
-    if not place:
-        words = "the body must be a JSON object; send one, with the header Content-Type: application/json"
-        return ProblemError(422, "invalid", words)
-    name, within = str(place[0]), place[0] == "sampling" and len(place) > 1
+        reason = str(context.get("error", "it ends too early")).strip(".")
+        return RequestError(
+            400, "not_json", f'the body is not JSON ({reason}); send an object such as {{"text": "..."}}'
+        )
+    if not location:
+        message = "the body must be a JSON object; send one with the header Content-Type: application/json"
+        return RequestError(422, "wrong_type", message)
+    name, schema, siblings = find_field(body, location)
     if kind == "missing":
-        return ProblemError(422, "invalid", f"the field {name!r} is missing; give it")
+        return RequestError(422, "missing_field", f"the field {str(location[-1])!r} is missing")
     if kind == "extra_forbidden":
-        unknown = str(place[-1])
-        known = suggest(unknown, SAMPLING_FIELDS if within else FIELDS)
-        return ProblemError(422, "unknown_field", f"there is no field {unknown!r}{' in sampling' * within}{known}")
+        where = f" in {name}" if name else ""
+        unknown = str(location[-1])
+        return RequestError(422, "unknown_field", f"unknown field {unknown!r}{where}{suggest(unknown, siblings)}")
     if kind == "too_long":
-        most = limits.get("max_length", 0)
-        return ProblemError(413, "too_large", f"{name} has too many entries; send at most {most:,} at a time")
-    if name in ("text", "q"):
-        return ProblemError(422, "invalid", f"{name} must be a text, or a list of texts; got {describe_value(came)}")
-    name = f"{name}.{place[1]}" if within else name
-    bounds = [f"{words} {limits[key]:,g}" for key, words in BOUNDS.items() if key in limits]
-    if kind in KINDS or bounds:
-        must = KINDS.get(kind) or bounds[0]
-        return ProblemError(422, "invalid", f"{name} must be {must}; got {came if bounds else describe_value(came)}")
-    said = str(first["msg"])
-    return ProblemError(422, "invalid", f"{name}: {said[:1].lower()}{said[1:]}; got {describe_value(came)}")
+        maximum = context.get("max_length", 0)
+        return RequestError(413, "too_large", f"{name} has too many entries; send at most {maximum:,} at a time")
+    code = "out_of_range" if kind == "finite_number" or context.keys() & {"ge", "gt", "le", "lt"} else "wrong_type"
+    got = describe_value(first.get("input"))
+    return RequestError(422, code, f"{name or location[0]} must be {describe_schema(schema)}; got {got}")
+
+
+def find_field(body: type[BaseModel], location: Sequence[str | int]) -> tuple[str, Mapping[str, Any], list[str]]:
+    """The dotted name and schema of the field at `location`, and the fields at the level where the search ended."""
+    root = json_schema(body)
+    names: list[str] = []
+    schema: Mapping[str, Any] = root
+    fields: Mapping[str, Any] = root["properties"]
+    for part in location:
+        if part not in fields:  # an index, a member of a union, or an unknown field
+            break
+        names.append(str(part))
+        schema = fields[str(part)]
+        reference = next((one["$ref"] for one in (schema, *schema.get("anyOf", ())) if "$ref" in one), None)
+        fields = {} if reference is None else root["$defs"][reference.rpartition("/")[2]]["properties"]
+    return ".".join(names), schema, list(fields)
+
+
+@cache
+def json_schema(body: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of a request body."""
+    return body.model_json_schema()
+
+
+def describe_schema(schema: Mapping[str, Any], plural: bool = False) -> str:
+    """What a field accepts, such as "an integer, at least 1" or "a string or a list of strings"."""
+    options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
+    return " or ".join(_describe_type(option, plural) for option in options)
+
+
+def _describe_type(schema: Mapping[str, Any], plural: bool) -> str:
+    if schema.get("type") == "array":
+        return f"{'lists' if plural else 'a list'} of {describe_schema(schema['items'], plural=True)}"
+    if "const" in schema:
+        return repr(schema["const"])
+    bounds = " and ".join(f"{words} {schema[key]:,g}" for key, words in BOUNDS.items() if key in schema)
+    return TYPES[schema.get("type", "object")][plural] + (f", {bounds}" if bounds else "")

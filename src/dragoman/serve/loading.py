@@ -1,4 +1,4 @@
-"""Models for a server: found by name, loaded, and warmed before anybody waits for them."""
+"""Load models for the server, and warm them up."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from dragoman.modeldir.info import read_info
 from dragoman.modeldir.languages import language_codes
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
-from dragoman.serve.service import Served
+from dragoman.serve.service import ServedModel
 from dragoman.translation.segmentation import split_line
 from dragoman.translation.translator import Translator
 
-WARM = "Good morning! 你好。 1 2 3"
+WARM_UP = "Good morning! 你好。 1 2 3"
 SUBTAGS = "(?:_(?:[A-Z][a-z]{3}|[A-Z]{2}|[0-9]{3}))*"  # a script and a region, as in zh_Hans_CN
 
 
-def named(models: Sequence[str]) -> dict[str, Path]:
-    """The directory of each model by the name it is served under: NAME=DIRECTORY, or the directory's own name."""
+def model_directories(models: Sequence[str]) -> dict[str, Path]:
+    """The directory of each model by its name: NAME=DIRECTORY, or the name of the directory."""
     found: dict[str, Path] = {}
     for model in models:
-        name, equals, place = model.partition("=")
+        name, equals, location = model.partition("=")
         if not equals or Path(model).is_dir():
-            name, place = "", model
-        if not place:
-            raise SearchError(f"{model!r} names no model; write it as NAME=DIRECTORY, as in en-de=my-model")
-        directory = find_model(place)
+            name, location = "", model
+        if not location:
+            message = f"{model!r} has no directory; write NAME=DIRECTORY, such as en-de=my-model"
+            raise SearchError(message, code="missing_value")
+        directory = find_model(location)
         name = name or directory.resolve().name
         if name in found:
             raise SearchError(
-                f"two models would be served as {name!r}: {found[name]} and {directory}; name one, as in other={place}"
+                f"two models have the name {name!r}: {found[name]} and {directory}; name one, as in other={location}",
+                code="duplicate_name",
             )
         found[name] = directory
     return found
 
 
-def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
-    """A model, loaded and warmed: the first request is answered as quickly as the next."""
-    languages, sources = languages_of(name, directory), read_info(directory).source_languages
+def open_model(name: str, directory: Path, beam: int, **options: Any) -> ServedModel:
+    """Load a model and warm it up, so the first request is as fast as the next."""
+    languages, sources = model_languages(name, directory), read_info(directory).source_languages
     if languages is not None:
         options = {"language": languages[0], **options}
     elif len(sources) == 1:
@@ -50,54 +52,55 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> Served:
     translator = Translator.load(directory, **options)
     if translator.recipe.model.reads_trees:
         raise SearchError(
-            f"{directory} cannot be served: it has model.positions='syntax' and reads each sentence with its "
-            "dependency tree, which requests do not bring; use dragoman translate with --source-trees"
+            f"{directory} cannot be served: it reads dependency trees (model.positions='syntax'), which requests do "
+            "not have; use dragoman translate with --source-trees",
+            code="needs_trees",
         )
     search, targets = Search(beam=beam), translator.targets
     engine = translator.running_for(search=search)
-    translator.translate(WARM, search=search, to=targets[0] if targets else None)
-    shows = looks(translator, search, targets[0] if targets else None)
+    translator.translate(WARM_UP, search=search, to=targets[0] if targets else None)
+    attention = has_attention(translator, search, targets[0] if targets else None)
     split = partial(
         split_line, tokenizer=translator.source, max_tokens=translator.longest, language=translator.language
     )
     if targets:
-        return Served(name, translator, split, str(engine), None, shows, targets, sources)
-    return Served(name, translator, split, str(engine), languages, shows)
+        return ServedModel(name, translator, split, str(engine), None, attention, targets, sources)
+    return ServedModel(name, translator, split, str(engine), languages, attention)
 
 
-def looks(translator: Translator, search: Search, to: str | None = None) -> bool:
-    """Whether a model has attention to show, tried, so that what shows it is loaded too."""
+def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:
+    """Whether a model has attention between tokens; trying it also loads what computes it."""
     try:
-        translator.translate(WARM, search=search, alignment=True, attention=True, to=to)
+        translator.translate(WARM_UP, search=search, alignment=True, attention=True, to=to)
     except SearchError:  # a model without attention between tokens
         return False
     return True
 
 
-def batch_of(served: Served, beam: int) -> int:
-    """How many sentences the engine of a model likes to have at once."""
-    translator = served.translator
+def preferred_batch(model: ServedModel, beam: int) -> int:
+    """The preferred batch size of a model's engine; 0 if it has none."""
+    translator = model.translator
     if not isinstance(translator, Translator):
         return 0
     return int(getattr(translator.engines.for_search(Search(beam=beam)), "batch", 0))
 
 
-def languages_of(name: str, directory: Path) -> tuple[str, str] | None:
-    """The source's and the target's code: of a name such as en-de, or of the model.
+def model_languages(name: str, directory: Path) -> tuple[str, str] | None:
+    """The source and target language: from a name such as en-de, or from the model.
 
-    A name that somebody chose comes first. One that is the directory's own may be a pair by chance, as my-new is
-    (Burmese and Newari), so there the model's own languages come first.
+    A chosen name comes first. The name of the directory may be a pair by accident, such as my-new (Burmese and
+    Newari), so there the model's own languages come first.
     """
-    told, written = of_name(name), read_info(directory).language_pair
-    return written or told if name == directory.resolve().name else told or written
+    from_name, from_model = parse_language_pair(name), read_info(directory).language_pair
+    return from_model or from_name if name == directory.resolve().name else from_name or from_model
 
 
-def of_name(name: str) -> tuple[str, str] | None:
-    """The codes in a name such as en-de, deu-eng or pt_BR-zh_Hans; my-run has two (Burmese, Rundi), but no pair."""
+def parse_language_pair(name: str) -> tuple[str, str] | None:
+    """The languages of a name such as en-de, deu-eng or pt_BR-zh_Hans; my-run (Burmese, Rundi) is not a pair."""
     pair = re.fullmatch(rf"([a-z]{{2,3}}){SUBTAGS}-([a-z]{{2,3}}){SUBTAGS}", name)
     found = [code for part in pair.groups() for code in language_codes([part])] if pair is not None else []
     if pair is None or len(found) != 2:
         return None
-    # who writes two letters for one language writes three only for one that has no code of two
-    alike = len(pair[1]) == len(pair[2]) or all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
-    return (found[0], found[1]) if alike else None
+    # next to a two-letter code, a three-letter code stands only for a language without a two-letter one
+    same_form = all(len(a) == len(b) for a, b in zip(pair.groups(), found, strict=True))
+    return (found[0], found[1]) if same_form or len(pair[1]) == len(pair[2]) else None

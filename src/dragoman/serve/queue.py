@@ -1,4 +1,4 @@
-"""What waits to be translated, shared out fairly: requests in turn, sentences of several requests in one batch."""
+"""A fair queue of requests: sentences of several requests share a batch, round-robin."""
 
 from __future__ import annotations
 
@@ -13,153 +13,159 @@ from dragoman.search.constraints.phrases import Demands
 from dragoman.search.types import Search
 from dragoman.translation.result import Translation
 
-FIRST_CHARACTERS: Final = 2_000  # in a batch, before anything is known of the model's pace
+INITIAL_CHARACTERS: Final = 2_000  # in a batch, before the throughput is known
 
 
-class ClosedError(DragomanError):
-    """Work that comes after the server has begun to leave."""
+class QueueClosedError(DragomanError):
+    """A request that arrives while the server is shutting down."""
+
+    default_code = "shutting_down"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BatchSettings:
     """What sentences must have in common to be translated in one batch."""
 
     model: str
     search: Search = field(default_factory=Search)
     alignment: bool = False
     attention: bool = False
-    to: str | None = None  # the language, where the model has several
-    demands: Demands = field(default_factory=Demands)
+    to: str | None = None  # the target language, for a model with several
+    constraints: Demands = field(default_factory=Demands)
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
-    def wishes(self) -> dict[str, Any]:
-        """What is required and avoided, as a translator takes it; nothing where nothing is."""
-        if not (self.demands or self.terms):
+    def constraint_options(self) -> dict[str, Any]:
+        """The lexical constraints as options of a translator; empty without constraints."""
+        if not (self.constraints or self.terms):
             return {}
-        return {"require": self.demands.require, "avoid": self.demands.avoid, "terms": self.terms}
+        return {"require": self.constraints.require, "avoid": self.constraints.avoid, "terms": self.terms}
 
 
-class Job:
-    """The sentences of one request, in order; `done` is called from the worker's thread when the last is there."""
+class QueuedRequest:
+    """The sentences of one request, in order; the worker's thread calls `on_done` after the last."""
 
-    def __init__(self, asked: Asked, sentences: Sequence[str], done: Callable[[Job], None]) -> None:
-        self.asked, self.sentences, self.done = asked, sentences, done
-        self.found: list[Translation | None] = [None] * len(sentences)
-        self.taken = 0  # sentences that have gone into batches
-        self.missing = len(sentences)
+    def __init__(
+        self, settings: BatchSettings, sentences: Sequence[str], on_done: Callable[[QueuedRequest], None]
+    ) -> None:
+        self.settings, self.sentences, self.on_done = settings, sentences, on_done
+        self.results: list[Translation | None] = [None] * len(sentences)
+        self.n_taken = 0  # sentences that have gone into batches
+        self.n_missing = len(sentences)  # sentences without a result
         self.error: BaseException | None = None
         self.dropped = False
 
     @property
-    def waiting(self) -> int:
-        """Sentences that are in no batch yet."""
-        return len(self.sentences) - self.taken
+    def n_waiting(self) -> int:
+        """The number of sentences that are not in a batch yet."""
+        return len(self.sentences) - self.n_taken
 
-    def keep(self, place: int, translation: Translation) -> None:
-        """One sentence more is done."""
-        self.found[place] = translation
-        self.missing -= 1
+    def set_result(self, index: int, translation: Translation) -> None:
+        """Store the translation of one sentence."""
+        self.results[index] = translation
+        self.n_missing -= 1
 
     @property
     def translations(self) -> list[Translation]:
-        """What was found, when all of it was."""
-        whole = [found for found in self.found if found is not None]
-        if len(whole) != len(self.sentences):
-            raise AssertionError(f"{len(self.sentences) - len(whole)} sentences of a finished job are missing")
-        return whole
+        """All translations, once they are complete."""
+        complete = [result for result in self.results if result is not None]
+        if len(complete) != len(self.sentences):
+            raise AssertionError(f"{len(self.sentences) - len(complete)} sentences of a finished request are missing")
+        return complete
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Sentences to translate together, each with its job and its place there."""
+class SentenceBatch:
+    """Sentences to translate together, each as a request and an index into its sentences."""
 
-    asked: Asked
-    parts: list[tuple[Job, int]]
+    settings: BatchSettings
+    items: list[tuple[QueuedRequest, int]]
 
     @property
     def sentences(self) -> list[str]:
-        """Their texts."""
-        return [job.sentences[place] for job, place in self.parts]
+        """The texts."""
+        return [request.sentences[index] for request, index in self.items]
 
     @property
-    def jobs(self) -> list[Job]:
-        """Whose they are, each once."""
-        return list(dict.fromkeys(job for job, _ in self.parts))
+    def requests(self) -> list[QueuedRequest]:
+        """The requests, each once."""
+        return list(dict.fromkeys(request for request, _ in self.items))
 
 
-class Queue:
-    """Jobs in turn.
+class RequestQueue:
+    """Requests in turn.
 
-    A batch is for the job that has waited longest since its last turn. Others that ask for the same are taken along,
-    a sentence of each at a time until the batch is full: so a request of one line is in the next batch, however many
-    lines the others still have, and none ever waits for another to end. A batch that completes requests ends with the
-    last of them: who has little is not kept waiting by what who has much would still put in.
+    A batch is for the request that has waited longest since its last turn. Other requests with the same settings join
+    it, one sentence of each at a time until the batch is full: a request of one line is in the next batch, however many
+    lines the others still have. A batch that completes requests ends with the last of them, so short requests never
+    wait for sentences of long ones.
     """
 
-    def __init__(self, most: int, characters: Callable[[Asked], int | None] = lambda _: None) -> None:
-        self.most, self.characters = most, characters
-        self.turns: deque[Job] = deque()
-        self.ready = threading.Condition()
+    def __init__(
+        self, max_sentences: int, max_characters: Callable[[BatchSettings], int | None] = lambda _: None
+    ) -> None:
+        self.max_sentences, self.max_characters = max_sentences, max_characters
+        self.requests: deque[QueuedRequest] = deque()
+        self.changed = threading.Condition()
         self.closed = False
 
-    def put(self, job: Job) -> None:
-        """Have a job translated."""
-        with self.ready:
+    def put(self, request: QueuedRequest) -> None:
+        """Add a request."""
+        with self.changed:
             if self.closed:
-                raise ClosedError("the server is about to leave and takes no more work; ask again in a moment")
-            self.turns.append(job)
-            self.ready.notify()
+                raise QueueClosedError("the server is shutting down; try again in a moment")
+            self.requests.append(request)
+            self.changed.notify()
 
-    def drop(self, job: Job) -> None:
-        """Forget what still waits of a job: nobody wants it any more."""
-        with self.ready:
-            job.dropped = True
-            if job in self.turns:
-                self.turns.remove(job)
+    def drop(self, request: QueuedRequest) -> None:
+        """Remove the waiting sentences of a request."""
+        with self.changed:
+            request.dropped = True
+            if request in self.requests:
+                self.requests.remove(request)
 
     def close(self) -> None:
-        """Take nothing more; what waits is still handed out."""
-        with self.ready:
+        """Accept no more requests; those in the queue are still translated."""
+        with self.changed:
             self.closed = True
-            self.ready.notify_all()
+            self.changed.notify_all()
 
-    def take(self) -> Batch | None:
-        """The next batch, as soon as there is one; None when the queue is closed and empty."""
-        with self.ready:
-            self.ready.wait_for(lambda: self.turns or self.closed)
-            return self._next() if self.turns else None
-
-    @property
-    def sentences(self) -> int:
-        """How many wait."""
-        with self.ready:
-            return sum(job.waiting for job in self.turns)
+    def take(self) -> SentenceBatch | None:
+        """Wait for the next batch; None when the queue is closed and empty."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.requests or self.closed)
+            return self._next_batch() if self.requests else None
 
     @property
-    def jobs(self) -> int:
-        """How many requests have sentences that wait."""
-        return len(self.turns)
+    def n_sentences(self) -> int:
+        """The number of waiting sentences."""
+        with self.changed:
+            return sum(request.n_waiting for request in self.requests)
 
-    def _next(self) -> Batch:
-        asked = self.turns[0].asked
-        together = deque((job, job.taken) for job in self.turns if job.asked == asked)
-        room = self.characters(asked) or FIRST_CHARACTERS
-        parts: list[tuple[Job, int]] = []
-        whole = 0  # parts up to the last that completes a job
-        while together and len(parts) < self.most and (room > 0 or not parts):
-            job, place = together.popleft()
-            parts.append((job, place))
-            room -= len(job.sentences[place])
-            if place + 1 < len(job.sentences):
-                together.append((job, place + 1))
+    @property
+    def n_requests(self) -> int:
+        """The number of requests with waiting sentences."""
+        return len(self.requests)
+
+    def _next_batch(self) -> SentenceBatch:
+        settings = self.requests[0].settings
+        candidates = deque((request, request.n_taken) for request in self.requests if request.settings == settings)
+        room = self.max_characters(settings) or INITIAL_CHARACTERS
+        items: list[tuple[QueuedRequest, int]] = []
+        completed = 0  # items up to the last that completes a request
+        while candidates and len(items) < self.max_sentences and (room > 0 or not items):
+            request, index = candidates.popleft()
+            items.append((request, index))
+            room -= len(request.sentences[index])
+            if index + 1 < len(request.sentences):
+                candidates.append((request, index + 1))
             else:
-                whole = len(parts)
-        if whole and together:
-            parts = parts[:whole]
-        last = {job: number for number, (job, _) in enumerate(parts)}
-        for job, place in parts:
-            job.taken = place + 1
-        behind = sorted((job for job in last if job.waiting), key=last.__getitem__)
-        self.turns = deque([*(job for job in self.turns if job not in last), *behind])
-        return Batch(asked, parts)
+                completed = len(items)
+        if completed and candidates:
+            items = items[:completed]
+        last = {request: number for number, (request, _) in enumerate(items)}
+        for request, index in items:
+            request.n_taken = index + 1
+        unfinished = sorted((request for request in last if request.n_waiting), key=last.__getitem__)
+        self.requests = deque([*(request for request in self.requests if request not in last), *unfinished])
+        return SentenceBatch(settings, items)

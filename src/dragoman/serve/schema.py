@@ -1,82 +1,85 @@
-"""The API's bodies. What is written here is checked, and told under /docs and /openapi.json."""
+"""Request and response bodies of the API; /docs and /openapi.json are generated from them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from dragoman.search.types import MOST_BEAM, MOST_PENALTY, MOST_TOKENS, Sampling, Search
-from dragoman.serve.limits import MOST_AVOIDED, MOST_LENGTH, MOST_REQUIRED, MOST_TERMS
+from dragoman.serve.limits import MAX_AVOIDED, MAX_LENGTH_TOKENS, MAX_REQUIRED, MAX_TERMS, MAX_TEXTS
 from dragoman.translation.segmentation import TextTranslation
 
-MOST_TEXTS: Final = 20_000  # in one request
 Alignment = list[tuple[int, int]]
 
 
-class Body(BaseModel):
-    """What a client sends: nothing unknown, and no number as a text."""
+class RequestBody(BaseModel):
+    """A strict body: no unknown fields, no conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Drawing(Body):
-    """Draw tokens by chance instead of searching."""
+class SamplingSettings(RequestBody):
+    """Sample tokens instead of searching."""
 
-    temperature: float = Field(Sampling.temperature, ge=1e-6, le=1e6, description="Over 1 the unlikely gets likelier.")
-    top_k: int = Field(Sampling.top_k, ge=0, description="Draw from so many of the likeliest; 0 cuts nothing off.")
-    top_p: float = Field(Sampling.top_p, gt=0, le=1, description="Draw from the likeliest that hold this probability.")
-    seed: int = Field(Sampling.seed, description="Which draws.")
-
-
-class Settings(Body):
-    """How to look for translations; the defaults are the server's."""
-
-    model: str | None = Field(None, description="One of /v1/models; the first, if none is named.")
-    to: str | None = Field(
-        None, description="The language to translate into: one of the targets of a model of several."
+    temperature: float = Field(Sampling.temperature, ge=1e-6, le=1e6, description="Above 1 flattens the distribution.")
+    top_k: int = Field(Sampling.top_k, ge=0, description="Sample from the k most likely tokens; 0 for all.")
+    top_p: float = Field(
+        Sampling.top_p, gt=0, le=1, description="Sample from the most likely tokens with this total probability."
     )
+    seed: int = Field(Sampling.seed, description="Seed of the random numbers.")
+
+
+class SearchSettings(RequestBody):
+    """How to search for translations; the server has the defaults."""
+
+    model: str | None = Field(None, description="A model of /v1/models; the first by default.")
+    to: str | None = Field(None, description="Target language, for a model with several.")
     beam: int | None = Field(
-        None, ge=1, le=MOST_BEAM, description="Hypotheses kept; 1 is greedy search. At most the max_beam of /v1/models."
+        None, ge=1, le=MOST_BEAM, description="Beam size; 1 is greedy search. At most the max_beam of /v1/models."
     )
     length_penalty: float = Field(
-        Search.length_penalty, ge=-MOST_PENALTY, le=MOST_PENALTY, allow_inf_nan=False, description="alpha of lp."
+        Search.length_penalty,
+        ge=-MOST_PENALTY,
+        le=MOST_PENALTY,
+        allow_inf_nan=False,
+        description="Length-penalty exponent (0 ranks by probability alone).",
     )
     extra_length: int = Field(
-        Search.extra_length, ge=0, le=MOST_LENGTH, description="At most so many tokens more than the source has."
+        Search.extra_length, ge=0, le=MAX_LENGTH_TOKENS, description="Maximum tokens beyond the length of the source."
     )
-    max_length: int | None = Field(None, ge=1, description="At most so many tokens.")
-    min_length: int = Field(0, ge=0, le=MOST_LENGTH, description="At least so many tokens.")
-    no_repeat: int = Field(0, ge=0, le=MOST_TOKENS, description="Never the same so many tokens in a row twice; 0: may.")
+    max_length: int | None = Field(None, ge=1, description="Maximum tokens.")
+    min_length: int = Field(0, ge=0, le=MAX_LENGTH_TOKENS, description="Minimum tokens.")
+    no_repeat: int = Field(0, ge=0, le=MOST_TOKENS, description="Never repeat an n-gram of this size; 0 allows it.")
 
 
-class TranslateRequest(Settings):
-    """Texts to translate. A text may have many lines; each keeps its place."""
+class TranslateRequest(SearchSettings):
+    """Texts to translate. Lines keep their breaks and indentation."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "every Monday"}, {"text": ["every Monday", "at half past seven"]}]}
     )
 
-    text: str | Annotated[list[str], Field(max_length=MOST_TEXTS)] = Field(description="One text, or a list of them.")
+    text: str | Annotated[list[str], Field(max_length=MAX_TEXTS)] = Field(description="One text, or a list of texts.")
     n_best: int = Field(
         1,
         ge=1,
         le=MOST_BEAM,
         validation_alias=AliasChoices("n_best", "nbest"),
-        description="So many translations of each text, best first; also called nbest.",
+        description="Number of translations of each text, best first; also called nbest.",
     )
-    sampling: Drawing | None = Field(None, description="Draw by chance instead of searching; {} has the defaults.")
-    require: Annotated[list[str | list[str]], Field(max_length=MOST_REQUIRED)] = Field(
-        default=[], description="Phrases that each translation must contain; a list is a choice of which one will do."
+    sampling: SamplingSettings | None = Field(None, description="Sample instead of searching; {} for the defaults.")
+    require: Annotated[list[str | list[str]], Field(max_length=MAX_REQUIRED)] = Field(
+        default=[], description="Phrases that each translation must contain; a list is satisfied by any of its phrases."
     )
-    avoid: Annotated[list[str], Field(max_length=MOST_AVOIDED)] = Field(
+    avoid: Annotated[list[str], Field(max_length=MAX_AVOIDED)] = Field(
         default=[], description="Phrases that no translation may contain."
     )
-    terms: Annotated[dict[str, str | list[str]], Field(max_length=MOST_TERMS)] = Field(
-        default={}, description="For phrases of the source, what the translation of their sentence must contain."
+    terms: Annotated[dict[str, str | list[str]], Field(max_length=MAX_TERMS)] = Field(
+        default={}, description="Source phrases, with what the translation of a sentence with them must contain."
     )
-    scores: bool = Field(False, description="Have scores in the answer.")
-    alignments: bool = Field(False, description="Have pairs of aligned words [source, target] in the answer.")
+    scores: bool = Field(False, description="Include scores in the response.")
+    alignments: bool = Field(False, description="Include pairs of aligned words [source, target] in the response.")
 
 
 class Alternative(BaseModel):
@@ -85,54 +88,57 @@ class Alternative(BaseModel):
     text: str
     score: float | None = Field(None, description="log P / lp, by which translations are ranked; with `scores`.")
     log_probability: float | None = Field(None, description="log P; with `scores`.")
-    alignment: Alignment | None = Field(None, description="[source word, target word], counted from 0; on request.")
-    flags: list[str] = Field(description="What to be careful with: truncated, repetitive, split, unmet, empty.")
-    unmet: list[str] | None = Field(None, description="What was required of it and is not in it.")
+    alignment: Alignment | None = Field(None, description="[source word, target word], from 0; with `alignments`.")
+    flags: list[str] = Field(description="Warnings: truncated, repetitive, split, unmet, empty.")
+    unmet: list[str] | None = Field(None, description="Required phrases that are missing.")
 
 
-class Translated(Alternative):
-    """The best translation of a text, and the next best where they were asked for."""
+class BestTranslation(Alternative):
+    """The best translation of a text, with alternatives if n_best is over 1."""
 
     alternatives: list[Alternative] | None = None
 
     @classmethod
-    def of(cls, answer: TextTranslation, scores: bool, alignments: bool, several: bool) -> Translated:
-        """An answer with what was asked for of it."""
-        whole = cls(**told(answer, scores, alignments))
-        if several:
-            whole.alternatives = [Alternative(**told(other, scores, alignments)) for other in answer.alternatives]
-        return whole
+    def from_translation(
+        cls, translation: TextTranslation, scores: bool, alignments: bool, alternatives: bool
+    ) -> BestTranslation:
+        """A translation with the requested fields."""
+        best = cls(**alternative_fields(translation, scores, alignments))
+        if alternatives:
+            others = (alternative_fields(other, scores, alignments) for other in translation.alternatives)
+            best.alternatives = [Alternative(**fields) for fields in others]
+        return best
 
 
 class TranslateResponse(BaseModel):
     """The translations, in the order of the texts."""
 
     model: str
-    translations: list[Translated]
+    translations: list[BestTranslation]
 
 
-class Model(BaseModel):
-    """A model that this server has."""
+class ModelEntry(BaseModel):
+    """A model of this server."""
 
     name: str
-    source: str | None = Field(description="The source's language, where the model's card knows it.")
-    target: str | None = Field(description="The target's language, where it is known and one.")
-    targets: list[str] = Field(description="The languages of a model of several, of which a request names one as `to`.")
-    engine: str = Field(description="What translates, as in: native engine, int8, on cpu, 2 threads.")
-    attention: bool = Field(description="Whether there are alignments and /v1/attention.")
+    source: str | None = Field(description="Source language, if known.")
+    target: str | None = Field(description="Target language, if known and only one.")
+    targets: list[str] = Field(description="Target languages of a model with several; requests name one as `to`.")
+    engine: str = Field(description="Engine, such as: native engine, int8, on cpu, 2 threads.")
+    attention: bool = Field(description="Whether alignments and /v1/attention are available.")
 
 
-class Models(BaseModel):
-    """The models, the default first."""
+class ModelList(BaseModel):
+    """The models, the default first, and the limits of the server."""
 
-    models: list[Model]
-    beam: int = Field(description="Where a request names none.")
+    models: list[ModelEntry]
+    beam: int = Field(description="Default beam size.")
     max_characters: int
     max_beam: int
 
 
-class AttentionRequest(Settings):
-    """One line of text to look into."""
+class AttentionRequest(SearchSettings):
+    """One line of text."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "every Monday"}]})
 
@@ -140,16 +146,16 @@ class AttentionRequest(Settings):
 
 
 class AttentionWord(BaseModel):
-    """A word of one side: its place in the text, and its tokens."""
+    """A word: its offsets in the text, and its tokens."""
 
     text: str
-    start: int | None = Field(description="Its first character in the text; null where it is not there to the letter.")
+    start: int | None = Field(description="Index of its first character; null if the text does not contain it as is.")
     end: int | None
     tokens: list[int]
 
 
 class AttentionSide(BaseModel):
-    """One side of a translation."""
+    """The source or the target."""
 
     text: str
     tokens: list[str]
@@ -157,41 +163,41 @@ class AttentionSide(BaseModel):
 
 
 class AttentionResponse(BaseModel):
-    """What each token looked at while it was written."""
+    """The attention of each target token to each source token."""
 
     model: str
     source: AttentionSide
     target: AttentionSide
-    weights: list[list[float]] = Field(description="A row for each target token, a column for each source token.")
+    weights: list[list[float]] = Field(description="One row per target token, one column per source token.")
     alignment: Alignment
 
 
 class Status(BaseModel):
-    """How the server is."""
+    """The state of the server."""
 
     status: str
 
 
-class Refusal(BaseModel):
-    """Why something was not done."""
+class ErrorDetail(BaseModel):
+    """What went wrong."""
 
-    code: str
-    message: str
+    code: str = Field(description="A stable code for programs.")
+    message: str = Field(description="An explanation for people.")
 
 
 class ErrorResponse(BaseModel):
-    """An answer that is none."""
+    """The response to a request that failed."""
 
-    error: Refusal
+    error: ErrorDetail
 
 
-def told(answer: TextTranslation, scores: bool, alignments: bool) -> dict[str, Any]:
-    """What an answer says of one translation."""
-    entry: dict[str, Any] = {"text": answer.text, "flags": list(answer.flags)}
+def alternative_fields(translation: TextTranslation, scores: bool, alignments: bool) -> dict[str, Any]:
+    """The requested fields of one translation."""
+    fields: dict[str, Any] = {"text": translation.text, "flags": list(translation.flags)}
     if scores:
-        entry |= {"score": answer.score, "log_probability": answer.log_probability}
-    if answer.unmet:
-        entry["unmet"] = list(answer.unmet)
-    if alignments and answer.alignment is not None:
-        entry["alignment"] = list(answer.alignment)
-    return entry
+        fields |= {"score": translation.score, "log_probability": translation.log_probability}
+    if translation.unmet:
+        fields["unmet"] = list(translation.unmet)
+    if alignments and translation.alignment is not None:
+        fields["alignment"] = list(translation.alignment)
+    return fields

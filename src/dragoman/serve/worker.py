@@ -1,4 +1,4 @@
-"""The one thread that translates: it takes what waits, at once, and hands each request its sentences."""
+"""The worker thread: takes batches from the queue and hands the translations to their requests."""
 
 from __future__ import annotations
 
@@ -8,108 +8,109 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from dragoman.serve.metrics import Metrics
-from dragoman.serve.queue import Asked, Batch, Job, Queue
+from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
 from dragoman.translation.result import Translation
 
-SLICE: Final = 0.25  # seconds that a batch should take at most, so that who comes meanwhile waits no longer for it
-STEADY: Final = 0.7  # how much of the pace is what it was
+MAX_BATCH_SECONDS: Final = 0.25  # for new requests, which wait until the running batch ends
+SMOOTHING: Final = 0.7  # weight of the past in the moving average
 
 
-class Translates(Protocol):
-    """As much of a Translator as the worker needs."""
+class StreamTranslator(Protocol):
+    """The part of a Translator that the worker needs."""
 
     def stream(self, texts: Iterable[str], **settings: Any) -> Iterable[Translation]:
         """The translation of each text, in order."""
 
 
-class Pace:
-    """Characters a second, as seen so far, for each kind of work."""
+class Throughput:
+    """A moving average of characters per second, for each kind of batch."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple[object, ...], float] = {}
+        self.rates: dict[tuple[object, ...], float] = {}
 
-    def count(self, asked: Asked, characters: int, seconds: float) -> None:
-        """So many characters took so long."""
-        kind, now = self._kind(asked), characters / max(seconds, 1e-6)
-        self.seen[kind] = STEADY * self.seen.get(kind, now) + (1 - STEADY) * now
+    def record(self, settings: BatchSettings, characters: int, seconds: float) -> None:
+        """Add a measurement."""
+        kind, rate = self._kind(settings), characters / max(seconds, 1e-6)
+        self.rates[kind] = SMOOTHING * self.rates.get(kind, rate) + (1 - SMOOTHING) * rate
 
-    def room(self, asked: Asked) -> int | None:
-        """The characters of a batch that takes a slice of time; None where nothing is known yet."""
-        pace = self.seen.get(self._kind(asked))
-        return None if pace is None else max(1, int(pace * SLICE))
+    def max_characters(self, settings: BatchSettings) -> int | None:
+        """The characters of a batch that takes `MAX_BATCH_SECONDS`; None before the first measurement."""
+        rate = self.rates.get(self._kind(settings))
+        return None if rate is None else max(1, int(rate * MAX_BATCH_SECONDS))
 
-    def _kind(self, asked: Asked) -> tuple[object, ...]:
-        slow = asked.alignment or asked.attention or asked.search.sampling is not None or bool(asked.wishes)
-        return asked.model, asked.search.beam, slow
+    def _kind(self, settings: BatchSettings) -> tuple[object, ...]:
+        sampling, constrained = settings.search.sampling is not None, bool(settings.constraint_options)
+        slow = settings.alignment or settings.attention or sampling or constrained
+        return settings.model, settings.search.beam, slow
 
 
 class Worker:
-    """Takes batches from the queue until it is closed and empty."""
+    """Translates batches until the queue is closed and empty."""
 
     def __init__(
         self,
-        translators: Mapping[str, Translates],
-        queue: Queue,
+        translators: Mapping[str, StreamTranslator],
+        queue: RequestQueue,
         metrics: Metrics,
-        pace: Pace,
+        throughput: Throughput,
         reproducible: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.translators, self.queue, self.metrics, self.pace = translators, queue, metrics, pace
+        self.translators, self.queue, self.metrics, self.throughput = translators, queue, metrics, throughput
         self.reproducible, self.clock = reproducible, clock
         self.thread = threading.Thread(target=self.run, name="translating", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self.thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether anybody takes what waits."""
+        """Whether the thread runs."""
         return self.thread.is_alive()
 
     def run(self) -> None:
-        """Work until there is none left to come."""
+        """Translate until the queue is closed and empty."""
         while (batch := self.queue.take()) is not None:
-            self.work(batch)
+            self.process(batch)
 
-    def work(self, batch: Batch) -> None:
-        """Translate a batch; where that fails, each job alone, so that none fails for another's sake."""
-        begun = self.clock()
+    def process(self, batch: SentenceBatch) -> None:
+        """Translate a batch; if that fails, each request alone, so that only the failing one fails."""
+        start = self.clock()
         try:
             self._translate(batch)
         except Exception as error:
-            jobs = batch.jobs
-            if len(jobs) == 1:
-                self._fail(jobs[0], error)
+            requests = batch.requests
+            if len(requests) == 1:
+                self._fail(requests[0], error)
                 return
-            for job in jobs:
-                self.work(Batch(batch.asked, [part for part in batch.parts if part[0] is job]))
+            for request in requests:
+                self.process(SentenceBatch(batch.settings, [item for item in batch.items if item[0] is request]))
             return
-        seconds, characters = self.clock() - begun, sum(map(len, batch.sentences))
-        self.pace.count(batch.asked, characters, seconds)
-        self.metrics.count_batch(batch.asked.model, len(batch.parts), characters, seconds)
-        for job in batch.jobs:
-            if not job.missing and not job.dropped:
-                job.done(job)
+        seconds, characters = self.clock() - start, sum(map(len, batch.sentences))
+        self.throughput.record(batch.settings, characters, seconds)
+        self.metrics.count_batch(batch.settings.model, len(batch.items), characters, seconds)
+        for request in batch.requests:
+            if not request.n_missing and not request.dropped:
+                request.on_done(request)
 
-    def _translate(self, batch: Batch) -> None:
-        asked = batch.asked
-        found = list(
-            self.translators[asked.model].stream(
+    def _translate(self, batch: SentenceBatch) -> None:
+        settings = batch.settings
+        translations = list(
+            self.translators[settings.model].stream(
                 batch.sentences,
-                search=asked.search,
-                alignment=asked.alignment,
-                attention=asked.attention,
-                to=asked.to,
+                search=settings.search,
+                alignment=settings.alignment,
+                attention=settings.attention,
+                to=settings.to,
                 reproducible=self.reproducible,
-                **asked.wishes,
+                **settings.constraint_options,
             )
         )
-        for (job, place), translation in zip(batch.parts, found, strict=True):
-            job.keep(place, translation)
+        for (request, index), translation in zip(batch.items, translations, strict=True):
+            request.set_result(index, translation)
 
-    def _fail(self, job: Job, error: Exception) -> None:
-        job.error = error
-        self.queue.drop(job)
-        job.done(job)
+    def _fail(self, request: QueuedRequest, error: Exception) -> None:
+        request.error = error
+        self.queue.drop(request)
+        request.on_done(request)

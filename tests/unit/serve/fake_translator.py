@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from dragoman.serve.app import application
+from dragoman.serve.app import create_app
 from dragoman.serve.limits import Limits
-from dragoman.serve.service import Served, Service
+from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.result import Translation
 
 
@@ -52,14 +52,14 @@ def fake_service(*names: str, translator: FakeTranslator | None = None, **limits
     """A service that is not started yet; every line is a sentence."""
     fake = translator or FakeTranslator()
     return Service(
-        {name: Served(name, fake, lambda line: [line], "a fake") for name in names or ("fake",)}, Limits(**limits)
+        {name: ServedModel(name, fake, lambda line: [line], "a fake") for name in names or ("fake",)}, Limits(**limits)
     )
 
 
 def client_of(service: Service) -> Iterator[TestClient]:
     """A client of a service while it runs."""
     service.start()
-    with TestClient(application(service), raise_server_exceptions=False) as client:
+    with TestClient(create_app(service), raise_server_exceptions=False) as client:
         yield client
     service.close()
     service.worker.thread.join(30)

@@ -14,12 +14,13 @@ from starlette.testclient import TestClient
 
 from dragoman.engines.native import NativeEngine
 from dragoman.engines.torch import TorchEngine
-from dragoman.errors import SearchError
+from dragoman.errors import DamagedError, SearchError, TextError
 from dragoman.models import EncoderDecoder
 from dragoman.search.types import Search
-from dragoman.serve.app import application
+from dragoman.serve.app import create_app
 from dragoman.serve.attention_view import attention_response, locate_words
-from dragoman.serve.loading import looks
+from dragoman.serve.errors import to_request_error
+from dragoman.serve.loading import has_attention
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 
@@ -64,46 +65,70 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "code", "message"),
+    ("body", "status", "code", "mention"),
     [
-        ("{", 400, "not_json", "the body is not JSON ("),
-        ("[]", 422, "invalid", "the body must be a JSON object"),
-        ("{}", 422, "invalid", "the field 'text' is missing; give it"),
-        ('{"text": 3}', 422, "invalid", "text must be a text, or a list of texts; got int 3"),
-        ('{"text": ["a", null]}', 422, "invalid", "text must be a text, or a list of texts; got list ['a', None]"),
-        ('{"text": "a", "baem": 3}', 422, "unknown_field", "there is no field 'baem'; did you mean 'beam'?"),
-        ('{"text": "a", "beam": "3"}', 422, "invalid", "beam must be a whole number; got str '3'"),
-        ('{"text": "a", "beam": true}', 422, "invalid", "beam must be a whole number; got bool True"),
-        ('{"text": "a", "beam": 0}', 422, "invalid", "beam must be at least 1; got 0"),
+        ("{", 400, "not_json", "not JSON"),
+        ("[]", 422, "wrong_type", "JSON object"),
+        ("{}", 422, "missing_field", "'text'"),
+        ('{"text": 3}', 422, "wrong_type", "text must be a string or a list of strings; got int 3"),
+        ('{"text": ["a", null]}', 422, "wrong_type", "text must be a string or a list of strings"),
+        ('{"text": "a", "baem": 3}', 422, "unknown_field", "'baem'; did you mean 'beam'?"),
+        ('{"text": "a", "beam": "3"}', 422, "wrong_type", "beam must be an integer, at least 1 and at most 10,000"),
+        ('{"text": "a", "beam": true}', 422, "wrong_type", "beam must be an integer"),
+        ('{"text": "a", "beam": 0}', 422, "out_of_range", "beam must be an integer, at least 1"),
         ('{"text": "a", "beam": 17}', 422, "over_limit", "beam must be at most 16 on this server (--max-beam); got 17"),
         ('{"text": "a", "n_best": 17}', 422, "over_limit", "n_best must be at most 16 on this server"),
-        ('{"text": "a", "extra_length": 501}', 422, "invalid", "extra_length must be at most 500; got 501"),
-        ('{"text": "a", "length_penalty": 9}', 422, "invalid", "length_penalty must be at most 5; got 9"),
-        ('{"text": "a", "length_penalty": NaN}', 422, "invalid", "length_penalty must be a finite number; got float"),
-        ('{"text": "a", "scores": 1}', 422, "invalid", "scores must be true or false; got int 1"),
-        ('{"text": "a", "model": "frist"}', 404, "no_such_model", "no model 'frist'; did you mean 'first'?"),
-        ('{"text": "a", "beam": 2, "n_best": 3}', 422, "invalid", "n_best=3 translations cannot come from beam=2"),
-        ('{"text": "a", "min_length": 5, "max_length": 2}', 422, "invalid", "max_length=2 leaves no room"),
-        ('{"text": "a", "sampling": {"top_p": 0}}', 422, "invalid", "sampling.top_p must be over 0; got 0"),
-        ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "no field 'topp' in sampling; did you mean"),
-        ('{"text": "a", "sampling": 3}', 422, "invalid", "sampling must be an object; got int 3"),
-        ('{"text": "a\\ud800"}', 422, "invalid", "text 1 has half of a UTF-16 pair, U+D800, at character 1"),
-        (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "the texts have 5,001 characters; this server takes 5,000"),
-        (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "invalid", "text must be a text"),
-        ('{"text": "crash"}', 500, "internal", "the server met an error that it did not expect; its log has more"),
-        ('{"text": "huge"}', 503, "no_memory", "not enough memory"),
-        ('{"text": "large"}', 503, "no_memory", "not enough memory"),
+        ('{"text": "a", "nbest": "1"}', 422, "wrong_type", "best must be"),
+        ('{"text": "a", "extra_length": 501}', 422, "out_of_range", "extra_length must be an integer"),
+        ('{"text": "a", "length_penalty": 9}', 422, "out_of_range", "length_penalty must be a number, at least -5"),
+        ('{"text": "a", "length_penalty": NaN}', 422, "out_of_range", "length_penalty must be a number"),
+        ('{"text": "a", "scores": 1}', 422, "wrong_type", "scores must be true or false; got int 1"),
+        ('{"text": "a", "model": "frist"}', 404, "model_not_found", "'frist'; did you mean 'first'?"),
+        ('{"text": "a", "beam": 2, "n_best": 3}', 422, SearchError.default_code, "n_best=3"),
+        ('{"text": "a", "min_length": 5, "max_length": 2}', 422, SearchError.default_code, "max_length=2"),
+        ('{"text": "a", "require": [3]}', 422, "wrong_type", "require must be a list of strings or lists of strings"),
+        ('{"text": "a", "terms": []}', 422, "wrong_type", "terms must be an object"),
+        ('{"text": "a", "sampling": {"top_p": 0}}', 422, "out_of_range", "sampling.top_p must be a number, over 0"),
+        ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "'topp' in sampling; did you mean 'top_p'?"),
+        ('{"text": "a", "sampling": 3}', 422, "wrong_type", "sampling must be an object; got int 3"),
+        ('{"text": "a\\ud800"}', 422, "invalid_unicode", "U+D800, at character 1"),
+        (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "5,001 characters; this server accepts 5,000"),
+        (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "wrong_type", "text must be a string"),
+        ('{"text": "crash"}', 500, "internal_error", "unexpected server error"),
+        ('{"text": "huge"}', 503, "out_of_memory", "memory"),
+        ('{"text": "large"}', 503, "out_of_memory", "memory"),
     ],
 )
-def test_a_mistake_is_told_in_words(client: TestClient, body: str, status: int, code: str, message: str) -> None:
+def test_errors_have_a_code_and_a_message(client: TestClient, body: str, status: int, code: str, mention: str) -> None:
     answer = client.post("/v1/translate", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert set(error) == {"code", "message"}
-    assert error["code"] == code
-    assert message in error["message"]
+    assert error["code"] == code, error
+    assert mention in error["message"]
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
+
+
+def test_a_field_of_another_request_is_not_suggested(client: TestClient) -> None:
+    message = client.post("/v1/attention", json={"text": "a", "n_bst": 2}).json()["error"]["message"]
+    assert "unknown field 'n_bst'" in message
+    assert "n_best" not in message
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (SearchError("no", code="constraints_with_sampling"), 422, "constraints_with_sampling"),
+        (TextError("no"), 422, "invalid_text"),
+        (DamagedError("no", code="file_damaged"), 500, "file_damaged"),
+        (ValueError("secret"), 500, "internal_error"),
+    ],
+)
+def test_exceptions_keep_their_code(error: Exception, status: int, code: str) -> None:
+    found = to_request_error(error)
+    assert (found.status, found.code) == (status, code)
+    assert "secret" not in str(found)
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff\xfe{}", b'{"text": ' + b"1" * 5000 + b"}"])
@@ -155,7 +180,7 @@ def test_a_server_that_leaves_is_alive_but_not_ready() -> None:
     for client in client_of(service):
         service.close()
         assert client.get("/health").status_code == 200
-        assert (client.get("/ready").status_code, client.get("/ready").json()) == (503, {"status": "leaving"})
+        assert (client.get("/ready").status_code, client.get("/ready").json()) == (503, {"status": "shutting_down"})
         answer = client.post("/v1/translate", json={"text": "a"})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
@@ -165,7 +190,7 @@ def test_the_deadline_is_answered_with_504() -> None:
     fake.go.clear()
     for client in client_of(fake_service(translator=fake, timeout=0.05)):
         answer = client.post("/v1/translate", json={"text": "a"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
         fake.go.set()
 
 
@@ -259,7 +284,7 @@ def test_a_model_without_attention_is_served_all_the_same() -> None:
         def translate(self, text: str, **settings: Any) -> None:
             raise SearchError("a Blind has no attention between tokens; ask for the text alone")
 
-    assert not looks(Blind(), Search())  # type: ignore[arg-type]
+    assert not has_attention(Blind(), Search())  # type: ignore[arg-type]
 
 
 def test_models_tell_whether_they_have_attention(real: TestClient) -> None:
@@ -270,7 +295,7 @@ def test_under_a_prefix_whether_the_proxy_strips_it_or_not() -> None:
     service = fake_service()
     service.start()
     told: list[str] = []
-    with TestClient(application(service, "/mt", lambda _, path, *__: told.append(path))) as client:
+    with TestClient(create_app(service, "/mt", lambda _, path, *__: told.append(path))) as client:
         for path in ("/health", "/mt/health", "/mt/", "/mt/web/page.js"):
             assert client.get(path).status_code == 200
         assert client.get("/mt/openapi.json").json()["servers"] == [{"url": "/mt"}]

@@ -43,22 +43,24 @@ def test_requests_that_ask_for_nothing_hand_nothing_on(client: TestClient, fake:
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "message"),
+    ("body", "status", "code", "mention"),
     [
-        ({"require": [""]}, 422, "a phrase to require is empty"),
-        ({"require": ["a"], "avoid": ["a"]}, 422, "'a' is required, but 'a' is to be avoided"),
-        ({"require": ["a"], "sampling": {}}, 422, "leave sampling out"),
-        ({"terms": {"": "x"}}, 422, "a phrase to find is empty"),
-        ({"terms": {"x": []}}, 422, "has no target phrase"),
-        ({"avoid": ["x" * 900] * 2 + ["y" * 900, "z" * 900]}, 413, "require and avoid have 2,700 characters"),
-        ({"text": "b\na a", "terms": {"a": ["x" * 900, "y" * 900, "z" * 900]}}, 413, "the terms of 'a a' have 2,700"),
-        ({"avoid": ["x"] * 201}, 413, "avoid has too many entries; send at most 200"),
-        ({"avoid": [3]}, 422, "avoid"),
-        ({"avod": ["x"]}, 422, "did you mean 'avoid'?"),
-        ({"require": ["a"], "text": "a\nb"}, 422, "several lines or sentences"),
+        ({"require": [""]}, 422, None, "empty"),
+        ({"require": ["a"], "avoid": ["a"]}, 422, None, "'a'"),
+        ({"require": ["a"], "sampling": {}}, 422, "constraints_with_sampling", "sampling"),
+        ({"terms": {"": "x"}}, 422, None, "empty"),
+        ({"terms": {"x": []}}, 422, None, "no target"),
+        ({"avoid": ["x" * 900] * 2 + ["y" * 900, "z" * 900]}, 413, "too_large", "2,700 characters"),
+        ({"text": "b\na a", "terms": {"a": ["x" * 900, "y" * 900, "z" * 900]}}, 413, "too_large", "'a a' have 2,700"),
+        ({"avoid": ["x"] * 201}, 413, "too_large", "at most 200"),
+        ({"avoid": [3]}, 422, "wrong_type", "avoid must be a list of strings"),
+        ({"avod": ["x"]}, 422, "unknown_field", "did you mean 'avoid'?"),
+        ({"require": ["a"], "text": "a\nb"}, 422, "constraints_with_lines", "several lines"),
     ],
 )
-def test_what_is_wrong_is_said(client: TestClient, body: dict[str, Any], status: int, message: str) -> None:
+def test_errors(client: TestClient, body: dict[str, Any], status: int, code: str | None, mention: str) -> None:
     answer = ask(client, **{"text": "a", **body})
+    error = answer.json()["error"]
     assert answer.status_code == status
-    assert message in answer.json()["error"]["message"]
+    assert mention in error["message"]
+    assert code is None or error["code"] == code  # None: the code of the constraints themselves

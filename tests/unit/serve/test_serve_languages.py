@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
 from dragoman.serve.loading import open_model
-from dragoman.serve.service import Served, Service
+from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model
@@ -27,8 +27,8 @@ class Naming(FakeTranslator):
         return replace(found, text=f"{settings['to']}: {found.text}")
 
 
-def served(name: str, fake: FakeTranslator, **more: Any) -> Served:
-    return Served(name, fake, lambda line: [line], "a fake", **more)
+def served(name: str, fake: FakeTranslator, **more: Any) -> ServedModel:
+    return ServedModel(name, fake, lambda line: [line], "a fake", **more)
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +56,10 @@ def test_translate(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
-        ({}, "no_language", 'the model \'several\' translates into de, fr; say which, as in "to": "de"'),
-        ({"to": "it"}, "no_such_language", "does not translate into 'it'; there are: de, fr"),
-        ({"model": "one", "to": "de"}, "no_such_language", "'one' translates into 'it' alone; leave to out"),
-        ({"to": 3}, "invalid", "to must be"),
+        ({}, "missing_language", "de, fr"),
+        ({"to": "it"}, "unknown_language", "'it'; there are: de, fr"),
+        ({"model": "one", "to": "de"}, "unknown_language", "only into 'it'; leave out `to`"),
+        ({"to": 3}, "wrong_type", "to must be a string; got int 3"),
     ],
 )
 def test_refusals(client: TestClient, body: dict[str, Any], code: str, words: str) -> None:
@@ -103,9 +103,9 @@ def test_libretranslate_is_refused_what_is_not_there(client: TestClient) -> None
     answer = client.post("/translate", json={"q": "a", "source": "de", "target": "fr"})
     assert answer.status_code == 400
     there = "auto to ja, auto to zh-Hans, de to en, en to de, en to fr, en to it"
-    assert answer.json() == {"error": f"de to fr is not translated here; there is: {there}"}
+    assert answer.json() == {"error": f"no model translates de to fr; available: {there}"}
     answer = client.post("/translate", json={"q": "a"})
-    assert answer.status_code == 422 and "say which" in answer.json()["error"]
+    assert answer.status_code == 422 and "translates into de, fr" in answer.json()["error"]
 
 
 def test_a_real_model(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ def test_libretranslate(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"q": "a", "format": "html"}, "only format text is understood; send plain text"),
-        ({"source": "en"}, "the field 'q' is missing; give it"),
-        ({"q": "a", "alternatives": -1}, "alternatives must be at least 0; got -1"),
-        ([], "the body must be a JSON object; send one, with the header Content-Type: application/json"),
+        ({"q": "a", "format": "html"}, "format must be 'text'; got str 'html'"),
+        ({"source": "en"}, "the field 'q' is missing"),
+        ({"q": "a", "alternatives": -1}, "alternatives must be an integer, at least 0; got int -1"),
+        ([], "the body must be a JSON object; send one with the header Content-Type: application/json"),
     ],
 )
 def test_libretranslates_errors_are_as_its_clients_expect(client: TestClient, body: Any, message: str) -> None:
@@ -37,10 +37,10 @@ def test_libretranslates_errors_are_as_its_clients_expect(client: TestClient, bo
 def test_libretranslates_errors_have_its_form_also_before_the_body_is_read(client: TestClient) -> None:
     answer = client.get("/translate")
     assert answer.status_code == 405
-    assert answer.json() == {"error": "GET is not what this path takes; the API is described under /docs"}
+    assert answer.json() == {"error": "this path does not support GET; see /docs for the API"}
     answer = client.post("/translate", files={"q": b"a"})  # a form, but of the kind for files
     assert answer.status_code == 400
-    assert "nor a form of the type application/x-www-form-urlencoded" in answer.json()["error"]
+    assert "nor a form of type application/x-www-form-urlencoded" in answer.json()["error"]
 
 
 def test_a_form_that_is_not_utf8_is_refused(client: TestClient) -> None:
@@ -54,4 +54,4 @@ def test_a_real_models_languages(real: TestClient) -> None:
     assert real.get("/languages").json() == [{"code": "en", "name": "en", "targets": ["de"]}]
     assert real.post("/translate", json={"q": "the box", "source": "auto", "target": "de"}).status_code == 200
     answer = real.post("/translate", json={"q": "the box", "source": "fr", "target": "de"})
-    assert answer.json() == {"error": "fr to de is not translated here; there is: en to de"}
+    assert answer.json() == {"error": "no model translates fr to de; available: en to de"}

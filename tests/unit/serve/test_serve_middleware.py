@@ -1,4 +1,4 @@
-"""The gate: bodies are stopped while they are read, and what people write is in no log."""
+"""The middleware: bodies are stopped while they are read, and what people write is in no log."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman.serve.limits import FRAME, Limits
+from dragoman.serve.limits import SMALL_BODY_BYTES, Limits
 from dragoman.serve.metrics import Metrics
-from dragoman.serve.middleware import DEADLINE, Gate
+from dragoman.serve.middleware import DEADLINE, Middleware
 
 LIMITS = Limits(max_characters=1000, max_queue=2, timeout=30)
 
@@ -28,9 +28,11 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 class Client:
     """One request by hand: what it sends, and what it was answered."""
 
-    def __init__(self, gate: Gate, *chunks: bytes, length: int | None = None, path: str = "/v1/translate") -> None:
+    def __init__(
+        self, middleware: Middleware, *chunks: bytes, length: int | None = None, path: str = "/v1/translate"
+    ) -> None:
         headers = [] if length is None else [(b"content-length", str(length).encode())]
-        self.gate, self.read = gate, 0
+        self.middleware, self.read = middleware, 0
         self.scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "root_path": ""}
         self.incoming: list[Message] = [
             {"type": "http.request", "body": chunk, "more_body": number < len(chunks)}
@@ -48,7 +50,7 @@ class Client:
         self.answered.append(message)
 
     async def ask(self) -> Client:
-        await self.gate(self.scope, self.receive, self.send)
+        await self.middleware(self.scope, self.receive, self.send)
         return self
 
     @property
@@ -64,8 +66,8 @@ class Client:
         return json.loads(self.answered[1]["body"])["error"]
 
 
-def gate(limits: Limits = LIMITS, app: Any = echo, **options: Any) -> Gate:
-    return Gate(app, limits, Metrics(), {"/v1/translate", "/health"}, **options)
+def middleware(limits: Limits = LIMITS, app: Any = echo, **options: Any) -> Middleware:
+    return Middleware(app, limits, Metrics(), {"/v1/translate", "/health"}, **options)
 
 
 def ask(client: Client) -> Client:
@@ -73,7 +75,7 @@ def ask(client: Client) -> Client:
 
 
 def test_a_body_in_parts_arrives_whole_and_the_answer_has_the_headers() -> None:
-    client = ask(Client(gate(), b"abc", b"", b"defg"))
+    client = ask(Client(middleware(), b"abc", b"", b"defg"))
     assert (client.status, client.answered[1]["body"]) == (200, b"7")
     assert client.headers[b"content-security-policy"].startswith(b"default-src 'self'")
     assert client.headers[b"x-content-type-options"] == b"nosniff"
@@ -81,38 +83,38 @@ def test_a_body_in_parts_arrives_whole_and_the_answer_has_the_headers() -> None:
 
 
 def test_a_body_that_says_it_is_too_long_is_refused_unread() -> None:
-    client = ask(Client(gate(), b"never read", length=LIMITS.max_bytes + 1))
+    client = ask(Client(middleware(), b"never read", length=LIMITS.max_bytes + 1))
     assert (client.status, client.read) == (413, 0)
     assert client.error["code"] == "too_large"
-    assert "1,000 characters at a time" in client.error["message"]
+    assert "1,000 characters per request" in client.error["message"]
     assert client.headers[b"connection"] == b"close"
 
 
 def test_a_body_that_turns_out_too_long_is_refused_while_it_is_read() -> None:
     chunk = b"x" * (LIMITS.max_bytes // 2)
-    client = ask(Client(gate(), chunk, chunk, chunk, chunk))
+    client = ask(Client(middleware(), chunk, chunk, chunk, chunk))
     assert (client.status, client.read) == (413, 3)
 
 
 def test_a_body_of_the_longest_text_is_let_in_however_it_is_escaped() -> None:
     body = json.dumps({"text": "😀" * LIMITS.max_characters}).encode()
     assert len(body) > 12 * LIMITS.max_characters
-    assert ask(Client(gate(), body, length=len(body))).status == 200
+    assert ask(Client(middleware(), body, length=len(body))).status == 200
 
 
 def test_a_body_that_never_ends_is_given_up() -> None:
-    client = Client(gate(Limits(timeout=0.01)), b"a")
+    client = Client(middleware(Limits(timeout=0.01)), b"a")
     client.incoming[0]["more_body"] = True
     assert ask(client).status == 408
-    assert client.error["code"] == "slow"
+    assert client.error["code"] == "body_timeout"
 
 
 def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
-    here = gate()
+    here = middleware()
     client = Client(here, b"a")
     client.incoming = [{"type": "http.disconnect"}]
     assert ask(client).answered == []
-    assert (here.places, here.metrics.value("dragoman_dropped_total", reason="gone")) == (0, 1)
+    assert (here.open_requests, here.metrics.value("dragoman_dropped_total", reason="gone")) == (0, 1)
     assert here.metrics.value("dragoman_requests_total", path="/v1/translate", status="499") == 1
 
 
@@ -125,36 +127,36 @@ def test_more_requests_than_places_are_turned_away_before_they_are_read() -> Non
             await leave.wait()
             await echo(scope, receive, send)
 
-        here = gate(app=slow)
+        here = middleware(app=slow)
         tasks = [asyncio.create_task(Client(here, b"a").ask()) for _ in range(2)]
         await inside.acquire()
         await inside.acquire()
         refused = await Client(here, b"never read").ask()
         leave.set()
         first = [client.status for client in await asyncio.gather(*tasks)]
-        assert here.places == 0
+        assert here.open_requests == 0
         return first, refused, await Client(here, b"a").ask()
 
     first, refused, later = asyncio.run(scene())
     assert (first, refused.status, refused.read, later.status) == ([200, 200], 429, 0, 200)
     assert refused.headers[b"retry-after"] == b"1"
-    assert refused.error["code"] == "too_many"
+    assert refused.error["code"] == "too_many_requests"
 
 
-@pytest.mark.parametrize(("size", "status"), [(LIMITS.max_bytes, 429), (FRAME, 200)])
+@pytest.mark.parametrize(("size", "status"), [(LIMITS.max_bytes, 429), (SMALL_BODY_BYTES, 200)])
 def test_large_bodies_share_the_memory_and_small_ones_need_none_of_it(size: int, status: int) -> None:
-    here = gate()
-    here.held = 4 * LIMITS.max_bytes - 100  # as if others held it
+    here = middleware()
+    here.large_body_bytes = 4 * LIMITS.max_bytes - 100  # as if others held it
     assert ask(Client(here, b"x" * size)).status == status
-    assert here.held == 4 * LIMITS.max_bytes - 100
-    here.held = 0
+    assert here.large_body_bytes == 4 * LIMITS.max_bytes - 100
+    here.large_body_bytes = 0
     assert ask(Client(here, b"x" * size, length=size)).status == 200
-    assert here.held == 0
+    assert here.large_body_bytes == 0
 
 
 def test_the_log_has_only_paths_that_are_ours() -> None:
     told: list[Sequence[Any]] = []
-    here = gate(log=lambda *words: told.append(words))
+    here = middleware(log=lambda *words: told.append(words))
     ask(Client(here, b"secret"))
     ask(Client(here, b"secret", path="/my secret"))
     assert [words[:3] for words in told] == [("POST", "/v1/translate", 200), ("?", "other", 200)]
@@ -165,8 +167,8 @@ def test_an_error_that_nobody_expected_counts_as_500() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         raise ZeroDivisionError
 
-    here = gate(app=broken)
+    here = middleware(app=broken)
     client = ask(Client(here, b"a"))
-    assert (client.status, client.error["code"]) == (500, "internal")
+    assert (client.status, client.error["code"]) == (500, "internal_error")
     assert here.metrics.value("dragoman_requests_total", path="/v1/translate", status="500") == 1
-    assert here.places == 0
+    assert here.open_requests == 0

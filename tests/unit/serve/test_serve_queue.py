@@ -10,104 +10,106 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.search.types import Search
-from dragoman.serve.queue import Asked, Batch, ClosedError, Job, Queue
+from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue, SentenceBatch
 
-PLAIN, GREEDY = Asked("m"), Asked("m", Search(beam=1))
-
-
-def job(*sentences: str, asked: Asked = PLAIN) -> Job:
-    return Job(asked, sentences, lambda _: None)
+PLAIN, GREEDY = BatchSettings("m"), BatchSettings("m", Search(beam=1))
 
 
-def many(prefix: str, count: int, asked: Asked = PLAIN) -> Job:
-    return job(*(f"{prefix}{i}" for i in range(count)), asked=asked)
+def job(*sentences: str, settings: BatchSettings = PLAIN) -> QueuedRequest:
+    return QueuedRequest(settings, sentences, lambda _: None)
 
 
-def filled(queue: Queue, *jobs: Job) -> Queue:
+def many(prefix: str, count: int, settings: BatchSettings = PLAIN) -> QueuedRequest:
+    return job(*(f"{prefix}{i}" for i in range(count)), settings=settings)
+
+
+def filled(queue: RequestQueue, *jobs: QueuedRequest) -> RequestQueue:
     for one in jobs:
         queue.put(one)
     return queue
 
 
-def taken(queue: Queue) -> list[str]:
+def taken(queue: RequestQueue) -> list[str]:
     batch = queue.take()
     assert batch is not None
     return batch.sentences
 
 
 def test_requests_that_wait_together_are_one_batch() -> None:
-    queue = filled(Queue(8), job("a"), job("b", "c"), job("d"))
+    queue = filled(RequestQueue(8), job("a"), job("b", "c"), job("d"))
     assert sorted(taken(queue)) == ["a", "b", "c", "d"]
-    assert (queue.sentences, queue.jobs) == (0, 0)
+    assert (queue.n_sentences, queue.n_requests) == (0, 0)
 
 
 def test_a_short_request_is_in_the_next_batch_however_long_the_others_are() -> None:
-    queue = filled(Queue(4), many("long", 10_000))
+    queue = filled(RequestQueue(4), many("long", 10_000))
     assert taken(queue) == ["long0", "long1", "long2", "long3"]
     queue.put(job("short"))
     assert "short" in taken(queue)
-    assert queue.sentences == 10_000 - 4 - 1
+    assert queue.n_sentences == 10_000 - 4 - 1
 
 
 def test_a_batch_is_shared_out_evenly() -> None:
-    queue = filled(Queue(8), many("a", 100), many("b", 50), many("c", 100))
+    queue = filled(RequestQueue(8), many("a", 100), many("b", 50), many("c", 100))
     assert Counter(sentence[0] for sentence in taken(queue)) == {"a": 3, "b": 3, "c": 2}
     assert Counter(sentence[0] for sentence in taken(queue)) == {"c": 3, "a": 3, "b": 2}  # who got less comes first
 
 
 def test_a_batch_that_completes_a_request_ends_there_if_others_have_more() -> None:
-    queue = filled(Queue(100), many("a", 1000), many("b", 2), many("c", 1000), many("d", 1))
+    queue = filled(RequestQueue(100), many("a", 1000), many("b", 2), many("c", 1000), many("d", 1))
     assert taken(queue) == ["a0", "b0", "c0", "d0", "a1", "b1"]
     assert len(taken(queue)) == 100  # nobody can be completed, so it is full
-    queue = filled(Queue(100), many("a", 3), many("b", 2))
+    queue = filled(RequestQueue(100), many("a", 3), many("b", 2))
     assert len(taken(queue)) == 5  # everybody is completed
 
 
 def test_more_requests_than_a_batch_holds_take_turns() -> None:
-    queue = filled(Queue(2), *(many(name, 3) for name in "abcde"))
+    queue = filled(RequestQueue(2), *(many(name, 3) for name in "abcde"))
     order = [sentence[0] for _ in range(5) for sentence in taken(queue)]
     assert order == list("abcdeabcde")
 
 
 def test_other_settings_are_other_batches_and_take_turns_as_well() -> None:
-    queue = filled(Queue(2), many("a", 4), many("g", 4, GREEDY), many("b", 1))
+    queue = filled(RequestQueue(2), many("a", 4), many("g", 4, GREEDY), many("b", 1))
     assert [taken(queue) for _ in range(5)] == [["a0", "b0"], ["g0", "g1"], ["a1", "a2"], ["g2", "g3"], ["a3"]]
 
 
 def test_a_batch_holds_no_more_characters_than_there_is_time_for_but_one_sentence_always() -> None:
-    queue = filled(Queue(100, lambda _: 10), job("12345", "12345", "12345", "x" * 50, "1"))
+    queue = filled(RequestQueue(100, lambda _: 10), job("12345", "12345", "12345", "x" * 50, "1"))
     assert [len(taken(queue)) for _ in range(3)] == [2, 2, 1]
-    queue = filled(Queue(100, lambda asked: 3 if asked == GREEDY else 1000), job("ab", "cd", "ef", asked=GREEDY))
+    queue = filled(
+        RequestQueue(100, lambda settings: 3 if settings == GREEDY else 1000), job("ab", "cd", "ef", settings=GREEDY)
+    )
     assert taken(queue) == ["ab", "cd"]
 
 
 def test_what_nobody_wants_any_more_is_not_handed_out() -> None:
     gone, stays = many("gone", 50), many("stays", 2)
-    queue = filled(Queue(4), gone, stays)
+    queue = filled(RequestQueue(4), gone, stays)
     queue.take()
     queue.drop(gone)
     queue.drop(gone)  # a second time is nothing
-    assert queue.sentences == 0
+    assert queue.n_sentences == 0
     queue.put(job("next"))
     assert taken(queue) == ["next"]
 
 
 def test_a_closed_queue_hands_out_what_it_has_and_takes_nothing() -> None:
-    queue = filled(Queue(1), job("a", "b"))
+    queue = filled(RequestQueue(1), job("a", "b"))
     queue.close()
-    with pytest.raises(ClosedError, match="takes no more work"):
+    with pytest.raises(QueueClosedError, match="shutting down"):
         queue.put(job("c"))
     assert [taken(queue), taken(queue), queue.take()] == [["a"], ["b"], None]
 
 
 def test_who_waits_for_work_gets_it_at_once_and_leaves_when_the_queue_closes() -> None:
-    queue, found = Queue(5), []
+    queue, found = RequestQueue(5), []
     thread = threading.Thread(target=lambda: found.extend([queue.take(), queue.take()]))
     thread.start()
     queue.put(job("a"))
     queue.close()
     thread.join(10)
-    assert isinstance(found[0], Batch)
+    assert isinstance(found[0], SentenceBatch)
     assert found[0].sentences == ["a"]
     assert found[1] is None
 
@@ -118,20 +120,20 @@ def test_who_waits_for_work_gets_it_at_once_and_leaves_when_the_queue_closes() -
     st.integers(1, 40),
 )
 def test_every_sentence_is_handed_out_once_in_its_order_and_nobody_is_passed_over(
-    sizes: list[tuple[int, Asked]], most: int, room: int
+    sizes: list[tuple[int, BatchSettings]], most: int, room: int
 ) -> None:
-    jobs = [many(f"{number}:", size, asked) for number, (size, asked) in enumerate(sizes)]
-    queue = filled(Queue(most, lambda _: room), *jobs)
-    given_out: dict[Job, list[int]] = {one: [] for one in jobs}
-    waited = Counter[Job]()
-    while queue.sentences:
+    jobs = [many(f"{number}:", size, settings) for number, (size, settings) in enumerate(sizes)]
+    queue = filled(RequestQueue(most, lambda _: room), *jobs)
+    given_out: dict[QueuedRequest, list[int]] = {one: [] for one in jobs}
+    waited = Counter[QueuedRequest]()
+    while queue.n_sentences:
         batch = queue.take()
         assert batch is not None
-        assert 1 <= len(batch.parts) <= most
-        assert all(one.asked == batch.asked for one in batch.jobs)
-        for one, place in batch.parts:
+        assert 1 <= len(batch.items) <= most
+        assert all(one.settings == batch.settings for one in batch.requests)
+        for one, place in batch.items:
             given_out[one].append(place)
         for one in jobs:
-            waited[one] = 0 if one in batch.jobs or not one.waiting else waited[one] + 1
+            waited[one] = 0 if one in batch.requests or not one.n_waiting else waited[one] + 1
             assert waited[one] < len(jobs)
     assert all(places == list(range(len(one.sentences))) for one, places in given_out.items())

@@ -9,23 +9,23 @@ from fake_translator import FakeTranslator
 
 from dragoman.search.types import Search
 from dragoman.serve.metrics import Metrics
-from dragoman.serve.queue import Asked, Job, Queue
-from dragoman.serve.worker import SLICE, Pace, Worker
+from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue
+from dragoman.serve.worker import MAX_BATCH_SECONDS, Throughput, Worker
 
-PLAIN = Asked("m")
+PLAIN = BatchSettings("m")
 
 
 class Scene:
     """A worker with its fake, run in the test's own thread until the queue is empty."""
 
     def __init__(self, most: int = 64, **options: Any) -> None:
-        self.fake, self.pace, self.metrics = FakeTranslator(), Pace(), Metrics()
-        self.queue = Queue(most)
-        self.worker = Worker({"m": self.fake, "n": self.fake}, self.queue, self.metrics, self.pace, **options)
-        self.done: list[Job] = []
+        self.fake, self.throughput, self.metrics = FakeTranslator(), Throughput(), Metrics()
+        self.queue = RequestQueue(most)
+        self.worker = Worker({"m": self.fake, "n": self.fake}, self.queue, self.metrics, self.throughput, **options)
+        self.done: list[QueuedRequest] = []
 
-    def put(self, *sentences: str, asked: Asked = PLAIN) -> Job:
-        job = Job(asked, sentences, self.done.append)
+    def put(self, *sentences: str, settings: BatchSettings = PLAIN) -> QueuedRequest:
+        job = QueuedRequest(settings, sentences, self.done.append)
         self.queue.put(job)
         return job
 
@@ -34,7 +34,7 @@ class Scene:
         self.worker.run()
 
 
-def texts(job: Job) -> list[str]:
+def texts(job: QueuedRequest) -> list[str]:
     return [translation.text for translation in job.translations]
 
 
@@ -53,7 +53,7 @@ def test_each_request_gets_its_own_sentences_in_order() -> None:
 def test_the_translator_is_told_what_was_asked() -> None:
     scene = Scene(reproducible=True)
     search = Search(beam=7, n_best=2)
-    job = scene.put("a", asked=Asked("n", search, alignment=True, attention=True, to="fr"))
+    job = scene.put("a", settings=BatchSettings("n", search, alignment=True, attention=True, to="fr"))
     scene.run()
     told = {"search": search, "alignment": True, "attention": True, "reproducible": True, "to": "fr"}
     assert scene.fake.settings == [told]
@@ -82,31 +82,31 @@ def test_a_request_that_was_dropped_while_it_was_translated_is_not_called_back()
     batch = scene.queue.take()
     assert batch is not None
     scene.queue.drop(job)
-    scene.worker.work(batch)
+    scene.worker.process(batch)
     assert scene.done == []
 
 
 def test_a_finished_job_with_a_hole_is_noticed() -> None:
-    with pytest.raises(AssertionError, match="1 sentences of a finished job are missing"):
-        _ = Job(PLAIN, ["a"], lambda _: None).translations
+    with pytest.raises(AssertionError, match="1 sentences of a finished request are missing"):
+        _ = QueuedRequest(PLAIN, ["a"], lambda _: None).translations
 
 
 def test_a_batch_is_as_large_as_a_slice_of_time_allows() -> None:
     ticks = iter([0.0, 2.0, 10.0, 10.5])  # the first batch takes 2 s, the second half a second
     scene = Scene(clock=lambda: next(ticks))
-    scene.queue.characters = scene.pace.room
-    assert scene.pace.room(PLAIN) is None
+    scene.queue.max_characters = scene.throughput.max_characters
+    assert scene.throughput.max_characters(PLAIN) is None
     scene.put("x" * 400)
-    scene.worker.work(scene.queue.take())  # type: ignore[arg-type]
-    assert scene.pace.room(PLAIN) == int(200 * SLICE)
+    scene.worker.process(scene.queue.take())  # type: ignore[arg-type]
+    assert scene.throughput.max_characters(PLAIN) == int(200 * MAX_BATCH_SECONDS)
     scene.put("y" * 400)
-    scene.worker.work(scene.queue.take())  # type: ignore[arg-type]
-    assert scene.pace.room(PLAIN) == int((0.7 * 200 + 0.3 * 800) * SLICE)
-    assert scene.pace.room(Asked("m", Search(beam=1))) is None  # another beam has a pace of its own
-    assert scene.pace.room(Asked("m", alignment=True)) is None
+    scene.worker.process(scene.queue.take())  # type: ignore[arg-type]
+    assert scene.throughput.max_characters(PLAIN) == int((0.7 * 200 + 0.3 * 800) * MAX_BATCH_SECONDS)
+    assert scene.throughput.max_characters(BatchSettings("m", Search(beam=1))) is None  # per beam
+    assert scene.throughput.max_characters(BatchSettings("m", alignment=True)) is None
 
 
 def test_a_pace_that_is_slow_beyond_measure_still_leaves_room_for_a_character() -> None:
-    pace = Pace()
-    pace.count(PLAIN, 1, 1e9)
-    assert pace.room(PLAIN) == 1
+    throughput = Throughput()
+    throughput.record(PLAIN, 1, 1e9)
+    assert throughput.max_characters(PLAIN) == 1

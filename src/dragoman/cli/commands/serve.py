@@ -1,4 +1,4 @@
-"""`dragoman serve`: a translation server with a page."""
+"""`dragoman serve`: a translation server with a web page."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from dragoman.errors import MissingExtraError
 
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 listens to other machines too.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
-@click.option("--beam", type=int, default=4, show_default=True, help="Where a request names none; 1 is quickest.")
-@click.option("--max-beam", type=int, default=16, show_default=True, help="The widest that a request may ask for.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for a free one.")
+@click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
+@click.option("--max-beam", type=int, default=16, show_default=True, help="Largest beam size of a request.")
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
-              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+              help="Engine; auto chooses the fastest that supports the model.")  # fmt: skip
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
-              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
-@click.option("--reproducible", is_flag=True, help="The same translation in any company, from every engine.")
-@click.option("--max-queue", type=int, default=256, show_default=True, help="Requests at once; more are answered 429.")
-@click.option("--max-characters", type=int, default=1_000_000, show_default=True, help="Of a request.")
-@click.option("--max-batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a request is given up.")
-@click.option("--root-path", default="", help="The prefix under which a proxy shows the server, as /translate.")
-@click.option(
-    "--access-log/--no-access-log", default=True, show_default=True, help="A line for each request on stderr."
-)
+              help="Precision of the weights; auto is int8 on a CPU if the engine supports it.")  # fmt: skip
+@click.option("--threads", type=int, help="CPU threads (default: OMP_NUM_THREADS, or all).")
+@click.option("--reproducible", is_flag=True, help="Translate each sentence alone: identical results.")
+@click.option("--max-queue", type=int, default=256, show_default=True, help="Open requests; more are answered 429.")
+@click.option("--max-characters", type=int, default=1_000_000, show_default=True, help="Characters per request.")
+@click.option("--max-batch", type=int, help="Sentences per batch (default: the engine's choice).")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a request fails with 504.")
+@click.option("--root-path", default="", help="URL prefix behind a proxy, such as /translate.")
+@click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
 def command(
     models: tuple[str, ...],
     host: str,
@@ -50,39 +48,40 @@ def command(
     access_log: bool,
     **limits: Any,
 ) -> None:
-    """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a page for people.
+    """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page.
 
-    The port opens when all models are loaded. SIGTERM or Ctrl-C ends the server when what it has accepted is answered.
-    There is no authentication: see docs/serving.md before others can reach it.
+    The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits.
+    There is no authentication: read docs/serving.md before you expose the server to others.
     """
     if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
-        raise click.UsageError(f"--root-path {root_path!r} must begin with / and not end with it, as in /translate")
+        raise click.UsageError(f"--root-path {root_path!r} must start with / and not end with /, as in /translate")
     from dragoman.serve.limits import Limits
-    from dragoman.serve.loading import batch_of, named, open_model
-    from dragoman.serve.server import address, bind, serve
+    from dragoman.serve.loading import model_directories, open_model, preferred_batch
+    from dragoman.serve.server import bind, run_server, server_url
 
-    held = Limits(beam=beam, **limits)
-    places = named(models)
-    taken = bind(host, port)  # before the models: they take longer to load than a taken port to notice
-    from dragoman.serve.app import application
+    server_limits = Limits(beam=beam, **limits)
+    directories = model_directories(models)
+    bound = bind(host, port)  # before the models, which take long to load: a port in use fails at once
+    from dragoman.serve.app import create_app
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
-    served = {name: open_model(name, place, beam, **options) for name, place in places.items()}
-    batch = max(batch_of(one, beam) for one in served.values()) or DEFAULT_BATCH
-    service = Service(served, held, reproducible, batch)
+    served = {name: open_model(name, directory, beam, **options) for name, directory in directories.items()}
+    batch = max(preferred_batch(one, beam) for one in served.values()) or DEFAULT_BATCH
+    service = Service(served, server_limits, reproducible, batch)
 
-    def listening() -> None:
-        for one in served.values():
-            tell(f"dragoman: {one.name}: {one.engine}\n")
-        click.echo(f"dragoman: serving {', '.join(served)} on {address(taken)}{root_path}")
+    def on_listening() -> None:
+        for model in served.values():
+            tell(f"dragoman: {model.name}: {model.engine}\n")
+        click.echo(f"dragoman: serving {', '.join(served)} on {server_url(bound)}{root_path}")
         sys.stdout.flush()
 
-    serve(application(service, root_path, log if access_log else lambda *_: None), service, taken, listening)
+    app = create_app(service, root_path, log_request if access_log else lambda *_: None)
+    run_server(app, service, bound, on_listening)
 
 
-def log(method: str, path: str, status: int, seconds: float) -> None:
-    """A line for each request; nothing in it was written by whoever asked."""
+def log_request(method: str, path: str, status: int, seconds: float) -> None:
+    """Log a request; the line contains nothing that the client wrote."""
     tell(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {method} {path} {status} {1000 * seconds:.0f} ms\n")
