@@ -158,9 +158,9 @@ def format_names(paths: Iterable[Path]) -> str:
 def check_new_directory(out: Path) -> None:
     """Raise OutputError unless `out` can become a new directory: it does not exist yet, or is empty."""
     if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file; give --out a new directory", code="output_exists")
+        raise OutputError(f"{out} is a file; choose a new directory", code="output_exists")
     if out.exists() and (found := format_names(out.iterdir())):
-        raise OutputError(f"{out} already exists and contains {found}; choose another --out", code="output_exists")
+        raise OutputError(f"{out} already exists and contains {found}; choose a new directory", code="output_exists")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DragomanError
-from dragoman.files import format_names, staged
+from dragoman.files import check_new_directory, staged
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
@@ -56,9 +56,7 @@ def to_ctranslate2(
         raise DragomanError(
             f"CTranslate2 has no quantization {quantization!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        held = f", with {format_names(out.iterdir())}" if out.is_dir() else ""
-        raise DragomanError(f"{out} is there already{held}; choose a new directory to write to")
+    check_new_directory(out)
     recipe = read_recipe(directory).model
     if reason := why_not(recipe):
         raise DragomanError(f"CTranslate2 has no {reason}; it takes models with the paper's kind of layers")

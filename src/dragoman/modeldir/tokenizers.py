@@ -33,11 +33,12 @@ def save_tokenizers(directory: Path, source: Tokenizer, target: Tokenizer) -> No
 def check_same_tokens(directory: Path, other: Path) -> None:
     """Raise SearchError if the ids of two verified models mean different tokens, by the hashes of their tokenizers."""
     for side in (0, -1):
-        (path, *content), (other_path, *other_content) = (tokenizer_file(place, side) for place in (directory, other))
-        if content != other_content:
+        (path, digest, targets), (other_path, *others) = (tokenizer_file(place, side) for place in (directory, other))
+        if [digest, targets] != others:
+            what = f"{other_path} differs from {path}" if digest != others[0] else "their target languages differ"
             raise SearchError(
-                f"{other} cannot be in an ensemble with {directory}: {other_path} differs from {path}, so the same id "
-                "means different tokens; train both on the same prepared data, or one with --from the other",
+                f"{other} cannot be in an ensemble with {directory}: {what}, so the same id means different tokens; "
+                "train both on the same prepared data, or one with --from the other",
                 code="different_tokenizers",
             )
 

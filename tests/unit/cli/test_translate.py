@@ -226,7 +226,7 @@ def test_a_training_under_way_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     done = run(tmp_path, given=b"a")
     assert done.returncode == 2
-    assert b"a training that has not ended" in done.stderr
+    assert b"unfinished training" in done.stderr
 
 
 def test_stderr_tells_what_needs_a_second_look(model: Path) -> None:
