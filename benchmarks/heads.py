@@ -3,7 +3,7 @@
     python benchmarks/heads.py MODEL SOURCE TARGET [--pairs 300]
 
 Heads are ranked on the first so many pairs, and removed on as many others that follow. Also: how well the estimates
-agree with the exact figure (Spearman's correlation of ranks), and the exact figures of both halves with each other.
+agree with the exact figure (Spearman's correlation of ranks), and the exact figures of both bf16 with each other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from statistics import mean
 
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.inspect.gates import Gates, Place, batches
-from dragoman.inspect.head_passes import Unwatched, removed_in_turn
+from dragoman.inspect.head_passes import removed_in_turn
 from dragoman.inspect.heads import pairs_of, spearman, survey, transformer_of
+from dragoman.progress import SilentReporter
 from dragoman.translation.translator import Translator
 
 SHARES = (0.125, 0.25, 0.5, 0.75)
@@ -46,7 +47,7 @@ def main() -> None:
     print(f"{asked.model}: {len(heads)} heads, ranked on {found.sentences:,} pairs (cross-entropy "
           f"{found.cross_entropy:.3f} nats a token), removed on the next {len(pairs):,} "
           f"({gates.without([], work) / tokens:.3f}).\n")  # fmt: skip
-    again = (removed_in_turn(gates, work, Unwatched()) / tokens).tolist()
+    again = (removed_in_turn(gates, work, SilentReporter()) / tokens).tolist()
     exact = [head.worth for head in heads]
     print("Spearman's correlation with the exact figure, over all heads: " + ", ".join(
         [f"{name} {value:.2f}" for name, value in found.agreement().items()]

@@ -117,23 +117,23 @@ def product(size: str, tokens: int, which: str, by_pytorch: bool) -> Call:
 def adam(size: str, _: int) -> Call:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
-    from dragoman.training.optim.bf16_adam import HalfAdam
-    from dragoman.training.optim.bf16_weights import Halves
+    from dragoman.training.optim.bf16_adam import Bf16Adam
+    from dragoman.training.optim.bf16_weights import Bf16Weights
     from dragoman.training.optim.optimizer import Optimizer
 
     d, heads, ff, layers, *_ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=heads, d_ff=ff, encoder_layers=layers, decoder_layers=layers)
     model = Transformer(shape, 100).to(DEVICE)
-    halves, numbers = Halves(model, KIND), [torch.tensor(x, device=DEVICE) for x in (1e-4, 1.0, 0.0)]
-    ours = HalfAdam(halves, Optimizer(model, TrainRecipe()))
-    gradients = [torch.randn_like(half) for half in halves.half]
+    bf16, numbers = Bf16Weights(model, KIND), [torch.tensor(x, device=DEVICE) for x in (1e-4, 1.0, 0.0)]
+    ours = Bf16Adam(bf16, Optimizer(model, TrainRecipe()))
+    gradients = [torch.randn_like(half) for half in bf16.copies]
 
     def call() -> None:
-        for half, gradient in zip(halves.half, gradients, strict=True):
+        for half, gradient in zip(bf16.copies, gradients, strict=True):
             half.grad = gradient
         ours.step(*numbers)
 
-    return call, 28 * sum(half.numel() for half in halves.half)
+    return call, 28 * sum(half.numel() for half in bf16.copies)
 
 
 KERNELS: dict[str, Callable[[str, int, str], Call]] = {

@@ -125,7 +125,7 @@ def measure(folder: Path, data: Path, languages: list[str], pairs: int, recipe: 
     stages = Stages()
     with Memory() as memory:
         started = time.perf_counter(), processor_time()
-        out = prepare([Corpus(*files)], recipe, folder / f"out{pairs}", processes=processes, watch=stages)
+        out = prepare([Corpus(*files)], recipe, folder / f"out{pairs}", processes=processes, reporter=stages)
         stages.end()
         whole = time.perf_counter() - started[0], processor_time() - started[1]
     learning = stages.seconds["learn"]

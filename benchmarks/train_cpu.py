@@ -116,7 +116,7 @@ def ours(size: str, precision: str) -> Step:
             loss = task(made)
         (loss.smoothed / tokens).backward()
         optimizer.step(1e-4)
-        optimizer.forget_gradients()
+        optimizer.clear_gradients()
 
     return step
 

@@ -116,7 +116,6 @@ def do_without(part: str) -> None:
     import dragoman.nn.kernels.gpu_matmul
     import dragoman.nn.residual
     import dragoman.training.loss.cross_entropy
-    import dragoman.training.optim.bf16_adam
     import dragoman.training.steps.cuda_graph
 
     match part:
@@ -127,10 +126,10 @@ def do_without(part: str) -> None:
         case "products":
             dragoman.nn.kernels.gpu_matmul.library = lambda: None  # type: ignore[assignment]
         case "adam":
-            dragoman.training.optim.bf16_adam.suits = lambda *_: False  # type: ignore[assignment]
+            dragoman.training.steps.cuda_graph.supports_bf16_adam = lambda *_: False  # type: ignore[assignment]
         case "halves":
-            halves = dragoman.training.steps.cuda_graph.Halves
-            dragoman.training.steps.cuda_graph.Halves = lambda task, kind: halves(task, None)  # type: ignore[misc, assignment]
+            bf16_weights = dragoman.training.steps.cuda_graph.Bf16Weights
+            dragoman.training.steps.cuda_graph.Bf16Weights = lambda task, kind: bf16_weights(task, None)  # type: ignore[misc, assignment]
 
 
 def ours(name: str, size: str, steps: int, profile: bool = False, without: str = "") -> dict[str, Any]:
@@ -141,7 +140,7 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     from dragoman.training.loss.cross_entropy import TranslationLoss
     from dragoman.training.optim.optimizer import Optimizer
     from dragoman.training.steps.base import precision
-    from dragoman.training.steps.cuda_graph import QueuedSteps
+    from dragoman.training.steps.cuda_graph import CudaGraphSteps
 
     d, h, ff, layers, vocabulary, _ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)
@@ -151,15 +150,15 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     model = Transformer(shape, vocabulary).to(device).train()
     batches = packed_batches(size, 12)
     task, optimizer = TranslationLoss(model, 0.1, PAD), Optimizer(model, recipe)
-    queue = QueuedSteps(task, optimizer, recipe, precision(recipe, device), Ranks(device=device))
+    queue = CudaGraphSteps(task, optimizer, recipe, precision(recipe, device), Ranks(device=device))
     losses, done = [], 0
 
     def step() -> None:
         nonlocal done
         batch = batches[done % len(batches)]
         done += 1
-        queue.put([batch], done, batch.target_tokens, batch.source_tokens, 1e-4)
-        losses.extend(o.smoothed / o.target for o in queue.settled(all_of_them=False))
+        queue.submit([batch], done, batch.target_tokens, batch.source_tokens, 1e-4)
+        losses.extend(o.smoothed / o.target for o in queue.completed(wait=False))
 
     for _ in range(3):
         step()

@@ -28,8 +28,8 @@ from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.optim.schedule import learning_rate
-from dragoman.training.steps.base import precision, present, seed_of
-from dragoman.training.steps.cuda_graph import QueuedSteps
+from dragoman.training.steps.base import derive_seed, precision, to_device
+from dragoman.training.steps.cuda_graph import CudaGraphSteps
 
 DEVICE = torch.device("cuda")
 
@@ -40,9 +40,9 @@ def setting(preset: str, vocabulary: int, recipe: TrainRecipe) -> tuple[Translat
     return TranslationLoss(model, recipe.label_smoothing, PAD), Optimizer(model, recipe)  # type: ignore[arg-type]
 
 
-def queue_of(preset: str, vocabulary: int, recipe: TrainRecipe) -> QueuedSteps:
+def queue_of(preset: str, vocabulary: int, recipe: TrainRecipe) -> CudaGraphSteps:
     task, optimizer = setting(preset, vocabulary, recipe)
-    return QueuedSteps(task, optimizer, recipe, precision(recipe, DEVICE), Ranks(device=DEVICE))
+    return CudaGraphSteps(task, optimizer, recipe, precision(recipe, DEVICE), Ranks(device=DEVICE))
 
 
 def waiting(
@@ -58,9 +58,9 @@ def waiting(
         began = time.perf_counter()
         for _ in range(count):
             batch, done = next(batches), done + 1
-            queue.put([batch], done, batch.target_tokens, batch.source_tokens, 1e-4)
-            queue.settled(all_of_them=False)
-        queue.settled(all_of_them=True)
+            queue.submit([batch], done, batch.target_tokens, batch.source_tokens, 1e-4)
+            queue.completed(wait=False)
+        queue.completed(wait=True)
         return (time.perf_counter() - began) / count
 
     with prepared.loader(DataRecipe(layout="packed", batch_tokens=tokens)) as loader:
@@ -113,18 +113,18 @@ def curve(
                 for step in range(1, steps + 1):
                     batch = next(loader)
                     rate = learning_rate(recipe, PRESETS[preset].d_model, step)
-                    queue.put([batch], step, batch.target_tokens, batch.source_tokens, rate)
-                    losses += [o.plain / o.target for o in queue.settled(all_of_them=step == steps)]
+                    queue.submit([batch], step, batch.target_tokens, batch.source_tokens, rate)
+                    losses += [o.plain / o.target for o in queue.completed(wait=step == steps)]
             else:
                 task, optimizer = setting(preset, vocabulary, recipe)
                 for step in range(1, steps + 1):
                     batch = next(loader)
-                    torch.manual_seed(seed_of(seed, step))
-                    loss = task(present(padded(batch), DEVICE))
+                    torch.manual_seed(derive_seed(seed, step))
+                    loss = task(to_device(padded(batch), DEVICE))
                     (loss.smoothed / batch.target_tokens).backward()
                     torch.nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
                     optimizer.step(learning_rate(recipe, PRESETS[preset].d_model, step))
-                    optimizer.forget_gradients()
+                    optimizer.clear_gradients()
                     losses.append(loss.plain / batch.target_tokens)
         found["losses"][f"{name} {seed}"] = [float(x) for x in losses]
         found["seconds"][f"{name} {seed}"] = time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""What stands in for streams, events and graphs where there is no GPU, so that queued steps run as they are."""
+"""What stands in for streams, events and graphs where there is no GPU, so that cuda_graph steps run as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dragoman.training.steps import cuda_graph as queued
+from dragoman.training.steps import cuda_graph
 
 
 class Nothing:
@@ -30,10 +30,10 @@ def stand_in(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     patch(torch.cuda, "manual_seed", torch.manual_seed)
     patch(torch.Tensor, "pin_memory", lambda tensor: tensor)
     patch(torch, "compile", lambda module, **_: module)
-    patch(queued, "with_tiles", lambda batch: batch)
+    patch(cuda_graph, "add_tiles", lambda batch: batch)
 
-    def run(steps: queued.QueuedSteps) -> None:
+    def run(steps: cuda_graph.CudaGraphSteps) -> None:
         steps._work()
-        steps.optimizer.forget_gradients()
+        steps.optimizer.clear_gradients()
 
-    patch(queued.QueuedSteps, "_run", run)
+    patch(cuda_graph.CudaGraphSteps, "_run", run)

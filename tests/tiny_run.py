@@ -26,9 +26,9 @@ from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DragomanError
-from dragoman.training.distributed.ranks import AgreedError, Ranks, join
+from dragoman.progress import SilentReporter
+from dragoman.training.distributed.ranks import CollectiveError, Ranks, join
 from dragoman.training.reporting.metrics import CLOCK
-from dragoman.training.reporting.progress import Progress, Silence
 from dragoman.training.run import train
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -90,15 +90,15 @@ def evaluate(model: torch.nn.Module, check: Callable[[], None] = lambda: None) -
     return Found({"loss": abs(math.sin(1e3 * total))})
 
 
-class Telling(Silence):
-    """A watch that writes notes to stderr."""
+class Telling(SilentReporter):
+    """A reporter that writes notes to stderr."""
 
     def note(self, text: str) -> None:
         sys.stderr.write(f"note: {text}\n")
 
 
 def tiny_run(
-    data: Path, out: Path, *changes: str, watch: Any = None, ranks: Ranks | None = None, look: Any = None
+    data: Path, out: Path, *changes: str, reporter: Any = None, ranks: Ranks | None = None, look: Any = None
 ) -> None:
     """Train, or go on."""
     dragoman.training.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
@@ -107,7 +107,7 @@ def tiny_run(
         recipe(*changes),
         out,
         evaluate=look or evaluate,
-        watch=watch or Silence(),
+        reporter=reporter or SilentReporter(),
         ranks=ranks or Ranks(),
     )
 
@@ -116,14 +116,14 @@ class Crash(BaseException):
     """Nothing catches it, as nothing catches a killed process."""
 
 
-class CrashAt(Silence):
-    """A watch that crashes after a step."""
+class CrashAt(SilentReporter):
+    """A reporter that crashes after a step."""
 
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-        if progress.step == self.step:
+    def step_done(self, step: int, target_tokens: float, loss: float) -> None:
+        if step == self.step:
             raise Crash
 
 
@@ -168,7 +168,7 @@ def assert_crashes_leave_no_trace(data: Path, folder: Path, *changes: str) -> No
     tiny_run(data, folder / "whole", *changes)
     for step in (2, 7, 11):
         try:
-            tiny_run(data, folder / "m", *changes, watch=CrashAt(step))
+            tiny_run(data, folder / "m", *changes, reporter=CrashAt(step))
         except Crash:
             continue
         raise AssertionError(f"step {step} did not crash")
@@ -206,7 +206,7 @@ def _inside(
     torch.set_num_threads(1)
     try:
         target(*args)
-    except AgreedError as error:
+    except CollectiveError as error:
         sys.stderr.write(f"dragoman: {error}\n")
         sys.exit(error.exit_code)
     except DragomanError as error:
@@ -257,10 +257,10 @@ class Team:
 def member(target: Callable[..., None], *args: Any) -> None:
     """What a member of a team does: join, work, leave."""
     ranks = join(torch.device("cpu"))
-    with ranks.together():
+    with ranks.guard():
         target(ranks, *args)
 
 
 def train_as_member(ranks: Ranks, data: Path, out: Path, changes: tuple[str, ...]) -> None:
     """The tiny run among others."""
-    tiny_run(data, out, *changes, watch=Telling() if ranks.first else None, ranks=ranks)
+    tiny_run(data, out, *changes, reporter=Telling() if ranks.first else None, ranks=ranks)

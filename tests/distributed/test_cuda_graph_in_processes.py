@@ -11,8 +11,8 @@ from torch import nn
 import dragoman.training.trainer
 from dragoman.data.batch import Batch
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.steps.cuda_graph import QueuedSteps, sum_over_processes
-from dragoman.training.steps.eager import WaitedSteps
+from dragoman.training.steps.cuda_graph import CudaGraphSteps, all_reduce_gradients
+from dragoman.training.steps.eager import EagerSteps
 from dragoman.training.trainer import Trainer
 from no_gpu import stand_in
 from tiny_run import Team, Telling, assert_alike, member, prepare_tiny, tiny_run
@@ -30,24 +30,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train_queued(ranks: Ranks, data: Path, out: Path, changes: tuple[str, ...]) -> None:
     """The tiny run among others, with queued steps, and a start that must be made the same."""
     stand_in()
-    dragoman.training.trainer.suits = lambda *_: True  # type: ignore[assignment]
-    used, made = [], QueuedSteps.__init__
+    dragoman.training.trainer.supports_cuda_graph = lambda *_: True  # type: ignore[assignment]
+    used, made = [], CudaGraphSteps.__init__
 
-    def counted(steps: QueuedSteps, *args: object) -> None:
+    def counted(steps: CudaGraphSteps, *args: object) -> None:
         used.append(steps)
         made(steps, *args)  # type: ignore[arg-type]
 
-    QueuedSteps.__init__ = counted  # type: ignore[assignment, method-assign]
+    CudaGraphSteps.__init__ = counted  # type: ignore[assignment, method-assign]
     begin = Trainer._steps_for
 
-    def astray(trainer: Trainer, batch: Batch) -> WaitedSteps | QueuedSteps:
+    def astray(trainer: Trainer, batch: Batch) -> EagerSteps | CudaGraphSteps:
         with torch.no_grad():
             for weight in trainer.model.parameters():
                 weight += ranks.rank
         return begin(trainer, batch)
 
     Trainer._steps_for = astray  # type: ignore[method-assign]
-    tiny_run(data, out, *changes, "train.compile=true", watch=Telling() if ranks.first else None, ranks=ranks)
+    tiny_run(data, out, *changes, "train.compile=true", reporter=Telling() if ranks.first else None, ranks=ranks)
     assert len(used) == 1
 
 
@@ -71,7 +71,7 @@ def sum_up(ranks: Ranks) -> None:
     weights = list(task.parameters())
     for number, weight in enumerate(weights[:4]):
         weight.grad = torch.full_like(weight, 10.0 * number + ranks.rank + 1)
-    sum_over_processes(weights)
+    all_reduce_gradients(weights)
     for number, weight in enumerate(weights[:4]):
         assert weight.grad is not None and weight.grad.dtype == weight.dtype
         assert torch.equal(weight.grad, torch.full_like(weight, 3 * 10.0 * number + 6))

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from dragoman.data.prepared import Prepared
-from dragoman.training.distributed.ranks import LOST, Ranks
-from dragoman.training.steps.eager import WaitedSteps
+from dragoman.training.distributed.heartbeat import EXIT_CODE
+from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.steps.eager import EagerSteps
 from dragoman.training.trainer import Trainer
 from tiny_run import (
     Found,
@@ -31,7 +32,7 @@ from tiny_run import (
     train_as_member,
 )
 
-QUICK = {"DRAGOMAN_BEAT": "0.2", "DRAGOMAN_SILENT": "2"}
+QUICK = {"DRAGOMAN_HEARTBEAT_INTERVAL": "0.2", "DRAGOMAN_HEARTBEAT_TIMEOUT": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ def test_killed_and_resumed_is_the_same_to_the_bit(
     run = team(world, data, tmp_path / "two/m", *changes, **QUICK)
     kill_when(tmp_path / "two/m/training/checkpoints/step-00000003", run, 1, signal.SIGKILL)
     codes = run.wait()
-    assert codes[1] == -signal.SIGKILL and codes[0] == LOST, run.said()
+    assert codes[1] == -signal.SIGKILL and codes[0] == EXIT_CODE, run.said()
     run = team(world, data, tmp_path / "two/m", *changes)
     assert run.wait() == [0] * world, run.said()
     assert difference(outcome(tmp_path / "one/m"), outcome(tmp_path / "two/m")) == ""
@@ -122,8 +123,8 @@ def test_a_lost_rank_ends_the_run_with_its_name(data: Path, tmp_path: Path, rank
     if number == signal.SIGSTOP:
         os.kill(pid, signal.SIGKILL)
     run.wait(5)
-    assert other.exitcode == LOST, run.said()
-    assert f"rank {rank} (process {pid} on " in run.said() and "The last checkpoint is safe" in run.said()
+    assert other.exitcode == EXIT_CODE, run.said()
+    assert f"rank {rank} (process {pid} on " in run.said()
     assert took < 15
 
 
@@ -153,7 +154,7 @@ def slow_look(model: torch.nn.Module, check: Callable[[], None]) -> Found:
 
 
 def evaluate_slowly(ranks: Ranks, data: Path, out: Path) -> None:
-    tiny_run(data, out, "train.steps=2", ranks=ranks, look=slow_look, watch=Telling() if ranks.first else None)
+    tiny_run(data, out, "train.steps=2", ranks=ranks, look=slow_look, reporter=Telling() if ranks.first else None)
 
 
 def test_others_wait_while_the_first_evaluates(data: Path, tmp_path: Path) -> None:
@@ -187,21 +188,21 @@ def test_all_stop_when_the_first_breaks_its_evaluation_off(data: Path, tmp_path:
 
 
 def spoil_one_rank(ranks: Ranks, data: Path, out: Path) -> None:
-    real = WaitedSteps._clipped_norm
+    real = EagerSteps._clipped_norm
 
-    def spoilt(waited: WaitedSteps) -> float:
+    def spoilt(waited: EagerSteps) -> float:
         if waited.step in (2, 5) and ranks.rank == 1:
             next(waited.model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
         return real(waited)
 
-    WaitedSteps._clipped_norm = spoilt  # type: ignore[method-assign]
+    EagerSteps._clipped_norm = spoilt  # type: ignore[method-assign]
     steps = []
     step = Trainer.step
 
     def watched(trainer: Trainer, loader: Any) -> None:
         step(trainer, loader)
         first = next(trainer.model.parameters()).detach().double().sum()
-        steps.append([trainer.progress.step, trainer.progress.skipped, float(first)])
+        steps.append([trainer.state.step, trainer.state.skipped, float(first)])
 
     Trainer.step = watched  # type: ignore[method-assign]
     tiny_run(data, out, "train.steps=6", ranks=ranks)
@@ -223,10 +224,10 @@ def test_another_number_of_processes_goes_on_and_says_so(data: Path, tmp_path: P
     run = team(2, data, tmp_path / "m", *changes, **QUICK)
     kill_when(tmp_path / "m/training/checkpoints/step-00000003", run, 0, signal.SIGTERM)
     assert run.wait() == [143, 143], run.said()
-    assert run.said().count("run the same command to go on") == 1  # one speaks for all
+    assert run.said().count("run the same command to resume") == 1  # one speaks for all
     run = team(3, data, tmp_path / "m", *changes)
     assert run.wait() == [0, 0, 0], run.said()
-    assert "processes 2, now 3" in run.said() and "no longer to the bit" in run.said()
+    assert "processes 2, now 3" in run.said() and "not bit for bit" in run.said()
 
 
 def fail_on_one(ranks: Ranks, which: int) -> None:
@@ -239,22 +240,22 @@ def fail_on_one(ranks: Ranks, which: int) -> None:
 def test_an_error_of_one_ends_all(tmp_path: Path, which: int) -> None:
     run = Team(2, member, fail_on_one, which, folder=tmp_path, **QUICK)
     codes = run.wait(20)
-    assert codes[which] == 1 and codes[1 - which] == LOST
+    assert codes[which] == 1 and codes[1 - which] == EXIT_CODE
     assert "MemoryError: no room for a batch" in run.said()
 
 
 def tell_and_fail(ranks: Ranks) -> None:
-    assert ranks.tell(lambda: {"a": 1 / 3}) == {"a": 1 / 3}
+    assert ranks.broadcast(lambda: {"a": 1 / 3}) == {"a": 1 / 3}
     from dragoman.errors import DataError
 
     def fail() -> None:
         raise DataError("there is no corpus")
 
-    ranks.tell(fail)
+    ranks.broadcast(fail)
 
 
 def test_what_the_first_refuses_is_said_once(tmp_path: Path) -> None:
     run = Team(3, member, tell_and_fail, folder=tmp_path)
     codes = run.wait(20)
-    assert codes[0] == 2 and all(code in (2, LOST) for code in codes), run.said()
+    assert codes[0] == 2 and all(code in (2, EXIT_CODE) for code in codes), run.said()
     assert run.said().count("there is no corpus") == 1

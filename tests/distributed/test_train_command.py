@@ -13,8 +13,8 @@ import pytest
 import torch.distributed as dist
 
 from dragoman.cli import main
-from dragoman.training.distributed.heartbeat import Pulse
-from dragoman.training.distributed.launch import ended_badly, wait
+from dragoman.training.distributed.heartbeat import Heartbeat
+from dragoman.training.distributed.launch import exit_code_after, wait
 from tiny_run import TINY, write_corpus
 
 
@@ -46,7 +46,7 @@ def test_two_processes_stopped_and_gone_on_with(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "m/manifest.json").exists()
     main(command)  # on with one process, and to the end
     told = capsys.readouterr().err
-    assert "processes 2, now 1" in told and "no longer to the bit" in told and "m is finished" in told
+    assert "processes 2, now 1" in told and "not bit for bit" in told and "m is finished" in told
     main(command)
     assert "is finished; nothing to do" in capsys.readouterr().err
     with pytest.raises(SystemExit) as refused:
@@ -72,7 +72,7 @@ def test_the_launcher_names_who_was_killed(capsys: pytest.CaptureFixture[str]) -
 def test_the_launcher_passes_an_exit_code_on() -> None:
     children = [subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) for code in (0, 2)]
     assert wait(children) == 2
-    assert ended_badly(children, 1, 2) == 2
+    assert exit_code_after(children, 1, 2) == 2
 
 
 def test_the_reason_counts_and_not_who_followed() -> None:
@@ -82,14 +82,14 @@ def test_the_reason_counts_and_not_who_followed() -> None:
     assert wait(children) == 2
 
 
-def test_a_pulse_that_was_stopped_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_heartbeat_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
-    pulse = Pulse(0, 2)
-    pulse.start()
-    pulse.stop()
-    assert not pulse.is_alive()  # a thread inside the store at the end of Python would end all with SIGABRT
+    heartbeat = Heartbeat(0, 2)
+    heartbeat.start()
+    heartbeat.stop()
+    assert not heartbeat.is_alive()  # a thread inside the store at the end of Python would end all with SIGABRT
 
 
 def test_the_options_reach_the_processes_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_sizes_of_a_damaged_recipe_are_refused_before_memory_is_asked_for(
 def test_training_that_was_killed_goes_on_to_the_same_bits(name: str, data: Path, tmp_path: Path) -> None:
     tiny_run(data, tmp_path / "whole", *VARIATIONS[name])
     with pytest.raises(Crash):
-        tiny_run(data, tmp_path / "killed", *VARIATIONS[name], watch=CrashAt(7))
+        tiny_run(data, tmp_path / "killed", *VARIATIONS[name], reporter=CrashAt(7))
     tiny_run(data, tmp_path / "killed", *VARIATIONS[name])
     assert not difference(outcome(tmp_path / "whole"), outcome(tmp_path / "killed"))
     assert Translator.load(tmp_path / "whole").translate(LINES)

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 pytest.importorskip("triton")
 
 from dragoman.config import TrainRecipe
-from dragoman.training.optim import bf16_adam as half_adam
-from dragoman.training.optim.bf16_adam import HalfAdam
-from dragoman.training.optim.bf16_weights import Halves
+from dragoman.training.optim import bf16_adam
+from dragoman.training.optim.bf16_adam import Bf16Adam, supports_bf16_adam
+from dragoman.training.optim.bf16_weights import Bf16Weights
 from dragoman.training.optim.optimizer import Optimizer
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -23,8 +23,8 @@ KINDS = [torch.bfloat16, torch.float16]
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_adam, "CHUNK", 128)
-    monkeypatch.setattr(half_adam, "BLOCK", 32)
+    monkeypatch.setattr(bf16_adam, "CHUNK", 128)
+    monkeypatch.setattr(bf16_adam, "BLOCK", 32)
 
 
 class Model(nn.Module):
@@ -37,10 +37,10 @@ class Model(nn.Module):
         self.idle = nn.Linear(3, 2, bias=False)
 
 
-def setting(recipe: TrainRecipe, kind: torch.dtype) -> tuple[Model, Optimizer, Halves]:
+def setting(recipe: TrainRecipe, kind: torch.dtype) -> tuple[Model, Optimizer, Bf16Weights]:
     torch.manual_seed(5)
     model = Model().to(DEVICE)
-    return model, Optimizer(model, recipe), Halves(model, kind)
+    return model, Optimizer(model, recipe), Bf16Weights(model, kind)
 
 
 def is_rounded(half: torch.Tensor, whole: torch.Tensor) -> bool:
@@ -58,14 +58,14 @@ def number(value: float) -> torch.Tensor:
 @pytest.mark.parametrize(("name", "decay", "beta2"), [("adam", 0.0, 0.98), ("adam", 0.1, 0.9999), ("adamw", 0.1, 0.98)])
 def test_steps_are_those_of_pytorch(name: str, decay: float, beta2: float, kind: torch.dtype) -> None:
     recipe = TrainRecipe(optimizer=name, weight_decay=decay, beta2=beta2, epsilon=1e-6)  # type: ignore[arg-type]
-    model, optimizer, halves = setting(recipe, kind)
-    theirs = [p.detach().clone().double().requires_grad_() for p in halves.whole]
+    model, optimizer, bf16 = setting(recipe, kind)
+    theirs = [p.detach().clone().double().requires_grad_() for p in bf16.master]
     common = {"lr": 0.0, "betas": (recipe.beta1, recipe.beta2), "eps": recipe.epsilon, "weight_decay": decay}
     reference = (torch.optim.Adam if name == "adam" else torch.optim.AdamW)(theirs, **common)  # type: ignore[arg-type]
-    ours = HalfAdam(halves, optimizer)
+    ours = Bf16Adam(bf16, optimizer)
     for step in range(1, 6):
         rate, divisor = 0.01 * step, 1.0 + step
-        for half, exact in zip(halves.half, theirs, strict=True):
+        for half, exact in zip(bf16.copies, theirs, strict=True):
             if half.shape != model.idle.weight.shape:
                 half.grad = torch.randn_like(half)
                 exact.grad = half.grad.double() / divisor
@@ -74,7 +74,7 @@ def test_steps_are_those_of_pytorch(name: str, decay: float, beta2: float, kind:
         reference.step()
         ours.step(number(rate), number(divisor), number(0.0))
         assert not ours.gradients()
-    for whole, half, exact in zip(halves.whole, halves.half, theirs, strict=True):
+    for whole, half, exact in zip(bf16.master, bf16.copies, theirs, strict=True):
         torch.testing.assert_close(whole.double(), exact, atol=2e-6, rtol=1e-5)
         if half.shape != model.idle.weight.shape:
             assert is_rounded(half, whole)
@@ -87,19 +87,19 @@ def test_steps_are_those_of_pytorch(name: str, decay: float, beta2: float, kind:
 
 
 def test_a_step_that_is_skipped_changes_nothing() -> None:
-    model, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
-    ours = HalfAdam(halves, optimizer)
+    model, optimizer, bf16 = setting(TrainRecipe(), torch.bfloat16)
+    ours = Bf16Adam(bf16, optimizer)
     kept = []
     for skip in (0.0, 1.0):
-        for half in halves.half:
+        for half in bf16.copies:
             half.grad = torch.randn_like(half)
         if skip:
-            halves.half[0].grad.fill_(float("nan"))  # type: ignore[union-attr]
+            bf16.copies[0].grad.fill_(float("nan"))  # type: ignore[union-attr]
         ours.step(number(0.1), number(1.0), number(skip))
         state = {
             **dict(model.named_parameters()),
             **optimizer.state(),
-            **{f"half {n}": h for n, h in halves.named.items()},
+            **{f"half {n}": h for n, h in bf16.named.items()},
         }
         kept.append({name: tensor.detach().clone() for name, tensor in state.items()})
     for name, before in kept[0].items():
@@ -112,12 +112,12 @@ def test_pytorch_goes_on_from_its_moments_and_it_from_pytorchs() -> None:
     gradients = [torch.randn(16, 32).bfloat16().to(DEVICE) for _ in range(4)]
     found = []
     for by_kernel in ((False, False, False, False), (True, True, False, False), (False, False, True, True)):
-        model, optimizer, halves = setting(recipe, torch.bfloat16)
-        place = next(i for i, whole in enumerate(halves.whole) if whole is model.first.weight)
+        model, optimizer, bf16 = setting(recipe, torch.bfloat16)
+        place = next(i for i, whole in enumerate(bf16.master) if whole is model.first.weight)
         for kernel, gradient in zip(by_kernel, gradients, strict=True):
             if kernel:
-                halves.half[place].grad = gradient.clone()
-                HalfAdam(halves, optimizer).step(number(0.02), number(1.0), number(0.0))
+                bf16.copies[place].grad = gradient.clone()
+                Bf16Adam(bf16, optimizer).step(number(0.02), number(1.0), number(0.0))
             else:
                 model.first.weight.grad = gradient.float()
                 optimizer.step(0.02)
@@ -136,25 +136,25 @@ def tokens(kind: torch.dtype) -> dict[str, torch.Tensor]:
 
 
 def test_gradients_may_lie_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_adam, "CHUNK", 512)
-    monkeypatch.setattr(half_adam, "BLOCK", 512)
+    monkeypatch.setattr(bf16_adam, "CHUNK", 512)
+    monkeypatch.setattr(bf16_adam, "BLOCK", 512)
     found = []
     torch.manual_seed(11)
     for gradient in tokens(torch.bfloat16).values():
-        model, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
-        ours = HalfAdam(halves, optimizer)
-        halves.named["first.weight"].grad = gradient
+        model, optimizer, bf16 = setting(TrainRecipe(), torch.bfloat16)
+        ours = Bf16Adam(bf16, optimizer)
+        bf16.named["first.weight"].grad = gradient
         ours.step(number(0.1), number(1.0), number(0.0))
-        assert not (ours.filled[:, :5] % 16).any()  # the kernel reads 16 bytes at once
+        assert not (ours.host_table[:, :5] % 16).any()  # the kernel reads 16 bytes at once
         found.append(model.first.weight.detach())
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
 def test_a_step_without_any_gradient_changes_nothing() -> None:
-    _, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
-    before = [whole.detach().clone() for whole in halves.whole]
-    HalfAdam(halves, optimizer).step(number(0.1), number(1.0), number(0.0))
-    assert all(torch.equal(whole, kept) for whole, kept in zip(halves.whole, before, strict=True))
+    _, optimizer, bf16 = setting(TrainRecipe(), torch.bfloat16)
+    before = [whole.detach().clone() for whole in bf16.master]
+    Bf16Adam(bf16, optimizer).step(number(0.1), number(1.0), number(0.0))
+    assert all(torch.equal(whole, kept) for whole, kept in zip(bf16.master, before, strict=True))
     assert float(optimizer.state()["first.weight/step"]) == 0
 
 
@@ -171,9 +171,9 @@ class Called(TorchDispatchMode):
 
 
 def test_steps_are_counted_by_an_operator_that_does_not_ask_the_host() -> None:
-    _, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
-    ours = HalfAdam(halves, optimizer)
-    for half in halves.half:
+    _, optimizer, bf16 = setting(TrainRecipe(), torch.bfloat16)
+    ours = Bf16Adam(bf16, optimizer)
+    for half in bf16.copies:
         half.grad = torch.randn_like(half)
     with Called() as called:
         ours.step(number(0.1), number(1.0), number(0.0))
@@ -182,27 +182,27 @@ def test_steps_are_counted_by_an_operator_that_does_not_ask_the_host() -> None:
 
 
 def test_weights_that_it_cannot_read_are_left_to_pytorch() -> None:
-    model, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
-    HalfAdam(halves, optimizer)
+    model, optimizer, bf16 = setting(TrainRecipe(), torch.bfloat16)
+    Bf16Adam(bf16, optimizer)
     moved = optimizer.inner[0].state
-    assert half_adam.suits(halves, optimizer, batches=1)
+    assert supports_bf16_adam(bf16, optimizer, batches=1)
     moved[model.first.weight]["step"].fill_(3)  # and others never: they have no gradients
-    assert half_adam.suits(halves, optimizer, batches=1)
+    assert supports_bf16_adam(bf16, optimizer, batches=1)
     moved[model.second.weight]["step"].fill_(2)
-    assert not half_adam.suits(halves, optimizer, batches=1)
+    assert not supports_bf16_adam(bf16, optimizer, batches=1)
 
     drawn = torch.randn(16 * 32 + 1, device=DEVICE)
     for weight in (drawn[1:].view(16, 32), drawn[:-1].view(32, 16).t(), drawn[:-1].view(16, 32).double()):
         model = Model().to(DEVICE)
         model.first.weight = nn.Parameter(weight)
-        assert not half_adam.suits(Halves(model, torch.bfloat16), Optimizer(model, TrainRecipe()), batches=1)
+        assert not supports_bf16_adam(Bf16Weights(model, torch.bfloat16), Optimizer(model, TrainRecipe()), batches=1)
 
 
 def test_what_it_is_for() -> None:
-    _, optimizer, halves = setting(TrainRecipe(), torch.bfloat16)
-    assert half_adam.suits(halves, optimizer, batches=1)
-    assert half_adam.suits(halves, setting(TrainRecipe(optimizer="adamw"), torch.bfloat16)[1], batches=1)
-    assert not half_adam.suits(halves, optimizer, batches=2)
-    assert not half_adam.suits(setting(TrainRecipe(), torch.float32)[2], optimizer, batches=1)
+    _, optimizer, bf16 = setting(TrainRecipe(), torch.bfloat16)
+    assert supports_bf16_adam(bf16, optimizer, batches=1)
+    assert supports_bf16_adam(bf16, setting(TrainRecipe(optimizer="adamw"), torch.bfloat16)[1], batches=1)
+    assert not supports_bf16_adam(bf16, optimizer, batches=2)
+    assert not supports_bf16_adam(setting(TrainRecipe(), torch.float32)[2], optimizer, batches=1)
     model, muon, _ = setting(TrainRecipe(optimizer="muon"), torch.bfloat16)
-    assert not half_adam.suits(Halves(model, torch.bfloat16), muon, batches=1)
+    assert not supports_bf16_adam(Bf16Weights(model, torch.bfloat16), muon, batches=1)

@@ -27,7 +27,7 @@ def curve(batches: list[tuple[Flat, Flat]], vocabulary: int, shape: Shape | None
         loss = task(batch)
         (loss.smoothed / batch.target_tokens).backward()
         optimizer.step(3e-3)
-        optimizer.forget_gradients()
+        optimizer.clear_gradients()
         losses.append(loss.plain.item() / batch.target_tokens)
     return losses
 

@@ -19,7 +19,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dragoman.training.checkpoints.checkpoint import Checkpoints, same
-from dragoman.training.reporting.progress import Progress
 from tiny_run import Telling, difference, outcome, prepare_tiny, start, tiny_run
 
 
@@ -66,8 +65,8 @@ def fill_at(data: Path, out: Path, step: int) -> None:
     """Train, and have another program fill the disk at a step."""
 
     class Filling(Telling):
-        def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-            if progress.step == step:
+        def step_done(self, done: int, target_tokens: float, loss: float) -> None:
+            if done == step:
                 try:
                     with (out / "filler").open("wb", buffering=0) as file:
                         while True:
@@ -75,7 +74,7 @@ def fill_at(data: Path, out: Path, step: int) -> None:
                 except OSError:
                     return
 
-    tiny_run(data, out, watch=Filling())
+    tiny_run(data, out, reporter=Filling())
 
 
 def full_disk(data: Path, disk: Path, reference: dict[str, object]) -> bool:

@@ -52,7 +52,7 @@ def arm(deadly: int) -> None:
 
 def life(world: int, folder: Path, changes: tuple[str, ...], deadly: int, seconds: float | None) -> bool:
     """One life of the run; True where it was killed."""
-    quick = {"DRAGOMAN_BEAT": "0.2", "DRAGOMAN_SILENT": "3"}
+    quick = {"DRAGOMAN_HEARTBEAT_INTERVAL": "0.2", "DRAGOMAN_HEARTBEAT_TIMEOUT": "3"}
     args = (folder.parent, folder / "m", changes, deadly)
     team = Team(world, member, work, *args, folder=folder, **quick)
     if seconds is not None:

@@ -9,13 +9,14 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 
-BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files"}
+BASE = {"errors", "arrays", "cpu", "randomness", "values", "config", "files", "progress"}
 LOADS = BASE | {"native", "text", "modeldir"}
 MAY_IMPORT = {
     "errors": set(),
     "arrays": set(),
     "cpu": set(),
     "randomness": set(),
+    "progress": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
     "files": {"errors"},

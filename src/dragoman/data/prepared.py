@@ -39,6 +39,7 @@ class Prepared:
 
     directory: Path
     manifest: dict[str, Any]
+    reused: bool = False  # `prepare` found it, and did nothing
 
     @classmethod
     def open(cls, directory: str | Path, verify: bool = False) -> Prepared:

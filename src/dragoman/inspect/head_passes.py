@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from dragoman.inspect.gates import Forced, Gates, Place
 from dragoman.inspect.head_labels import Behavior
 from dragoman.inspect.head_statistics import Tally, pointed_goals, scene_of
 from dragoman.nn import LowRank, everything
+from dragoman.progress import Reporter
 from dragoman.search.types import NO_NUMBERS, Search
 from dragoman.text import Tokenizer
 from dragoman.text.words import MARK
@@ -28,26 +29,6 @@ POINTS: Final = 24  # of a curve, at most
 SENTENCES: Final = 32  # translated at a time
 
 Score = Callable[[Gates], float]
-
-
-class Watch(Protocol):
-    """Whoever wants to know how far it is."""
-
-    def begin(self, what: str, total: int) -> None:
-        """Something begins, of so many parts."""
-
-    def advance(self) -> None:
-        """Another part is done."""
-
-
-class Unwatched:
-    """Nobody."""
-
-    def begin(self, what: str, total: int) -> None:
-        """Nothing is said."""
-
-    def advance(self) -> None:
-        """Nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +50,7 @@ class Slopes:
 
 
 def looked_at(
-    translator: Translator, gates: Gates, work: Sequence[Forced], watch: Watch
+    translator: Translator, gates: Gates, work: Sequence[Forced], reporter: Reporter
 ) -> dict[Place, Behavior | None]:
     """What each head does; None for low-rank attention, whose weights are no shares."""
     model, pointer = gates.model, translator.pointer
@@ -82,7 +63,7 @@ def looked_at(
         torch.tensor(is_punctuation(t), device=device) for t in (translator.source, translator.target)
     )
     rarity = occurrences(work, translator.source.vocabulary_size)
-    watch.begin("looking", len(work))
+    reporter.start_stage("looking", len(work), "passes")
     for batch in work:
         maps = gates.maps(batch)
         source, target = (batch.source, batch.source_layout), (batch.target, batch.target_layout)
@@ -96,7 +77,7 @@ def looked_at(
         }
         for kind, tally in tallies.items():
             tally.add(getattr(maps, kind), scenes[kind])
-        watch.advance()
+        reporter.advance()
     return {
         place: tallies[place.kind].behavior(place.layer - 1, place.head - 1) if place.kind in tallies else None
         for place in gates.places
@@ -123,41 +104,41 @@ def occurrences(work: Sequence[Forced], vocabulary: int) -> Tensor:
     return table.to(work[0].source.device)
 
 
-def slopes_of(gates: Gates, work: Sequence[Forced], watch: Watch) -> Slopes:
+def slopes_of(gates: Gates, work: Sequence[Forced], reporter: Reporter) -> Slopes:
     """One pass back for each batch."""
-    watch.begin("slopes", len(work))
+    reporter.start_stage("slopes", len(work), "passes")
     cost, signed, sizes = 0.0, torch.zeros(len(gates.places)).double(), torch.zeros(len(gates.places)).double()
     for batch in work:
         cost += gates.without([], [batch])
         each = gates.slopes(batch).cpu()
         signed += each.sum(0)
         sizes += each.abs().sum(0)
-        watch.advance()
+        reporter.advance()
     if not (math.isfinite(cost) and sizes.isfinite().all()):
         raise SearchError(NO_NUMBERS)
     return Slopes(cost, signed, sizes)
 
 
-def removed_in_turn(gates: Gates, work: Sequence[Forced], watch: Watch) -> Tensor:
+def removed_in_turn(gates: Gates, work: Sequence[Forced], reporter: Reporter) -> Tensor:
     """`[places]`: how much more the corpus costs without each of the heads alone."""
-    watch.begin("removing each head", len(work) * len(gates.places))
+    reporter.start_stage("removing each head", len(work) * len(gates.places), "passes")
     total = torch.zeros(len(gates.places), dtype=torch.float64)
     for batch in work:
-        total += gates.removals(batch, watch.advance).cpu()
+        total += gates.removals(batch, reporter.advance).cpu()
     return total
 
 
 def curve_of(
-    gates: Gates, order: Sequence[Place], work: Sequence[Forced], watch: Watch, score: Score | None = None
+    gates: Gates, order: Sequence[Place], work: Sequence[Forced], reporter: Reporter, score: Score | None = None
 ) -> tuple[Point, ...]:
     """The cross-entropy a token as heads are removed in this order, from none to all."""
     steps = sorted({round(i * len(order) / POINTS) for i in range(POINTS + 1)} if len(order) > POINTS else
                    range(len(order) + 1))  # fmt: skip
     tokens = sum(len(batch.follows) for batch in work)
-    watch.begin("removing many heads", len(steps) * len(work))
+    reporter.start_stage("removing many heads", len(steps) * len(work), "passes")
     found = []
     for count in steps:
-        cost = gates.without(order[:count], work, watch.advance)
+        cost = gates.without(order[:count], work, reporter.advance)
         bleu = None
         if score is not None:
             gates.remove(order[:count])

@@ -23,8 +23,6 @@ from dragoman.inspect.gates import Gates, Place, batches
 from dragoman.inspect.head_labels import Behavior, label
 from dragoman.inspect.head_passes import (
     Point,
-    Unwatched,
-    Watch,
     curve_of,
     looked_at,
     removed_in_turn,
@@ -32,6 +30,7 @@ from dragoman.inspect.head_passes import (
     translations,
 )
 from dragoman.models import Transformer
+from dragoman.progress import Reporter, SilentReporter
 from dragoman.text import Tree
 from dragoman.translation.alignment_head import Pointer
 from dragoman.translation.translator import Translator
@@ -127,7 +126,7 @@ def survey(
     ablate: bool | None = None,
     curve: bool = False,
     bleu: Score | None = None,
-    watch: Watch | None = None,
+    reporter: Reporter | None = None,
 ) -> Survey:
     """Ask every head about these sentence pairs.
 
@@ -135,16 +134,16 @@ def survey(
     a few minutes at most. With `curve` heads are removed together, the least worthy first; `bleu`, given translations
     and references, scores what the model then writes. `trees` and `to` as in `Translator.stream`.
     """
-    model, watch = transformer_of(translator), watch if watch is not None else Unwatched()
+    model, reporter = transformer_of(translator), reporter if reporter is not None else SilentReporter()
     pairs, kept = pairs_of(translator, sources, targets, trees, to)
     gates, engine = Gates(model), translator.engines.torch
     few, many = list(batches(engine, pairs, few=True)), list(batches(engine, pairs))
     tokens = sum(len(target) + 1 for _, target in pairs)
-    does, slopes = looked_at(translator, gates, few, watch), slopes_of(gates, few, watch)
+    does, slopes = looked_at(translator, gates, few, reporter), slopes_of(gates, few, reporter)
     if ablate is None:
         passing = sum(len(source) + len(target) + 2 for source, target in pairs)
         ablate = model.parameter_count() * passing * len(gates.places) <= CHEAP
-    removals = removed_in_turn(gates, many, watch) if ablate else None
+    removals = removed_in_turn(gates, many, reporter) if ablate else None
     pointer, first = translator.pointer, "the language mark" if translator.lead else "the first token"
     pointing = head_of(pointer, model.recipe.n_heads)
     heads = tuple(
@@ -164,7 +163,7 @@ def survey(
         return found
     references = [targets[i] for i in kept]
     score = None if bleu is None else lambda gates: bleu(translations(gates, translator, pairs), references)
-    return replace(found, curve=curve_of(gates, found.order(), many, watch, score))
+    return replace(found, curve=curve_of(gates, found.order(), many, reporter, score))
 
 
 def transformer_of(translator: Translator) -> Transformer:

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and a closed terminal: finish the step, save, and say how to go on; a second Ctrl-C ends at once.
+"""Ctrl-C, SIGTERM and a closed terminal: finish the step, save and exit; a second Ctrl-C exits at once.
 
-An evaluation is broken off, and done again when the run goes on.
+A running evaluation is abandoned, and repeated when the run resumes.
 """
 
 from __future__ import annotations
@@ -11,61 +11,63 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from dragoman.training.distributed.ranks import AgreedError
+from dragoman.training.distributed.ranks import CollectiveError
 
-SAID = b"\ndragoman: asked to stop: finishing this step and saving (Ctrl-C again to stop at once)\n"
+MESSAGE = b"\ndragoman: stopping: finishing this step and saving (Ctrl-C again to stop at once)\n"
 
 
-class InterruptedTrainingError(AgreedError):
-    """The run was asked to stop (Ctrl-C, SIGTERM), and saved before it did."""
+class InterruptedTrainingError(CollectiveError):
+    """The run was stopped by Ctrl-C or SIGTERM, and saved first."""
+
+    default_code = "interrupted"
 
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
-        self.exit_code = 128 + number  # as shells have it: 130 after Ctrl-C, 143 after SIGTERM
+        self.exit_code = 128 + number  # as in shells: 130 after Ctrl-C, 143 after SIGTERM
 
 
-class BrokenOffError(Exception):
-    """Raised inside an evaluation that a request to stop breaks off."""
+class EvaluationAbandonedError(Exception):
+    """Raised inside an evaluation when the run is to stop."""
 
 
 class StopRequest:
-    """Remembers which signals came while it is entered; the loop looks at it between steps."""
+    """Records signals while it is entered; the training loop checks it between steps."""
 
-    def __init__(self, speaks: bool) -> None:
-        self.speaks = speaks
-        self.came: set[int] = set()
-        self._before: dict[int, Any] = {}
+    def __init__(self, prints: bool) -> None:
+        self.prints = prints
+        self.received: set[int] = set()
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():  # elsewhere, signals are not ours to catch
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
-                    self._before[number] = signal.signal(number, self._ask)
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.came and number == signal.SIGINT:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if number == signal.SIGHUP:  # the terminal is gone, and a word to it would be an error before the save
-            hole = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(hole, 1)
-            os.dup2(hole, 2)
+        if number == signal.SIGHUP:  # the terminal is closed, and writing to it would raise before the save
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
             number = signal.SIGTERM
-        self.came.add(number)
-        if self.speaks:
-            os.write(2, SAID)  # nothing else may be called here: the signal may have come inside a print
+        self.received.add(number)
+        if self.prints:
+            os.write(2, MESSAGE)  # nothing else may be called here: the signal may have come inside a print
 
     def check(self) -> None:
-        """Raise where somebody has asked to stop; for work that can be broken off and done again."""
-        if self.came:
-            raise BrokenOffError
+        """Raise if the run is to stop; for work that can be abandoned and repeated."""
+        if self.received:
+            raise EvaluationAbandonedError
 
     def flags(self) -> tuple[float, float]:
-        """Whether SIGINT came, and whether SIGTERM came, as numbers that can be summed over processes."""
-        return float(signal.SIGINT in self.came), float(signal.SIGTERM in self.came)
+        """Whether SIGINT and whether SIGTERM was received, as numbers that can be summed over ranks."""
+        return float(signal.SIGINT in self.received), float(signal.SIGTERM in self.received)

@@ -1,4 +1,4 @@
-"""One run from prepared data to a finished model directory.
+"""A training run: from prepared data to a finished model directory.
 
 my-model/            the model: recipe.toml, model.safetensors, model.json, tokenizers, card.md, manifest.json
 my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoints/, prepared/
@@ -25,6 +25,7 @@ from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
 from dragoman.modeldir.verify import verify_model
 from dragoman.models.loading import as_arrays, build_model, load_weights
+from dragoman.progress import Reporter
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average
@@ -32,13 +33,13 @@ from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.model_info import trained_model_info
 from dragoman.training.reporting.card import training_card
 from dragoman.training.reporting.curve import draw_curve
-from dragoman.training.reporting.progress import Progress, Watch
-from dragoman.training.run_record import LOCK, RUN, Begun, agree_with_before, refuse_foreign
+from dragoman.training.run_record import LOCK, RUN, RunRecord, check_output_directory, confirm_record
+from dragoman.training.state import TrainingState
 from dragoman.training.steps.allocator import keep_freed_memory
 from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
 
 
-def finished(out: Path) -> bool:
+def is_finished(out: Path) -> bool:
     """Whether `out` holds a finished model."""
     if not (out / MANIFEST).exists():
         return False
@@ -58,16 +59,17 @@ def train(
     out: Path,
     *,
     evaluate: Evaluate,
-    watch: Watch,
+    reporter: Reporter,
     ranks: Ranks,
     start_from: Path | None = None,
 ) -> None:
-    """Train until done and write the model; begin anew, or go on where an earlier call stopped."""
+    """Start a run, or resume it where an earlier call stopped; train to the end and write the model."""
     check_lengths(prepared, recipe)
     if recipe.model.reads_trees and not prepared.has_trees:
         raise TrainingError(
-            f"model.positions='syntax' needs the trees of the source sentences, and {prepared.directory} was "
-            "prepared without; prepare it with --source-trees"
+            f"model.positions='syntax' needs the trees of the source sentences, but {prepared.directory} was prepared "
+            "without them; prepare it with --source-trees",
+            code="trees_missing",
         )
     if ranks.device.type == "cpu":
         keep_freed_memory()
@@ -75,11 +77,11 @@ def train(
     model = build_model(recipe.model, vocabulary_of(prepared), PAD)
     base = None
     if start_from is not None:
-        begin_from(model, start_from, recipe.text.targets)
+        load_initial_weights(model, start_from, recipe.text.targets)
         base = read_info(start_from)
-    with ExitStack() as held:
-        # Only now: whoever is told that a setting cannot be, and changes it, has not begun with another.
-        ranks.tell(lambda: begin(held, out, Begun.now(recipe, prepared, start_from, ranks), watch))
+    with ExitStack() as stack:
+        # Only now: a user who has to change an invalid setting has not started a run with it.
+        ranks.broadcast(lambda: open_run(stack, out, RunRecord.current(recipe, prepared, start_from, ranks), reporter))
         trainer = Trainer(
             model,
             recipe.train,
@@ -88,21 +90,21 @@ def train(
             d_model=recipe.model.d_model,
             pad=PAD,
             evaluate=evaluate,
-            watch=watch,
+            reporter=reporter,
             ranks=ranks,
         )
         trainer.run()
         last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
 
-        def close() -> None:
-            chosen = choose(trainer, last, ema, evaluate, watch)
-            finish(out, prepared, recipe, chosen, trainer, base)
+        def finish() -> None:
+            selected = select_weights(trainer, last, ema, evaluate, reporter)
+            write_result(out, prepared, recipe, selected, trainer, base)
 
-        ranks.tell(close)
+        ranks.broadcast(finish)
 
 
 def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
-    """Refuse sentences that are longer than the positions to be learned; the longest may else come after many hours."""
+    """Reject sentences that are longer than the learned positions, before one fails after hours."""
     learned = recipe.model.positions == "learned"
     limited = [
         side for side in ("source", "target") if learned or (recipe.model.pattern == "low_rank" and side == "source")
@@ -114,16 +116,17 @@ def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
         raise RecipeError(
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "
             f"positions are learned; use model.max_positions={longest} or more, or data.max_tokens="
-            f"{recipe.model.max_positions - 1}"
+            f"{recipe.model.max_positions - 1}",
+            code="out_of_range",
         )
 
 
-def begin_from(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
+def load_initial_weights(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) -> None:
     """Load the verified weights of a finished model into one of the same sizes, except for added target languages."""
     base_targets = read_recipe(start_from).text.targets
     verify_model(start_from)
     added = len(targets) - len(base_targets)
-    weights = with_tokens(load_weights(start_from), model.state_dict(), len(base_targets), added)
+    weights = add_language_rows(load_weights(start_from), model.state_dict(), len(base_targets), added)
     found, expected = ({name: tuple(w.shape) for name, w in of.items()} for of in (weights, model.state_dict()))
     for name in sorted({*found, *expected}):
         if found.get(name) != expected.get(name):
@@ -136,36 +139,38 @@ def begin_from(model: nn.Module, start_from: Path, targets: Sequence[str] = ()) 
     model.load_state_dict(weights)
 
 
-def with_tokens(
+def add_language_rows(
     weights: Mapping[str, Tensor], fresh: Mapping[str, Tensor], languages: int, added: int
 ) -> dict[str, Tensor]:
-    """The weights with rows for the tokens of `added` target languages, in the embeddings that have as many more.
+    """The weights with a row for each of `added` target languages in every embedding that needs it.
 
-    The tokens of languages are the last: a new one begins as the mean of those that are there, or, where there are
-    none, by chance.
+    Language tokens are the last of the vocabulary. A new row is the mean of the `languages` rows that are there, or
+    random if there are none.
     """
-    made = dict(weights)
+    extended = dict(weights)
     for name, weight in weights.items():
-        wanted = tuple(fresh[name].shape) if name in fresh else ()
-        if added > 0 and name.startswith("embeddings.") and wanted == (len(weight) + added, *weight.shape[1:]):
+        shape = tuple(fresh[name].shape) if name in fresh else ()
+        if added > 0 and name.startswith("embeddings.") and shape == (len(weight) + added, *weight.shape[1:]):
             rows = weight[-languages:].mean(0, keepdim=True).expand(added, *weight.shape[1:]) if languages else None
-            made[name] = torch.cat([weight, fresh[name][-added:].to(weight) if rows is None else rows])
-    return made
+            extended[name] = torch.cat([weight, fresh[name][-added:].to(weight) if rows is None else rows])
+    return extended
 
 
-def begin(held: ExitStack, out: Path, begun: Begun, watch: Watch) -> None:
-    """Take the directory for this run alone, and see that it goes on as it began."""
-    refuse_foreign(out)
+def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter) -> None:
+    """Lock the directory for this run, and check that the run resumes with what it started with."""
+    check_output_directory(out)
     training = out / TRAINING
     try:
-        held.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
-        for stale in training.glob(f".{RUN}.*"):  # of a process that was killed as it began
+        stack.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
+        for stale in training.glob(f".{RUN}.*"):  # of a process that was killed at its start
             stale.unlink()
-        agree_with_before(training / RUN, begun, watch)
+        confirm_record(training / RUN, record, reporter)
     except OSError as error:
         if isinstance(error, DragomanError):
             raise
-        raise TrainingError(f"{training} cannot be written: {error.strerror or error}; choose another --out") from None
+        raise TrainingError(
+            f"cannot write to {training}: {error.strerror or error}; choose another --out", code="not_writable"
+        ) from None
 
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
@@ -174,7 +179,7 @@ def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedWeights:
     """The weights of the finished model, their name, and their scores on the validation set."""
 
     weights: Mapping[str, Tensor]
@@ -182,81 +187,82 @@ class Chosen:
     scores: Mapping[str, float]
 
 
-def choose(
+def select_weights(
     trainer: Trainer,
     last: Mapping[str, Tensor],
     ema: Mapping[str, Tensor],
     evaluate: Evaluate,
-    watch: Watch,
-) -> Chosen:
-    """The weights that do best on the validation set: the last ones, the best single ones, or an average of several.
+    reporter: Reporter,
+) -> SelectedWeights:
+    """The weights that score best on the validation set: the last, the best checkpoint's, or an average.
 
-    Only checkpoints that every run of these settings has are looked at: being stopped and resumed changes nothing.
+    Only checkpoints that every run with these settings has are considered: stopping and resuming changes nothing.
     """
-    checkpoints, recipe, progress = trainer.checkpoints, trainer.recipe, trainer.progress
+    checkpoints, recipe, state = trainer.checkpoints, trainer.recipe, trainer.state
     last = {name: tensor.detach().cpu().clone() for name, tensor in last.items()}  # the model is lent below
     sign = 1 if HIGHER_IS_BETTER[recipe.stop_on] else -1
-    best: tuple[float, Chosen] | None = None
-    for name, weights in candidates(checkpoints, recipe, progress, last, ema, watch).items():
-        with trainer.replica.filled(trainer.model, weights) as model:
+    best: tuple[float, SelectedWeights] | None = None
+    for name, weights in weight_candidates(checkpoints, recipe, state, last, ema, reporter).items():
+        with trainer.replica.with_weights(trainer.model, weights) as model:
             evaluation = evaluate(model.eval(), trainer.stop.check)
-        watch.note(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in evaluation.figures.items()))
+        reporter.note(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in evaluation.figures.items()))
         usable = all(math.isfinite(value) for value in evaluation.figures.values())
         figure = evaluation.figures[recipe.stop_on] * sign if usable else -math.inf
         if best is None or figure > best[0]:
-            best = (figure, Chosen(weights, name, dict(evaluation.figures)))
+            best = (figure, SelectedWeights(weights, name, dict(evaluation.figures)))
     assert best is not None  # the last weights are always a candidate
     if best[0] == -math.inf:
         rate = "" if recipe.learning_rate is None else f" (it was {recipe.learning_rate})"
         raise TrainingError(
-            "the run went astray: whichever of its weights are taken, their figures on the validation set are no "
-            f"numbers; train anew with another --out and a lower train.learning_rate{rate}, or with train.clip=1.0"
+            "training diverged: the figures on the validation set are not finite; train again with another --out and "
+            f"a lower train.learning_rate{rate}, or with train.clip=1.0",
+            code="diverged",
         )
-    watch.note(f"kept: {best[1].name}")
+    reporter.note(f"kept: {best[1].name}")
     return best[1]
 
 
-def candidates(
+def weight_candidates(
     checkpoints: Checkpoints,
     recipe: TrainRecipe,
-    progress: Progress,
+    state: TrainingState,
     last: Mapping[str, Tensor],
     ema: Mapping[str, Tensor],
-    watch: Watch,
+    reporter: Reporter,
 ) -> dict[str, Mapping[str, Tensor]]:
-    """The weights to choose from, by the words for the card; a damaged checkpoint is left out, and named."""
-    due = [step for step in checkpoints.steps() if step % recipe.save_every == 0 and step <= progress.step]
+    """The weights to choose from, by their names on the card; a damaged checkpoint is skipped, with a note."""
+    due = [step for step in checkpoints.steps() if step % recipe.save_every == 0 and step <= state.step]
     whole: dict[int, Mapping[str, Tensor]] = {}
-    for step in sorted({*due[-recipe.average :], progress.best_step} & set(checkpoints.steps())):
+    for step in sorted({*due[-recipe.average :], state.best_step} & set(checkpoints.steps())):
         try:
             whole[step] = checkpoints.weights(step)
         except DamagedError as error:
-            watch.note(f"{error}; it is left out")
+            reporter.note(f"{error}; it is skipped")
     found: dict[str, Mapping[str, Tensor]] = {}
     averaged = [step for step in due[-recipe.average :] if step in whole]
     if len(averaged) > 1:
         found[f"the average of the checkpoints {averaged}"] = average([whole[step] for step in averaged])
-    if progress.best_step in whole and progress.best_step != progress.step:
-        found[f"the checkpoint of step {progress.best_step}"] = whole[progress.best_step]
+    if state.best_step in whole and state.best_step != state.step:
+        found[f"the checkpoint of step {state.best_step}"] = whole[state.best_step]
     found["the last weights"] = last
     if ema:
         found["the moving average"] = {**last, **{name: tensor.detach().cpu() for name, tensor in ema.items()}}
     return found
 
 
-def finish(
-    out: Path, prepared: Prepared, recipe: Recipe, chosen: Chosen, trainer: Trainer, base: ModelInfo | None
+def write_result(
+    out: Path, prepared: Prepared, recipe: Recipe, selected: SelectedWeights, trainer: Trainer, base: ModelInfo | None
 ) -> None:
     """Write the model directory around the run that trained it."""
     info = trained_model_info(prepared, base)
-    card = training_card(recipe, prepared, chosen.name, chosen.scores, trainer.progress, info)
+    card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info)
     try:
         draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         save_model(
             out,
             recipe=recipe,
             info=info,
-            weights=as_arrays(chosen.weights),
+            weights=as_arrays(selected.weights),
             tokenizers=prepared.tokenizers,
             card=card,
             staging=out / TRAINING / "model",

@@ -1,4 +1,4 @@
-"""`run.json`: how a run was begun, so that it goes on with the same data and settings or not at all."""
+"""`run.json`: the data and settings that a run started with; it resumes with the same ones or not at all."""
 
 from __future__ import annotations
 
@@ -18,50 +18,53 @@ from dragoman.errors import DamagedError, TrainingError
 from dragoman.files import MANIFEST, format_names, sha256, write_atomically
 from dragoman.modeldir.layout import REQUIRED, TRAINING, WEIGHTS
 from dragoman.modeldir.locate import check_model, read_recipe
+from dragoman.progress import Reporter
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.reporting.progress import Watch
 
 RUN, LOCK = "run.json", "lock"
-# What a training leaves in its directory, from the first moment on.
+# Files that a training run leaves in its directory, from the first moment on.
 TRACES: Final = (RUN, LOCK, "prepared", ".prepared.staging", ".prepared.lock", ".prepared.old")
-# Settings that decide how fast a run is and not what comes out of it, but for the last bits.
-FREE: Final = frozenset({"data.workers", "data.ahead", "train.parallel"})
+# Settings that change the speed of a run, and its result in the last bits at most.
+RESUMABLE: Final = frozenset({"data.workers", "data.ahead", "train.parallel"})
 
 
-def refuse_foreign(out: Path) -> None:
-    """Refuse a directory that holds something, but neither a training nor a model of ours.
+def check_output_directory(out: Path) -> None:
+    """Reject a directory that holds something other than a training run or a model.
 
-    What is hidden or empty is no reason: a shell has opened its log before we begin.
+    Hidden and empty files do not count: a shell opens its log before the command starts.
     """
     if out.exists() and not out.is_dir():
-        raise TrainingError(f"{out} is a file, but --out is the directory to write; choose another name")
+        raise TrainingError(
+            f"{out} is a file, but --out is the directory to write; choose another name", code="not_a_directory"
+        )
     training = out / TRAINING
     if not out.exists() or any((training / name).exists() for name in TRACES):
         return
     if all((out / name).exists() for name in (*REQUIRED, MANIFEST)):
         return
-    found = [path for path in out.iterdir() if path.name[0] != "." and not empty(path)]
+    found = [path for path in out.iterdir() if path.name[0] != "." and not is_empty(path)]
     if found:
         raise TrainingError(
-            f"{out} contains {format_names(found)}, but no training or model of Dragoman; give --out a new directory, "
-            f"such as {out / 'model'}"
+            f"{out} contains {format_names(found)}, but no training run or model; give --out a new directory, such as "
+            f"{out / 'model'}",
+            code="directory_not_empty",
         )
 
 
-def empty(path: Path) -> bool:
-    """Whether a file or a directory holds nothing."""
+def is_empty(path: Path) -> bool:
+    """Whether a file or a directory is empty."""
     return not any(path.iterdir()) if path.is_dir() else path.is_file() and not path.stat().st_size
 
 
-def has_begun(out: Path) -> bool:
-    """Whether there is something of a training that other data would spoil."""
+def has_started(out: Path) -> bool:
+    """Whether `out` holds a run that other data would spoil."""
     return any((out / TRAINING / name).exists() for name in (RUN, "checkpoints"))
 
 
-def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Recipe:
-    """The recipe with the tokenizers of the model that the run begins from; refuses a change that asks for others.
+def with_tokenizers_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Recipe:
+    """The recipe with the tokenizers of the model that the run starts from; reject a change to them.
 
-    Target languages may be added behind those that it has: each is one more token.
+    Target languages may be appended to its own: each is one more token.
     """
     own = read_recipe(start_from).text
     for change in changes:
@@ -70,27 +73,28 @@ def with_text_of(start_from: Path, recipe: Recipe, changes: Iterable[str]) -> Re
             check_keeps(recipe.text.targets, own.targets, start_from)
             added = len(recipe.text.targets) - len(own.targets)
             own = replace(own, targets=recipe.text.targets, vocabulary_size=own.vocabulary_size + added)
-        elif section == "text" and (asked := getattr(recipe.text, key)) != (kept := getattr(own, key)):
+        elif section == "text" and (new := getattr(recipe.text, key)) != (kept := getattr(own, key)):
             raise TrainingError(
-                f"text.{key}={asked!r} was asked for, but --from keeps the tokenizers of {start_from}, which have "
-                f"{kept!r}; leave it out"
+                f"text.{key}={new!r} has no effect: --from keeps the tokenizers of {start_from}, which have {kept!r}; "
+                "leave it out",
+                code="incompatible_settings",
             )
     return replace(recipe, text=own)
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What decides the outcome of a run: all of it but for the last bits, and what those depend on."""
+class RunRecord:
+    """What decides the result of a run; `machine` decides the last bits alone."""
 
     recipe: dict[str, Any]
     data: str
     start_from: str
     machine: dict[str, Any]
-    weights: list[float] | None = None  # of the corpora; older runs did not write them down
+    weights: list[float] | None = None  # of the corpora; older runs have none
 
     @classmethod
-    def now(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> Begun:
-        """As the present call would begin it."""
+    def current(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> RunRecord:
+        """The record that this call would start a run with."""
         machine = {
             "processes": ranks.world,
             "parallel": recipe.train.parallel,
@@ -101,23 +105,26 @@ class Begun:
         if start_from is not None:
             check_model(start_from)
         weights = "" if start_from is None else sha256(start_from / WEIGHTS)
-        plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as they come back from a file
+        plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as a file has them
         return cls(plain, prepared.fingerprint, weights, machine, [part.weight for part in prepared.split().parts])
 
 
-def agree_with_before(path: Path, now: Begun, watch: Watch) -> None:
-    """Refuse to go on with other data or settings than the run began with, and name both values."""
+def confirm_record(path: Path, now: RunRecord, reporter: Reporter) -> None:
+    """Write the record of a new run; reject to resume one with other data or settings, and name both values."""
     if path.exists():
         try:
-            before = Begun(**json.loads(path.read_text(encoding="utf-8")))
+            before = RunRecord(**json.loads(path.read_text(encoding="utf-8")))
             changed = differences(before, now)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(f"{path} cannot be read ({error}); restore it, or choose another --out") from None
+            raise DamagedError(
+                f"{path} cannot be read ({error}); restore it, or choose another --out", code="file_damaged"
+            ) from None
         if changed:
-            listed = "\n  ".join(changed)
+            lines = "\n  ".join(changed)
             raise TrainingError(
-                f"{path.parent.parent} was begun with other settings:\n  {listed}\nGive the same as before to go on, "
-                "or another --out to begin anew"
+                f"{path.parent.parent} was started with other settings:\n  {lines}\nGive the same ones to resume, or "
+                "another --out to start a new run",
+                code="run_mismatch",
             )
         if before.machine == now.machine:
             return
@@ -126,27 +133,27 @@ def agree_with_before(path: Path, now: Begun, watch: Watch) -> None:
             for key, value in now.machine.items()
             if before.machine.get(key) != value
         ]
-        watch.note(
-            f"the run goes on in another way than before ({'; '.join(moved)}): sums are taken in another order, so "
-            "that the result is equal within rounding and no longer to the bit"
+        reporter.note(
+            f"the run resumes in another environment ({'; '.join(moved)}): sums are taken in another order, so the "
+            "result is equal within rounding, not bit for bit"
         )
     write_atomically(path, json.dumps(asdict(now), indent=1) + "\n")
 
 
-def differences(before: Begun, now: Begun) -> list[str]:
-    """Each value that is not what it was; a setting that is newer than the run had its default."""
+def differences(before: RunRecord, now: RunRecord) -> list[str]:
+    """Each value that has changed; a setting that is newer than the run had its default."""
     defaults = json.loads(json.dumps(asdict(Recipe())))
     found = []
     for section, settings in now.recipe.items():
         was: Mapping[str, Any] = {**defaults[section], **with_present_names(section, before.recipe.get(section, {}))}
         for key in sorted({*was, *settings}):
-            if was.get(key) != settings.get(key) and f"{section}.{key}" not in FREE:
-                found.append(f"{section}.{key} was {was.get(key)!r}, and is now {settings.get(key)!r}")
+            if was.get(key) != settings.get(key) and f"{section}.{key}" not in RESUMABLE:
+                found.append(f"{section}.{key} was {was.get(key)!r}, is now {settings.get(key)!r}")
     if before.data != now.data:
-        found.append(f"the data had fingerprint {before.data[:12]}, and now has {now.data[:12]}")
+        found.append(f"the data had fingerprint {before.data[:12]}, now it has {now.data[:12]}")
     if before.weights not in (None, now.weights):
-        found.append(f"the corpora had the weights {before.weights}, and now have {now.weights}")
+        found.append(f"the corpora had the weights {before.weights}, now they have {now.weights}")
     if before.start_from != now.start_from:
-        words = [f"weights {digest[:12]}" if digest else "nothing" for digest in (before.start_from, now.start_from)]
-        found.append(f"the run began from {words[0]}, and would now begin from {words[1]}")
+        names = [f"weights {digest[:12]}" if digest else "no model" for digest in (before.start_from, now.start_from)]
+        found.append(f"the run started from {names[0]}, now it would start from {names[1]}")
     return found

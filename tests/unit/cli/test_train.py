@@ -106,7 +106,7 @@ def test_from_a_model_come_its_sizes_and_its_tokenizers(tmp_path: Path, capsys: 
     own, found = Recipe.load(model / "recipe.toml"), Recipe.load(tmp_path / "out" / "recipe.toml")
     assert (found.model, found.text) == (replace(own.model, dropout=0.4), own.text)
     for more, message in (
-        (["--set", "text.shared=false"], "text.shared=False was asked for, but --from keeps the tokenizers"),
+        (["--set", "text.shared=false"], "text.shared=False has no effect: --from keeps the tokenizers"),
         (["--set", "model.d_ff=11"], "inner.bias has shape (10,) there, but the recipe asks for (11,)"),
         (["--from", str(tmp_path / "modle")], f"there is no directory {tmp_path}/modle; did you mean {model}?"),
         (["--from", str(model / "recipe.toml")], "recipe.toml is a file; a model is a directory"),
@@ -124,10 +124,10 @@ def test_other_data_are_taken_before_the_run_begins_and_refused_after(
     assert leave(capsys, *command)[0] == 0  # nothing had begun, so that nothing is lost
     for more, message in (
         (["--set", "data.max_tokens=99"], "data.max_tokens was 256, is 99"),
-        (["--weight", "2"], "the corpora had the weights [1.0], and now have [2.0]"),
+        (["--weight", "2"], "the corpora had the weights [1.0], now they have [2.0]"),
     ):
         code, _, err = leave(capsys, *command, *more)
-        assert (code, message in err, "Give the same as before to go on" in err) == (2, True, True), err
+        assert (code, message in err, "to resume" in err) == (2, True, True), err
         assert "--anew" not in err
     assert "is finished; nothing to do" in leave(capsys, *command)[2]
 

@@ -17,7 +17,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.run import with_tokens
+from dragoman.training.run import add_language_rows
 from dragoman.translation.translator import Translator
 from tiny_run import (
     TINY,
@@ -95,7 +95,7 @@ def test_one_command_from_files_to_a_model_and_on(tmp_path: Path, capsys: pytest
     assert (code, "is finished; nothing to do" in err) == (0, True), err
     turned = [{"de": "back", "back": "de"}.get(word, word) for word in command]
     code, _, err = leave(capsys, *turned)
-    assert (code, "was begun with other data or settings" in err) == (2, True), err
+    assert (code, "was started with other data or settings" in err) == (2, True), err
     # A model that was begun with both can be trained further with one of them, and keeps both.
     tuned = [*command[:5], "--to", "de", "--from", str(out), "--set", "train.steps=2", "--set", "data.batch_tokens=300"]
     code, _, err = leave(capsys, *tuned, "--out", str(tmp_path / "tuned"), "--device", "cpu")
@@ -152,15 +152,15 @@ def test_the_token_of_a_new_language_begins_between_those_that_are_there() -> No
         "embeddings.bias": torch.randn(11),
         "positions.table": torch.ones(5, 4),
     }
-    made = with_tokens(there, fresh, languages=3, added=2)
+    made = add_language_rows(there, fresh, languages=3, added=2)
     for name in ("embeddings.tables.shared", "embeddings.bias"):
         torch.testing.assert_close(made[name][:9], there[name])
         for row in made[name][9:]:
             torch.testing.assert_close(row, there[name][6:].mean(0))
     assert made["positions.table"] is there["positions.table"]  # which is then refused, as it does not fit
-    first = with_tokens(there, fresh, languages=0, added=2)["embeddings.tables.shared"]
+    first = add_language_rows(there, fresh, languages=0, added=2)["embeddings.tables.shared"]
     torch.testing.assert_close(first[9:], fresh["embeddings.tables.shared"][9:])
-    assert with_tokens(there, fresh, languages=3, added=0) == there
+    assert add_language_rows(there, fresh, languages=3, added=0) == there
 
 
 def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dragoman.errors import TrainingError
-from dragoman.training.run import begin_from
+from dragoman.training.run import load_initial_weights
+from raising import raises
 from small_model import model_at
 from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 
@@ -32,7 +33,7 @@ def test_stopped_and_resumed_to_the_bit(data: Path, tmp_path: Path, architecture
     tiny_run(data, tmp_path / "whole", *changes)
     for step in (2, 7):
         with pytest.raises(Crash):
-            tiny_run(data, tmp_path / "m", *changes, watch=CrashAt(step))
+            tiny_run(data, tmp_path / "m", *changes, reporter=CrashAt(step))
     tiny_run(data, tmp_path / "m", *changes)
     assert difference(outcome(tmp_path / "whole"), outcome(tmp_path / "m")) == ""
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
@@ -47,9 +48,9 @@ def test_a_model_begins_from_one_of_its_kind_alone(tmp_path: Path, architecture:
     there = model_at(tmp_path / "there", architecture=architecture)
     sizes = ("model.d_model=6", "model.encoder_layers=1", "model.decoder_layers=2")
     model = build_model(recipe(f"model.architecture={architecture}", *sizes).model, 330, pad=0)
-    begin_from(model, there)
+    load_initial_weights(model, there)
     for name, weights in load_weights(there).items():
         assert torch.equal(model.state_dict()[name], weights)
     other = "convolutional" if architecture == "recurrent" else "recurrent"
-    with pytest.raises(TrainingError, match="do not fit the recipe"):
-        begin_from(build_model(recipe(f"model.architecture={other}", *sizes).model, 330, pad=0), there)
+    with raises(TrainingError, "weights_mismatch"):
+        load_initial_weights(build_model(recipe(f"model.architecture={other}", *sizes).model, 330, pad=0), there)

@@ -14,13 +14,13 @@ import dragoman.modeldir.save
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
 from dragoman.models.loading import build_model
-from dragoman.training.reporting.progress import Silence
-from dragoman.training.run import finished, vocabulary_of
+from dragoman.progress import SilentReporter
+from dragoman.training.run import is_finished, vocabulary_of
 from raising import raises
 from tiny_run import Found, difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
 
 
-class Notes(Silence):
+class Notes(SilentReporter):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -44,53 +44,53 @@ def figure(data: Path, *sets: dict[str, torch.Tensor]) -> str:
 
 
 def test_every_candidate_is_what_its_name_says(data: Path, tmp_path: Path) -> None:
-    watch = Notes()
-    tiny_run(data, tmp_path / "m", watch=watch)
+    reporter = Notes()
+    tiny_run(data, tmp_path / "m", reporter=reporter)
     saved = {int(p.name[5:]): p for p in (tmp_path / "m/training/checkpoints").glob("step-*")}
     weights = {step: load_file(place / "model.safetensors") for step, place in saved.items()}
     ema = load_file(saved[14] / "ema.safetensors")
-    assert f"the last weights: {figure(data, weights[14])}" in watch.notes
-    assert f"the average of the checkpoints [8, 12]: {figure(data, weights[8], weights[12])}" in watch.notes
-    assert f"the moving average: {figure(data, {**weights[14], **ema})}" in watch.notes
+    assert f"the last weights: {figure(data, weights[14])}" in reporter.notes
+    assert f"the average of the checkpoints [8, 12]: {figure(data, weights[8], weights[12])}" in reporter.notes
+    assert f"the moving average: {figure(data, {**weights[14], **ema})}" in reporter.notes
     best = [step for step in saved if step not in (8, 12, 14)]
-    assert all(f"the checkpoint of step {step}: {figure(data, weights[step])}" in watch.notes for step in best)
-    told = [float(note.rpartition("loss ")[2]) for note in watch.notes if ": loss" in note]
-    kept = next(note for note in watch.notes if note.startswith("kept: ")).removeprefix("kept: ")
-    assert f"{kept}: loss {min(told):.3f}" in watch.notes
+    assert all(f"the checkpoint of step {step}: {figure(data, weights[step])}" in reporter.notes for step in best)
+    told = [float(note.rpartition("loss ")[2]) for note in reporter.notes if ": loss" in note]
+    kept = next(note for note in reporter.notes if note.startswith("kept: ")).removeprefix("kept: ")
+    assert f"{kept}: loss {min(told):.3f}" in reporter.notes
     assert kept in (tmp_path / "m/card.md").read_text()
     assert len({path.stat().st_mode for path in (tmp_path / "m").iterdir() if path.is_file()}) == 1
 
 
 def test_a_damaged_checkpoint_is_not_averaged(data: Path, tmp_path: Path) -> None:
-    watch = Notes()
+    reporter = Notes()
     tiny_run(data, tmp_path / "m")
     (tmp_path / "m/manifest.json").unlink()
     path = tmp_path / "m/training/checkpoints/step-00000012/model.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x55")
-    tiny_run(data, tmp_path / "m", watch=watch)
-    assert any("step-00000012" in note and "it is left out" in note for note in watch.notes)
-    assert not any("average of the checkpoints" in note for note in watch.notes)
+    tiny_run(data, tmp_path / "m", reporter=reporter)
+    assert any("step-00000012" in note and "it is skipped" in note for note in reporter.notes)
+    assert not any("average of the checkpoints" in note for note in reporter.notes)
 
 
 def test_weights_that_give_no_number_are_never_kept(data: Path, tmp_path: Path) -> None:
-    watch, seen = Notes(), 0
+    reporter, seen = Notes(), 0
 
     def first_is_none(*given: Any) -> Found:  # at the end the average comes first
         nonlocal seen
         seen += 1
         return Found({"loss": math.nan}) if seen == 6 else evaluate(*given)
 
-    tiny_run(data, tmp_path / "m", watch=watch, look=first_is_none)
-    told = [note for note in watch.notes if ": loss" in note]
+    tiny_run(data, tmp_path / "m", reporter=reporter, look=first_is_none)
+    told = [note for note in reporter.notes if ": loss" in note]
     assert told[0] == "the average of the checkpoints [8, 12]: loss nan"
     figures = {note.partition(": loss ")[0]: float(note.rpartition(" ")[2]) for note in told[1:]}
-    assert f"kept: {min(figures, key=lambda name: figures[name])}" in watch.notes
+    assert f"kept: {min(figures, key=lambda name: figures[name])}" in reporter.notes
 
 
 def test_a_run_of_which_no_weights_give_a_number_leaves_no_model(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"went astray: .* no numbers; .*lower .*rate \(it was 0\.5\)"):
+    with raises(TrainingError, "diverged", "(it was 0.5)"):
         tiny_run(data, tmp_path / "m", "train.learning_rate=0.5", look=lambda *_: Found({"loss": math.nan}))
-    assert not finished(tmp_path / "m")
+    assert not is_finished(tmp_path / "m")
 
 
 @pytest.mark.parametrize("what", ["write_model_files", "write_manifest", "sync"])
@@ -104,10 +104,10 @@ def test_no_room_for_the_model(data: Path, tmp_path: Path, monkeypatch: pytest.M
         patched.setattr(dragoman.modeldir.save, what, full)
         with raises(TrainingError, "cannot_write", "training is done", "No space left on device"):
             tiny_run(data, tmp_path / "m")
-    assert not finished(tmp_path / "m")
+    assert not is_finished(tmp_path / "m")
     assert not (tmp_path / "m/training/model").exists()
     tiny_run(data, tmp_path / "m")
-    assert finished(tmp_path / "m")
+    assert is_finished(tmp_path / "m")
     assert difference(outcome(tmp_path / "reference"), outcome(tmp_path / "m")) == ""
 
 
@@ -116,8 +116,8 @@ def test_a_damaged_model_says_how_to_write_it_again(data: Path, tmp_path: Path) 
     whole = (tmp_path / "m/model.safetensors").read_bytes()
     (tmp_path / "m/model.safetensors").write_bytes(b"x")
     with raises(DamagedError, "file_damaged", f"remove {tmp_path / 'm/manifest.json'} and run the same command"):
-        finished(tmp_path / "m")
+        is_finished(tmp_path / "m")
     (tmp_path / "m/manifest.json").unlink()
     tiny_run(data, tmp_path / "m", "train.steps=2")
-    assert finished(tmp_path / "m")
+    assert is_finished(tmp_path / "m")
     assert (tmp_path / "m/model.safetensors").read_bytes() == whole

@@ -15,9 +15,10 @@ import torch
 
 from dragoman.errors import DragomanError, RecipeError, TrainingError
 from dragoman.nn.linear import has_bfloat16_products
+from dragoman.progress import SilentReporter
 from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.interrupt import InterruptedTrainingError
-from dragoman.training.reporting.progress import Progress, Silence
+from raising import raises
 from tiny_run import (
     Crash,
     CrashAt,
@@ -34,7 +35,7 @@ from tiny_run import (
 )
 
 
-class Notes(Silence):
+class Notes(SilentReporter):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -69,7 +70,7 @@ def test_the_reference_covers_more_than_an_epoch(data: Path, reference: dict[str
 def test_a_crash_after_every_single_step(data: Path, reference: dict[str, Any], tmp_path: Path) -> None:
     for step in range(1, 15):  # one run that crashes 14 times, each time a step later
         with pytest.raises(Crash):
-            tiny_run(data, tmp_path / "m", watch=CrashAt(step))
+            tiny_run(data, tmp_path / "m", reporter=CrashAt(step))
     tiny_run(data, tmp_path / "m")
     assert difference(reference, outcome(tmp_path / "m")) == ""
 
@@ -90,13 +91,13 @@ def test_with_two_passes_a_step_to_the_bit_as_well(data: Path, reference: dict[s
 def test_asked_to_stop_at_an_odd_step(data: Path, reference: dict[str, Any], tmp_path: Path, step: int) -> None:
     """The extra checkpoint of an interruption is not averaged, not chosen, and not left behind."""
 
-    class AskAt(Silence):
-        def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-            if progress.step == step - 1:
+    class AskAt(SilentReporter):
+        def step_done(self, done: int, target_tokens: float, loss: float) -> None:
+            if done == step - 1:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(InterruptedTrainingError, match=f"stopped after step {step}, which is saved") as stopped:
-        tiny_run(data, tmp_path / "m", watch=AskAt())
+    with raises(InterruptedTrainingError, "interrupted", f"step {step}") as stopped:
+        tiny_run(data, tmp_path / "m", reporter=AskAt())
     assert stopped.value.exit_code == 128 + signal.SIGTERM
     assert (tmp_path / "m/training/checkpoints/latest").read_text() == f"step-{step:08d}\n"
     tiny_run(data, tmp_path / "m")
@@ -117,7 +118,7 @@ def test_an_evaluation_is_broken_off_and_done_again(
         return evaluate(model)
 
     step = (3, 6, None, None, 14)[number - 1]  # the last step is not the end before it is evaluated
-    with pytest.raises(InterruptedTrainingError, match=f"stopped after step {step}, which is saved"):
+    with raises(InterruptedTrainingError, "interrupted", f"step {step}"):
         tiny_run(data, tmp_path / "m", look=look)
     assert len(looks) == number
     tiny_run(data, tmp_path / "m", look=look)
@@ -157,10 +158,10 @@ def test_killed_inside_saves(data: Path, reference: dict[str, Any], tmp_path: Pa
 
 def slow_run(data: Path, out: Path, changes: tuple[str, ...] = ()) -> None:
     class Slow(Telling):
-        def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
+        def step_done(self, done: int, target_tokens: float, loss: float) -> None:
             time.sleep(0.05)
 
-    tiny_run(data, out, *changes, watch=Slow())
+    tiny_run(data, out, *changes, reporter=Slow())
 
 
 def wait_for(condition: Any, seconds: float = 30) -> None:
@@ -191,12 +192,12 @@ def test_ctrl_c_saves_and_says_how_to_go_on_and_a_second_one_ends_at_once(
     os.kill(process.pid, signal.SIGINT)
     process.join()
     assert process.exitcode == 130
-    assert "asked to stop" in log.read_text() and "run the same command to go on" in log.read_text()
+    assert "stopping: finishing" in log.read_text() and "run the same command to resume" in log.read_text()
     saved = sorted(path.name for path in (out / "training/checkpoints").glob("step-*"))
     process = start(stubborn_run, data, out, stderr=log)
     wait_for(lambda: log.read_text().count("in a step") == 1)
     os.kill(process.pid, signal.SIGINT)
-    wait_for(lambda: log.read_text().count("asked to stop: finishing") == 2)
+    wait_for(lambda: log.read_text().count("stopping: finishing") == 2)
     os.kill(process.pid, signal.SIGINT)
     process.join(20)
     assert process.exitcode == 130
@@ -218,12 +219,12 @@ def test_a_closed_terminal_is_a_reason_to_save(data: Path, reference: dict[str, 
 
 def stubborn_run(data: Path, out: Path) -> None:
     class Stubborn(Telling):
-        def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
+        def step_done(self, done: int, target_tokens: float, loss: float) -> None:
             self.note("in a step")
             for _ in range(3000):  # a step that takes half a minute
                 time.sleep(0.01)
 
-    tiny_run(data, out, watch=Stubborn())
+    tiny_run(data, out, reporter=Stubborn())
 
 
 def test_a_finished_run_does_nothing(data: Path, tmp_path: Path) -> None:
@@ -235,30 +236,30 @@ def test_a_finished_run_does_nothing(data: Path, tmp_path: Path) -> None:
 
 def test_changed_settings_are_refused_with_both_values(data: Path, tmp_path: Path) -> None:
     with pytest.raises(Crash):
-        tiny_run(data, tmp_path / "m", watch=CrashAt(5))
-    with pytest.raises(TrainingError, match=r"train.seed was 1, and is now 2\n.*another --out"):
+        tiny_run(data, tmp_path / "m", reporter=CrashAt(5))
+    with raises(TrainingError, "run_mismatch", "train.seed was 1, is now 2", "--out"):
         tiny_run(data, tmp_path / "m", "train.seed=2")
-    with pytest.raises(TrainingError, match=r"model.dropout was 0.1, and is now 0.25"):
+    with raises(TrainingError, "run_mismatch", "model.dropout was 0.1, is now 0.25"):
         tiny_run(data, tmp_path / "m", "model.dropout=0.25")
     with pytest.raises(Crash):  # how fast data come is free to change
-        tiny_run(data, tmp_path / "m", "data.workers=2", "data.ahead=3", watch=CrashAt(6))
+        tiny_run(data, tmp_path / "m", "data.workers=2", "data.ahead=3", reporter=CrashAt(6))
 
 
 def test_a_setting_that_cannot_be_is_no_beginning(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"model.max_positions=3 positions are learned; use"):
+    with raises(RecipeError, "out_of_range", "model.max_positions=3"):
         tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=3")
     with pytest.raises(Crash):  # whoever heeds the advice is not told that it began otherwise
-        tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=99", watch=CrashAt(1))
+        tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=99", reporter=CrashAt(1))
 
 
 def test_changed_data_are_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(Crash):
-        tiny_run(data, tmp_path / "m", watch=CrashAt(5))
+        tiny_run(data, tmp_path / "m", reporter=CrashAt(5))
     run = tmp_path / "m/training/run.json"
     facts = json.loads(run.read_text())
     now = facts["data"][:12]
     run.write_text(json.dumps({**facts, "data": "0" * 64}))
-    with pytest.raises(TrainingError, match=f"fingerprint 000000000000, and now has {now}"):
+    with raises(TrainingError, "run_mismatch", "000000000000", now):
         tiny_run(data, tmp_path / "m")
 
 
@@ -270,32 +271,32 @@ def test_two_runs_into_one_directory_are_refused(data: Path, tmp_path: Path) -> 
     process.kill()
     process.join()
     with pytest.raises(Crash):  # a killed holder holds nothing
-        tiny_run(data, tmp_path / "m", watch=CrashAt(14))
+        tiny_run(data, tmp_path / "m", reporter=CrashAt(14))
 
 
 class Spoil:
     """A backward pass that leaves an infinite gradient at some steps."""
 
     def __init__(self, steps: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-        from dragoman.training.steps.eager import WaitedSteps
+        from dragoman.training.steps.eager import EagerSteps
 
-        real = WaitedSteps._clipped_norm
+        real = EagerSteps._clipped_norm
 
-        def spoilt(waited: WaitedSteps) -> float:
+        def spoilt(waited: EagerSteps) -> float:
             if waited.step in steps:
                 next(waited.model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
             return real(waited)
 
-        monkeypatch.setattr(WaitedSteps, "_clipped_norm", spoilt)
+        monkeypatch.setattr(EagerSteps, "_clipped_norm", spoilt)
 
 
 def test_steps_that_are_not_finite_are_skipped_and_counted(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Notes()
+    reporter = Notes()
     Spoil({2, 7, 8}, monkeypatch)
-    tiny_run(data, tmp_path / "m", watch=watch)
-    assert next(note for note in watch.notes if "skipped" in note).startswith("step 2: loss")
+    tiny_run(data, tmp_path / "m", reporter=reporter)
+    assert next(note for note in reporter.notes if "skipped" in note).startswith("step 2: loss")
     assert metrics(tmp_path / "m")[-2]["skipped"] == 3
     for path in (tmp_path / "m").rglob("*.safetensors"):
         from safetensors.torch import load_file
@@ -312,12 +313,12 @@ def test_too_many_of_them_stop_the_run_with_advice(data: Path, tmp_path: Path, m
 
 
 def test_a_resumed_run_does_not_invent_metrics(data: Path, tmp_path: Path) -> None:
-    watch = Notes()
+    reporter = Notes()
     with pytest.raises(Crash):
-        tiny_run(data, tmp_path / "m", watch=CrashAt(13))
+        tiny_run(data, tmp_path / "m", reporter=CrashAt(13))
     (tmp_path / "m/training/metrics.jsonl").write_text("")  # someone emptied it
-    tiny_run(data, tmp_path / "m", watch=watch)
-    assert any("has lost lines" in note for note in watch.notes)
+    tiny_run(data, tmp_path / "m", reporter=reporter)
+    assert any("has lost lines" in note for note in reporter.notes)
     assert [entry["step"] for entry in metrics(tmp_path / "m")] == [14, 14]
 
 

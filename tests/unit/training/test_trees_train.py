@@ -14,7 +14,8 @@ from dragoman.evaluation.validation import Validation
 from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.steps.base import nothing
+from dragoman.training.steps.base import empty_batch
+from raising import raises
 from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 
 SYNTAX = "model.positions=syntax"
@@ -32,7 +33,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
     tiny_run(data, tmp_path / "whole", SYNTAX, *changes)
     for step in (2, 7, 11):
         with pytest.raises(Crash):
-            tiny_run(data, tmp_path / "m", SYNTAX, *changes, watch=CrashAt(step))
+            tiny_run(data, tmp_path / "m", SYNTAX, *changes, reporter=CrashAt(step))
     tiny_run(data, tmp_path / "m", SYNTAX, *changes)
     assert difference(outcome(tmp_path / "whole"), outcome(tmp_path / "m")) == ""
 
@@ -55,7 +56,7 @@ def test_the_loss_is_the_same_in_both_layouts_and_the_trees_matter(data: Path) -
 
 def test_a_rank_without_a_batch_takes_part(data: Path) -> None:
     model = build_model(recipe(SYNTAX).model, 300, PAD)
-    loss = TranslationLoss(model, 0.1, PAD)(nothing(torch.device("cpu")))
+    loss = TranslationLoss(model, 0.1, PAD)(empty_batch(torch.device("cpu")))
     loss.smoothed.backward()
     assert float(loss.smoothed.detach()) == 0
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
@@ -77,7 +78,7 @@ def test_validation_reads_the_trees(data: Path) -> None:
 
 def test_data_without_trees_are_refused(tmp_path: Path) -> None:
     prepare_tiny(tmp_path)
-    with pytest.raises(TrainingError, match=r"needs the trees of the source sentences, and .* was prepared without"):
+    with raises(TrainingError, "trees_missing", "--source-trees"):
         tiny_run(tmp_path, tmp_path / "out", SYNTAX)
 
 

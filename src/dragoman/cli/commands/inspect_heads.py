@@ -14,6 +14,7 @@ import click
 from dragoman.cli import tell
 from dragoman.cli.options.completion import complete_model
 from dragoman.errors import DragomanError
+from dragoman.progress import ConsoleReporter
 
 if TYPE_CHECKING:
     from dragoman.inspect.heads import Survey
@@ -73,8 +74,11 @@ def command(
     from dragoman.inspect.heads import survey
 
     asked: dict[str, Any] = {"trees": grown, "to": to, "ablate": ablate, "curve": curve}
-    with Bar() as bar:
-        found = survey(translator, sources, targets, **asked, bleu=scored if bleu else None, watch=bar)
+    reporter = ConsoleReporter(transient=True)
+    try:
+        found = survey(translator, sources, targets, **asked, bleu=scored if bleu else None, reporter=reporter)
+    finally:
+        reporter.close()
     show(found)
     if out is None:
         return
@@ -162,35 +166,3 @@ def written(path: Path, text: str) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise DragomanError(f"{path} could not be written: {error.strerror}; choose another --out") from None
-
-
-class Bar:
-    """How far it is, on stderr where that is a terminal."""
-
-    def __init__(self) -> None:
-        self.bar: Any = None
-        self.task: Any = None
-
-    def __enter__(self) -> Bar:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def begin(self, what: str, total: int) -> None:
-        """Another stage."""
-        if self.bar is not None:
-            self.task = self.bar.add_task(what, total=total)
-
-    def advance(self) -> None:
-        """A part of it is done."""
-        if self.bar is not None:
-            self.bar.advance(self.task)

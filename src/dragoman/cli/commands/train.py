@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from dragoman.cli.commands.prepare import Bars
 from dragoman.cli.options.completion import complete_recipe
 from dragoman.cli.options.corpus_options import FILE, Given, corpus_options
 from dragoman.config import Recipe, toml_value, unused_keys
@@ -25,6 +24,7 @@ from dragoman.errors import TrainingError
 from dragoman.modeldir.layout import TRAINING
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.verify import verify_model_cached
+from dragoman.progress import ConsoleReporter, SilentReporter
 
 OPEN = ("train.warmup_steps=0", "train.learning_rate=1.0")  # until they are chosen, they fit every number of steps
 
@@ -65,17 +65,15 @@ def command(
     from dragoman.evaluation.validation import Validation
     from dragoman.training.distributed.ranks import join
     from dragoman.training.interrupt import InterruptedTrainingError
-    from dragoman.training.reporting.display import Display
-    from dragoman.training.reporting.progress import Silence
-    from dragoman.training.run import finished, train
-    from dragoman.training.run_record import RUN, Begun, agree_with_before, refuse_foreign
+    from dragoman.training.run import is_finished, train
+    from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
 
     ranks = join(None if device is None else torch.device(device))
-    watch: Any = Display() if ranks.first else Silence()
+    watch: Any = ConsoleReporter() if ranks.first else SilentReporter()
     if tensorboard and ranks.first:
-        from dragoman.training.reporting.tensorboard import Board
+        from dragoman.training.reporting.tensorboard import TensorBoardReporter
 
-        watch = Board(out / TRAINING / "tensorboard", watch)
+        watch = TensorBoardReporter(out / TRAINING / "tensorboard", watch)
     place = out / TRAINING / "prepared"
     if ranks.device.type == "cpu" and ranks.world == 1 and (busy := busy_machine(torch.get_num_threads())):
         watch.note(busy)
@@ -88,22 +86,22 @@ def command(
 
     def settle() -> str | None:
         """The recipe, once the data are prepared; None where all is done."""
-        refuse_foreign(out)
-        done = finished(out)
+        check_output_directory(out)
+        done = is_finished(out)
         if done and not place.exists():
             return None
-        told = Silence() if done else watch
+        told = SilentReporter() if done else watch
         recipe = settled(given, place, source_recipe, changes, start_from, ranks.device, ranks.world, told)
         prepared = Prepared.open(place)
         validation(prepared, recipe)  # refuses data that have none, before the first step
         if done:
-            begun = Begun.now(recipe, prepared, start_from, ranks)
-            agree_with_before(out / TRAINING / RUN, begun, told)
+            begun = RunRecord.current(recipe, prepared, start_from, ranks)
+            confirm_record(out / TRAINING / RUN, begun, told)
         return None if done else recipe.to_toml()
 
     try:
-        with ranks.together():
-            words = ranks.tell(settle)
+        with ranks.guard():
+            words = ranks.broadcast(settle)
             if words is None:
                 whose = "" if place.exists() else ", with whatever data it was trained: its training/ is not there"
                 watch.note(f"{out} is finished{whose}; nothing to do (another --out would train anew)")
@@ -115,7 +113,7 @@ def command(
                 recipe,
                 out,
                 evaluate=evaluate,
-                watch=watch,
+                reporter=watch,
                 ranks=ranks,
                 start_from=start_from,
             )
@@ -159,7 +157,7 @@ def settled(
         training_choices,
         vocabulary_choice,
     )
-    from dragoman.training.run_record import has_begun, with_text_of
+    from dragoman.training.run_record import has_started, with_tokenizers_of
 
     fast = device.type == "cuda"
     chosen: list[Choice] = []
@@ -175,7 +173,7 @@ def settled(
             recipe = Recipe.load(source_recipe, changes)
         else:
             recipe = Recipe.from_changes([*OPEN, *own, *(c.change for c in chosen), *changes])
-        recipe = recipe if start_from is None else with_text_of(start_from, recipe, changes)
+        recipe = recipe if start_from is None else with_tokenizers_of(start_from, recipe, changes)
         return recipe if not targets else replace(recipe, text=replace(recipe.text, targets=targets))
 
     if source_recipe is None and not own:
@@ -186,22 +184,24 @@ def settled(
     check_trees(given, recipe)
     out = place.parent.parent
     try:
-        with Bars() as bars:
-            prepared = prepare(
-                given.corpora,
-                recipe,
-                place,
-                valid=given.valid,
-                tokenizers=start_from,
-                anew=not has_begun(out),
-                watch=bars,
-            )
+        prepared = prepare(
+            given.corpora,
+            recipe,
+            place,
+            valid=given.valid,
+            tokenizers=start_from,
+            anew=not has_started(out),
+            reporter=watch,
+        )
     except OtherInputsError as error:
         raise TrainingError(
-            f"{out} was begun with other data or settings:\n  {error.changed}\nGive the same as before to go on, or "
-            "another --out to begin anew"
+            f"{out} was started with other data or settings:\n  {error.changed}\nGive the same ones to resume, or "
+            "another --out to start a new run",
+            code="run_mismatch",
         ) from None
-    if bars.begun:
+    finally:
+        watch.close()
+    if not prepared.reused:
         watch.note(in_a_line(prepared))
     if source_recipe is None:
         split = prepared.split("train")

@@ -147,7 +147,7 @@ def encode_text(
     tasks = ((job.staging, text.name, tokenizers, start, stop, tuple(dtypes)) for start, stop in chunks)
     for (start, stop), chunk in zip(chunks, job.workers.map(encode_pairs, tasks), strict=True):
         yield start, with_languages(job, text, names, start, chunk)
-        job.watch.advance(stop - start)
+        job.reporter.advance(stop - start)
 
 
 def with_languages(

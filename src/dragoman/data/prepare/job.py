@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,31 +12,12 @@ from dragoman.config import Recipe
 from dragoman.data.corpora.cleaning import Cleaner, Hashes
 from dragoman.data.prepare.workers import Workers
 from dragoman.data.shards import Part
+from dragoman.progress import Reporter
 
 # side -> the name of its tokenizer on disk, the size of its vocabulary, and its fingerprint
 Names = dict[str, tuple[str, int, str]]
 
 CHUNK = 8192  # pairs: large enough that sending them to a process costs little, small enough for many processes
-
-
-class Watch(Protocol):
-    """Someone who is told how far a preparation is."""
-
-    def stage(self, title: str, total: int | None, unit: str) -> None:
-        """A new stage begins, of `total` units where that is known."""
-
-    def advance(self, done: int) -> None:
-        """So many more units are done."""
-
-
-class Silence:
-    """A watch that says nothing."""
-
-    def stage(self, title: str, total: int | None, unit: str) -> None:
-        """Say nothing."""
-
-    def advance(self, done: int) -> None:
-        """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -66,4 +46,4 @@ class Job:
     staging: Path
     recipe: Recipe
     workers: Workers
-    watch: Watch
+    reporter: Reporter

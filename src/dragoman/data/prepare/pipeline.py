@@ -26,7 +26,7 @@ from dragoman.data.corpora.reader import read, trees_of
 from dragoman.data.corpora.scripts import detect, named
 from dragoman.data.prepare import inputs as given
 from dragoman.data.prepare.encoding import append_depths, append_texts, encode_splits, tokenizer_at
-from dragoman.data.prepare.job import CHUNK, Cleaned, Job, Names, Silence, Watch
+from dragoman.data.prepare.job import CHUNK, Cleaned, Job, Names
 from dragoman.data.prepare.staging import staged
 from dragoman.data.prepare.target_languages import (
     addressed,
@@ -41,6 +41,7 @@ from dragoman.data.prepared import DEPTHS, FORMAT, MANIFEST, SIDES, Prepared
 from dragoman.data.shards import Part, Writer
 from dragoman.errors import DataError
 from dragoman.files import sha256, write_atomically
+from dragoman.progress import Reporter, SilentReporter
 from dragoman.text.trees.dependency import Trees
 from dragoman.values import MAX_INT
 
@@ -61,7 +62,7 @@ def prepare(
     tokenizers: Path | None = None,
     anew: bool = False,
     processes: int | None = None,
-    watch: Watch | None = None,
+    reporter: Reporter | None = None,
 ) -> Prepared:
     """Prepare the corpora into the directory `out`; nothing is done where it already holds just that.
 
@@ -106,13 +107,13 @@ def prepare(
         | vocabulary_settings(recipe, tokenizers),
     }
     if given.standing(out, inputs, anew):
-        return reweighted(Prepared.open(out), [corpus.weight for corpus in corpora])
+        return replace(reweighted(Prepared.open(out), [corpus.weight for corpus in corpora]), reused=True)
     before = given.states(everything)
     size = sum(size for _, size, _ in before)
     processes = processes or (available_cores() if size > INLINE else 1)
     with staged(out) as staging, Workers(processes) as workers:
-        job = Job(staging, recipe, workers, watch or Silence())
-        job.watch.stage("clean", size, "B")
+        job = Job(staging, recipe, workers, reporter or SilentReporter())
+        job.reporter.start_stage("clean", size, "B")
         checked = clean_valid(job, validating) if validating else None
         train = clean_train(job, corpora, checked)
         learned = () if tokenizers is None else source_tokenizer(tokenizers).targets
@@ -120,7 +121,7 @@ def prepare(
         held = held_out_of(train, recipe.text.targets, 0 if validating else recipe.data.valid_pairs)
         names = settle_tokenizers(job, train.name, held, tokenizers)
         tokenizer_at.cache_clear()  # those of an earlier preparation stood in the same place
-        job.watch.stage("encode", len(train) + len(checked or ()), "pairs")
+        job.reporter.start_stage("encode", len(train) + len(checked or ()), "pairs")
         encoded = encode_splits(job, train, held, checked, names)
         for now, then in zip(given.states(everything), before, strict=True):
             if now != then:
@@ -174,10 +175,10 @@ def clean(job: Job, name: str, corpora: Sequence[Corpus], cleaner: Cleaner) -> C
             open_files.enter_context(laid)
         for corpus in corpora:
             start = writers[0].count
-            trees = Trees(() if corpus.source_trees is None else trees_of(corpus.source_trees, job.watch.advance))
+            trees = Trees(() if corpus.source_trees is None else trees_of(corpus.source_trees, job.reporter.advance))
             if targets and corpus is not corpora[0]:
                 scripts = expected_scripts(job.recipe.data, corpus)
-            said = addressed(corpus, CHUNK, targets, job.watch.advance)
+            said = addressed(corpus, CHUNK, targets, job.reporter.advance)
             chunks = ((s, t, cleaner.recipe, scripts, of) for s, t, of in said)
             for chunk in job.workers.map(examine, chunks):
                 stay = np.flatnonzero(cleaner.keep(chunk))

@@ -61,7 +61,7 @@ def learned(job: Job, text: str, held: npt.NDArray[np.bool_]) -> dict[str, Token
         sides = SIDES if recipe.shared else (name,)
         size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
         step = size // LEARN_FROM + 1
-        job.watch.stage(f"learn {name}", len(sides) * len(held), "sentences")
+        job.reporter.start_stage(f"learn {name}", len(sides) * len(held), "sentences")
         lines = (line for side in sides for line in sentences(job, f"{text}.{side}", ~held, step))
         targets = recipe.targets if name != "target" else ()  # it is the source that says the language
         tokenizer = learn(recipe.kind, lines, recipe.vocabulary_size - len(targets))
@@ -90,4 +90,4 @@ def sentences(job: Job, name: str, chosen: npt.NDArray[np.bool_], step: int) -> 
     chosen[np.arange(len(chosen)) % step != 0] = False
     for start, stop in ranges(0, len(chosen), CHUNK):
         yield from compress(read_texts(job.staging, name, start, stop), chosen[start:stop])
-        job.watch.advance(stop - start)
+        job.reporter.advance(stop - start)

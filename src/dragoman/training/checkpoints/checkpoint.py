@@ -1,7 +1,7 @@
-"""Checkpoints: a directory a step, whole or not there; what is damaged is not loaded.
+"""Checkpoints: one directory per step, complete or absent; a damaged one is never loaded.
 
-The directories are the truth: one stands under its name only when it is whole and synced, and its manifest confirms it
-when it is read. `latest` names the newest for people and for tools that copy; it moves last and nothing here reads it.
+A directory gets its name only when it is complete and synced, and its manifest confirms it when it is read. `latest`
+names the newest for people and for tools that copy; it is updated last, and nothing here reads it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BEFORE: Final = {"optimizer": "optimiser"}  # names of files as they were writte
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the next step depends on: weights, the optimizer's state, and a few numbers."""
+    """All that the next step depends on: weights, optimizer state, and the training state."""
 
     step: int
     model: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
     ema: Mapping[str, Tensor]
-    progress: Mapping[str, Any]
+    state: Mapping[str, Any]
 
     def parts(self) -> dict[str, Mapping[str, Tensor]]:
         """The tensors, by part."""
@@ -41,13 +41,13 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in one directory, which one process at a time writes."""
+    """The checkpoints of a run in one directory, which one process at a time writes."""
 
     def __init__(self, directory: Path, warn: Callable[[str], None]) -> None:
         self.directory, self.warn = directory, warn
 
     def place(self, step: int) -> Path:
-        """Where the checkpoint of a step is."""
+        """The directory of a step's checkpoint."""
         return self.directory / f"step-{step:08d}"
 
     def steps(self) -> list[int]:
@@ -56,62 +56,64 @@ class Checkpoints:
         return sorted(int(path.name[5:]) for path in found)
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write it beside its place, sync, read it back and compare, rename, and move the pointer last."""
+        """Write to a staging directory, sync, read back and compare, rename; update `latest` last."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        refuse_what_is_not_finite(checkpoint)
+        check_finite(checkpoint)
         place = self.place(checkpoint.step)
         try:
             with staged(place) as staging:
                 for part, tensors in checkpoint.parts().items():
                     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
                     save_file(ready, staging / f"{part}.safetensors")
-                (staging / "progress.json").write_text(json.dumps({"step": checkpoint.step, **checkpoint.progress}))
+                (staging / "progress.json").write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
                 write_manifest(staging)
                 if not same(read(staging), checkpoint):
-                    raise OSError("what was read back is not what was written; the disk or the memory fails")
+                    raise OSError("the data read back differ from the data written; the disk or the memory is faulty")
             self._point_at(checkpoint.step)
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
             raise TrainingError(
-                f"the checkpoint of step {checkpoint.step} could not be written: {why}; {self._last_good()}. Make room "
-                "and run the same command to go on"
+                f"the checkpoint of step {checkpoint.step} could not be written: {why}; {self._last_intact()}. Free "
+                "some space and run the same command to resume",
+                code="not_writable",
             ) from None
         return place
 
     def _point_at(self, step: int) -> None:
-        """Have the pointer name this step; a process killed right after a rename has left it behind."""
+        """Have `latest` name this step; a process that was killed after a rename has left it behind."""
         pointer, name = self.directory / LATEST, self.place(step).name + "\n"
         if not pointer.exists() or pointer.read_bytes() != name.encode():
             write_atomically(pointer, name)
 
-    def _last_good(self) -> str:
+    def _last_intact(self) -> str:
         for step in reversed(self.steps()):
             try:
                 verify_manifest(self.place(step))
             except DamagedError:
                 continue
-            return f"the checkpoint of step {step} in {self.place(step)} is whole"
-        return "there is none yet"
+            return f"the checkpoint of step {step} in {self.place(step)} is intact"
+        return "there is no other checkpoint yet"
 
     def load(self) -> Checkpoint | None:
-        """The newest whole checkpoint; those that are damaged are named, and passed over. None where there is none."""
+        """The newest intact checkpoint, with a warning for each damaged one; None if there are no checkpoints."""
         self.tidy()
         found = self.steps()
         for step in reversed(found):
             try:
                 checkpoint = self.read(step)
             except DamagedError as error:
-                self.warn(f"{error}; going back to the checkpoint before it")
+                self.warn(f"{error}; using the checkpoint before it")
                 continue
-            with suppress(OSError):  # a full disk is told of when there is more to write
+            with suppress(OSError):  # a full disk is reported by the next write
                 self._point_at(step)
             return checkpoint
         if found:
             raise TrainingError(
-                f"none of the {len(found)} checkpoints in {self.directory} is whole; restore one from a copy, or "
-                f"remove {self.directory} to begin anew"
+                f"all {len(found)} checkpoints in {self.directory} are damaged; restore one from a copy, or remove "
+                f"{self.directory} to start again",
+                code="file_damaged",
             )
         return None
 
@@ -125,7 +127,7 @@ class Checkpoints:
         return tensors_of(self.place(step), "model")
 
     def prune(self, keep: set[int]) -> None:
-        """Remove the checkpoints that are not to be kept; each loses its name first, so that none stands half."""
+        """Remove the checkpoints that are not to be kept; each is renamed first, so none is ever incomplete."""
         for step in self.steps():
             if step not in keep:
                 gone = sibling(self.place(step), "removed")
@@ -134,7 +136,7 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Put right and remove what a killed process left; the run's lock says that nobody is writing."""
+        """Clean up after a killed process; the run's lock guarantees that nobody is writing."""
         for old in self.directory.glob(".step-*.old"):
             recover(self.directory / old.name[1:].removesuffix(".old"))
         for stale in [*self.directory.glob(".step-*.*"), *self.directory.glob(f".{LATEST}.*")]:
@@ -148,16 +150,16 @@ def read(place: Path) -> Checkpoint:
     """The checkpoint in a directory, verified."""
     verify_manifest(place)
     try:
-        progress = json.loads((place / "progress.json").read_text())
-        step = int(progress.pop("step"))
+        state = json.loads((place / "progress.json").read_text())
+        step = int(state.pop("step"))
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedError(f"{place / 'progress.json'} cannot be read ({error})") from None
+        raise DamagedError(f"{place / 'progress.json'} cannot be read ({error})", code="file_damaged") from None
     parts = {part: tensors_of(place, part) for part in PARTS}
-    return Checkpoint(step, progress=progress, **parts)
+    return Checkpoint(step, state=state, **parts)
 
 
 def tensors_of(place: Path, part: str) -> dict[str, Tensor]:
-    """The tensors of one part, whose file the manifest has confirmed."""
+    """The tensors of one part; the manifest must have been verified."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -167,12 +169,12 @@ def tensors_of(place: Path, part: str) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
-        raise DamagedError(f"{file} cannot be read ({error})") from None
+        raise DamagedError(f"{file} cannot be read ({error})", code="file_damaged") from None
 
 
 def same(one: Checkpoint, other: Checkpoint) -> bool:
     """Whether two checkpoints are equal, bit for bit."""
-    if (one.step, json.dumps(one.progress)) != (other.step, json.dumps(other.progress)):
+    if (one.step, json.dumps(one.state)) != (other.step, json.dumps(other.state)):
         return False
     for ours, theirs in zip(one.parts().values(), other.parts().values(), strict=True):
         if set(ours) != set(theirs) or not all(same_bits(ours[name], theirs[name]) for name in ours):
@@ -181,33 +183,37 @@ def same(one: Checkpoint, other: Checkpoint) -> bool:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal in kind, shape and every bit."""
+    """Whether two tensors are equal in type, shape and every bit."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     bits = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
     return torch.equal(*bits)
 
 
-def refuse_what_is_not_finite(checkpoint: Checkpoint) -> None:
-    """A number that is not finite never reaches the disk: nothing could be trained from it again."""
+def check_finite(checkpoint: Checkpoint) -> None:
+    """Reject a checkpoint with NaN or infinity: nothing could be trained from it."""
     for part, tensors in checkpoint.parts().items():
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
                 raise TrainingError(
-                    f"{name} of the {part} holds a number that is not finite at step {checkpoint.step}; it is not "
-                    "saved. Try a lower train.learning_rate, train.clip=1.0, or train.precision='float32'"
+                    f"{name} of the {part} is not finite at step {checkpoint.step}, so the step is not saved. Try a "
+                    "lower train.learning_rate, train.clip=1.0, or train.precision='float32'",
+                    code="diverged",
                 )
 
 
 def average(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several sets of weights (section 6.1), summed in float64; counters are the last's."""
+    """The mean of several sets of weights (section 6.1), summed in float64; integers are those of the last."""
     if not weights:
-        raise TrainingError("there are no weights to average")
+        raise TrainingError("there are no weights to average", code="too_few_checkpoints")
     names = set(weights[0])
     for other in weights[1:]:
         if set(other) != names:
             odd = sorted(names ^ set(other))[0]
-            raise TrainingError(f"only some of the weights to average have {odd!r}; average checkpoints of one run")
+            raise TrainingError(
+                f"only some of the weights to average have {odd!r}; average checkpoints of one run",
+                code="shape_mismatch",
+            )
     mean = {}
     for name, last in weights[-1].items():
         if not last.is_floating_point():
@@ -217,7 +223,8 @@ def average(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         for each in weights:
             if each[name].shape != last.shape:
                 raise TrainingError(
-                    f"{name!r} has shape {tuple(each[name].shape)} in one and {tuple(last.shape)} in another"
+                    f"{name!r} has shape {tuple(each[name].shape)} in one and {tuple(last.shape)} in another",
+                    code="shape_mismatch",
                 )
             total += each[name]
         mean[name] = (total / len(weights)).to(last.dtype)

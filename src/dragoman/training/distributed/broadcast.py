@@ -1,4 +1,4 @@
-"""A checkpoint that the first process read, for all of them: what it holds in words, then tensor by tensor."""
+"""Broadcast a checkpoint that rank 0 has read: its description first, then tensor by tensor."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from dragoman.training.checkpoints.checkpoint import PARTS, Checkpoint
 from dragoman.training.distributed.ranks import Ranks
 
 
-def describe(saved: Checkpoint) -> dict[str, dict[str, Any]]:
-    """Kind and shape of each tensor by part, and the progress, as JSON carries them."""
+def describe_checkpoint(saved: Checkpoint) -> dict[str, dict[str, Any]]:
+    """Type and shape of each tensor by part, and the training state, as JSON."""
     about: dict[str, dict[str, Any]] = {
         part: {name: (str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()}
         for part, tensors in saved.parts().items()
     }
-    return {**about, "progress": {**saved.progress, "step": saved.step}}
+    return {**about, "state": {**saved.state, "step": saved.step}}
 
 
-def tensors_for_all(
+def broadcast_tensors(
     ranks: Ranks, saved: Checkpoint | None, about: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[str, str, Tensor]]:
-    """Each tensor with its part and name, on this process's device; one at a time, so that memory stays small."""
-    held = saved.parts() if saved is not None else {}
+    """Each tensor with its part and name, on this rank's device; one at a time, to save memory."""
+    loaded = saved.parts() if saved is not None else {}
     for part in PARTS:
         for name, (kind, shape) in about[part].items():
-            tensor = held[part][name] if held else torch.empty(shape, dtype=getattr(torch, kind))
-            yield part, name, ranks.share(tensor.to(ranks.device))
+            tensor = loaded[part][name] if loaded else torch.empty(shape, dtype=getattr(torch, kind))
+            yield part, name, ranks.broadcast_tensor(tensor.to(ranks.device))

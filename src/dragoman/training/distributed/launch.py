@@ -1,4 +1,4 @@
-"""`--processes N`: so many processes on this machine, one run; what torchrun does, with fewer words and no wait."""
+"""`--processes N`: start the ranks of a run on this machine, as torchrun does, with less output and no delay."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from typing import Final
 import torch.distributed as dist
 
 from dragoman.cpu import available_cores
-from dragoman.training.distributed.heartbeat import LOST
+from dragoman.training.distributed.heartbeat import EXIT_CODE
 
-GRACE: Final = 3.0  # seconds for the others to end by themselves after one of them ended badly
+GRACE_SECONDS: Final = 3.0  # for the others to end by themselves after one has failed
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:
-    """Run `dragoman` with these arguments in so many processes; returns the exit code of the run.
+    """Run `dragoman` with these arguments in `count` processes; return the exit code of the run.
 
-    The store that the processes meet in is held here, so that no process is more needed than another, and so that all
-    of them notice when this one is gone. They have sessions of their own: Ctrl-C reaches them through here, once.
+    This process holds the store: no rank is special, and all ranks notice when this process is gone. Each rank has a
+    session of its own, so Ctrl-C reaches it once, through here.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     shared = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
         "WORLD_SIZE": str(count),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store above, and makes none of its own
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store above and starts none
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, available_cores() // count))),
     }
     command = [sys.executable, "-m", "dragoman", *arguments]
@@ -39,7 +39,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
         for rank in range(count):
             own = {**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
             children.append(subprocess.Popen(command, env=own, start_new_session=True))
-        pass_signals_on(children)
+        forward_signals(children)
         return wait(children)
     finally:
         for child in children:
@@ -48,51 +48,51 @@ def launch(count: int, arguments: Sequence[str]) -> int:
                 child.wait()
 
 
-def pass_signals_on(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Give the first signal to all processes; a second Ctrl-C ends them at once, with the last checkpoint whole."""
-    came: list[int] = []
+def forward_signals(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Forward the first signal to all ranks; a second Ctrl-C kills them, with the last checkpoint intact."""
+    received: list[int] = []
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        at_once = bool(came) and number == signal.SIGINT
-        came.append(number)
+    def forward(number: int, frame: FrameType | None) -> None:
+        kill = bool(received) and number == signal.SIGINT
+        received.append(number)
         for child in children:
             if child.poll() is None:
-                child.send_signal(signal.SIGKILL if at_once else number)
-        if at_once:
+                child.send_signal(signal.SIGKILL if kill else number)
+        if kill:
             raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
-            signal.signal(number, pass_on)
+            signal.signal(number, forward)
 
 
 def wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait for all; when one ends badly, the others get a moment to end by themselves."""
+    """Wait for all ranks; when one fails, give the others a moment to end by themselves."""
     while True:
         codes = [child.poll() for child in children]
-        bad = [(rank, code) for rank, code in enumerate(codes) if code]
-        if bad:
-            return ended_badly(children, *bad[0])
+        failed = [(rank, code) for rank, code in enumerate(codes) if code]
+        if failed:
+            return exit_code_after(children, *failed[0])
         if all(code == 0 for code in codes):
             return 0
         time.sleep(0.05)
 
 
-def ended_badly(children: Sequence[subprocess.Popen[bytes]], rank: int, code: int) -> int:
-    """Say who was killed, give the others time, and choose the run's exit code."""
+def exit_code_after(children: Sequence[subprocess.Popen[bytes]], rank: int, code: int) -> int:
+    """Name a rank that was killed, give the others time to end, and choose the run's exit code."""
     if code < 0:
         name = signal.Signals(-code).name
         sys.stderr.write(
-            f"dragoman: rank {rank} (process {children[rank].pid}) was killed by {name}, so the run ends. The last "
-            "checkpoint is safe; run the same command to go on.\n"
+            f"dragoman: rank {rank} (process {children[rank].pid}) was killed by {name}; the run stops. The last "
+            "checkpoint is intact; run the same command to resume.\n"
         )
         for child in children:
             child.kill()
-        return LOST
-    patience = 60.0 if code > 128 else GRACE  # asked to stop: the first process may still be saving
-    until = time.monotonic() + patience
+        return EXIT_CODE
+    # After a request to stop, rank 0 may still be saving.
+    until = time.monotonic() + (60.0 if code > 128 else GRACE_SECONDS)
     while time.monotonic() < until and any(child.poll() is None for child in children):
         time.sleep(0.05)
-    # Who only follows another one's end may be seen first; the other one's code says why.
-    reasons = [ended for child in children if (ended := child.poll()) is not None and ended > 0 and ended != LOST]
-    return reasons[0] if code == LOST and reasons else code
+    # A rank that only follows another's failure may be seen first; the other's code says why.
+    reasons = [ended for child in children if (ended := child.poll()) is not None and ended > 0 and ended != EXIT_CODE]
+    return reasons[0] if code == EXIT_CODE and reasons else code

@@ -1,7 +1,7 @@
-"""Many processes: who is who, sums over all, and words from the first one to the others.
+"""The ranks of one run: sums over all of them, broadcasts from rank 0, and a common end.
 
-Nothing here waits in a collective for something slow. While the first process prepares, evaluates or writes, the others
-ask a small store whether it is done; who is gone is found by the pulse, not by a time-out.
+Nothing waits in a collective for something slow: while rank 0 prepares, evaluates or writes, the others poll a small
+store for its result. A lost rank is found by the heartbeat, not by a time-out.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dragoman.errors import DragomanError, TrainingError
-from dragoman.training.distributed.heartbeat import LOST, Pulse, store_of
+from dragoman.training.distributed.heartbeat import Heartbeat, connect_store
 
 T = TypeVar("T")
-ASK_EVERY: Final = 0.02  # seconds between two questions to the store
-COLLECTIVE: Final = timedelta(minutes=30)  # the first step may compile for long, and nothing slower is waited for
+POLL_SECONDS: Final = 0.02  # between two looks into the store
+COLLECTIVE_TIMEOUT: Final = timedelta(
+    minutes=30
+)  # the first step may compile for long, and nothing slower is waited for
 
 
-class AgreedError(TrainingError):
-    """An end that every process comes to by the same numbers: the first one speaks, the others leave in silence."""
+class CollectiveError(TrainingError):
+    """An error that all ranks reach from the same numbers: rank 0 reports it, the others exit silently."""
 
     exit_code = 2
 
 
 class Store(Protocol):
-    """The part of PyTorch's stores that is used here."""
+    """The methods of PyTorch's stores that are used here."""
 
     def set(self, key: str, value: str) -> None:
-        """Put a value."""
+        """Store a value."""
 
     def get(self, key: str) -> bytes:
-        """The value, waited for."""
+        """The value; blocks until it is there."""
 
     def check(self, keys: list[str]) -> bool:
         """Whether all keys are there."""
@@ -49,122 +51,123 @@ class Store(Protocol):
 
 @dataclass
 class Ranks:
-    """This process among all of one run; alone, all of it costs nothing."""
+    """This process among the ranks of a run; in a single process every method is free."""
 
     rank: int = 0
     world: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     store: Store | None = None
-    pulse: Pulse | None = None
-    told: int = 0
+    heartbeat: Heartbeat | None = None
+    broadcasts: int = 0
 
     @property
     def first(self) -> bool:
-        """Whether this process writes the files and talks to the person."""
+        """Whether this is rank 0, which writes files and reports."""
         return self.rank == 0
 
     def sum(self, *numbers: float) -> list[float]:
-        """The sums over all processes, in float64 so that counts stay exact; by the hosts, which need no GPU for it."""
+        """Sums over all ranks, in float64 (counts stay exact), on the CPU."""
         if self.world == 1:
             return list(numbers)
-        together = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(together)
-        return [float(x) for x in together]
+        sums = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(sums)
+        return [float(x) for x in sums]
 
-    def share(self, tensor: Tensor) -> Tensor:
-        """The first process's tensor, for all; it lies where collectives can reach it."""
+    def broadcast_tensor(self, tensor: Tensor) -> Tensor:
+        """Rank 0's tensor on every rank, in place; it must be on this rank's device."""
         if self.world > 1:
             dist.broadcast(tensor, 0)
         return tensor
 
-    def tell(self, make: Callable[[], T]) -> T:
-        """What the first process makes, as JSON carries it, for all; the others wait for as long as it takes."""
+    def broadcast(self, compute: Callable[[], T]) -> T:
+        """Run `compute` on rank 0 and return its result, which must be JSON, on every rank; there is no time limit."""
         if self.world == 1 or self.store is None:
-            return make()
-        self.told += 1
-        key = f"told/{self.told}"
+            return compute()
+        self.broadcasts += 1
+        key = f"broadcast/{self.broadcasts}"
         if self.first:
-            made = make()
-            self.store.set(key, json.dumps(made))
-            return made
+            value = compute()
+            self.store.set(key, json.dumps(value))
+            return value
         while not self.store.check([key]):
             if self.store.check(["failed/0"]):
-                raise SystemExit(AgreedError.exit_code)  # the first one has said why
-            time.sleep(ASK_EVERY)
-        heard: T = json.loads(self.store.get(key))
-        return heard
+                raise SystemExit(CollectiveError.exit_code)  # rank 0 has said why
+            time.sleep(POLL_SECONDS)
+        received: T = json.loads(self.store.get(key))
+        return received
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Leave the run together: an error of one process ends all, and one that is gone is named."""
-        if self.world == 1 or self.store is None or self.pulse is None:
+    def guard(self) -> Iterator[None]:
+        """End the run on all ranks when one fails, and name a rank that is lost."""
+        if self.world == 1 or self.store is None or self.heartbeat is None:
             yield
             return
         try:
             yield
-        except AgreedError as error:
+        except CollectiveError as error:
             self.leave()
             if not self.first:
                 raise SystemExit(error.exit_code) from None
             raise
         except SystemExit:
-            self.pulse.stop()
+            self.heartbeat.stop()
             raise
         except BaseException as error:
-            if isinstance(error, RuntimeError) and not isinstance(error, DragomanError) and about_a_peer(error):
-                self.pulse.name_the_lost(str(error))
-            self.pulse.stop()
+            if isinstance(error, RuntimeError) and not isinstance(error, DragomanError) and is_peer_failure(error):
+                self.heartbeat.abort_lost_peer(str(error))
+            self.heartbeat.stop()
             with suppress(RuntimeError):  # the store itself may be what is gone
                 self.store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
             if not self.first and isinstance(error, DragomanError):
                 sys.stderr.write(f"dragoman: rank {self.rank}: {error}\n")
-                raise SystemExit(AgreedError.exit_code) from None
+                raise SystemExit(CollectiveError.exit_code) from None
             raise
         else:
             self.leave()
 
     def leave(self) -> None:
-        """Say goodbye; the first process goes last, because the store may be its own."""
-        if self.pulse is None or self.store is None:
+        """Leave the process group; rank 0 goes last, because it may hold the store."""
+        if self.heartbeat is None or self.store is None:
             return
-        self.pulse.stop()
+        self.heartbeat.stop()
         with suppress(RuntimeError):
             self.store.set(f"left/{self.rank}", "")
             others = [f"left/{rank}" for rank in range(self.world)]
             until = time.monotonic() + 10
             while self.first and time.monotonic() < until and not self.store.check(others):
-                time.sleep(ASK_EVERY)
+                time.sleep(POLL_SECONDS)
         dist.destroy_process_group()
 
 
-def about_a_peer(error: RuntimeError) -> bool:
-    """Whether a collective failed because another process is gone."""
-    words = str(error).lower()
-    return isinstance(error, dist.DistError) or any(word in words for word in ("gloo", "nccl", "connection"))
+def is_peer_failure(error: RuntimeError) -> bool:
+    """Whether a collective failed because another rank is gone."""
+    message = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in message for word in ("gloo", "nccl", "connection"))
 
 
 def join(device: torch.device | None = None) -> Ranks:
-    """Take the place that torchrun's environment gives this process; without one, be alone."""
+    """Join the run that torchrun's environment names; without it, this is the only rank."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available() if device is None else device.type == "cuda"
     if cuda and not torch.cuda.is_available():
-        raise TrainingError("--device cuda was asked for, but PyTorch finds no GPU here; use --device cpu, or none")
+        raise TrainingError(
+            "device 'cuda' is not available: PyTorch finds no GPU here; use 'cpu', or leave the device out",
+            code="device_unavailable",
+        )
     if world == 1:
         return Ranks(device=device if device is not None else torch.device("cuda" if cuda else "cpu"))
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     if cuda and local >= torch.cuda.device_count():
         raise TrainingError(
-            f"process {local + 1} of this machine has no GPU to itself: there are {torch.cuda.device_count()}; use "
-            "so many processes, or --device cpu"
+            f"process {local + 1} of this machine has no GPU of its own: there are {torch.cuda.device_count()}; start "
+            "that many processes, or use --device cpu",
+            code="device_unavailable",
         )
-    place = torch.device("cuda", local) if cuda else torch.device("cpu")
+    own = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
-        torch.cuda.set_device(place)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE)
-    store: Any = store_of()
-    pulse = Pulse(rank, world)
-    pulse.start()
-    return Ranks(rank, world, place, store, pulse)
-
-
-__all__ = ["LOST", "AgreedError", "Ranks", "join"]
+        torch.cuda.set_device(own)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE_TIMEOUT)
+    store: Any = connect_store()
+    heartbeat = Heartbeat(rank, world)
+    heartbeat.start()
+    return Ranks(rank, world, own, store, heartbeat)

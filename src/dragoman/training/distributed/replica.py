@@ -1,4 +1,4 @@
-"""The model as it is evaluated: on one process, with whole weights, which may be a moving average."""
+"""The model for evaluation: on rank 0, with full weights, which may be a moving average."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.distributed.sharding import whole
+from dragoman.training.distributed.sharding import full_tensor
 
 
 class Replica:
-    """Lends the model itself; where its weights are cut over processes, a copy on the first one that is filled."""
+    """Lends the model itself; if its weights are sharded, a copy on rank 0 that is filled with full ones."""
 
     def __init__(self, model: nn.Module, ranks: Ranks, sharded: bool) -> None:
         self.ranks, self.sharded = ranks, sharded
         self.copy = copy.deepcopy(model) if sharded and ranks.first else None
 
     @contextmanager
-    def holding(self, model: nn.Module, instead: Mapping[str, Tensor]) -> Iterator[nn.Module]:
-        """The model with other values in the place of some weights; every process must enter."""
+    def with_replaced(self, model: nn.Module, replacements: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+        """The model with some of its weights replaced; every rank must enter."""
         if not self.sharded:
-            with self.filled(model, instead) as lent:
+            with self.with_weights(model, replacements) as lent:
                 yield lent
             return
         weights = {}
-        for name, tensor in {**model.state_dict(), **instead}.items():
-            gathered = whole(tensor)
+        for name, tensor in {**model.state_dict(), **replacements}.items():
+            gathered = full_tensor(tensor)
             if self.copy is not None:
                 weights[name] = gathered.cpu()
-        with self.filled(model, weights) as lent:
+        with self.with_weights(model, weights) as lent:
             yield lent
 
     @contextmanager
-    def filled(self, model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[nn.Module]:
-        """The model with these whole weights, for as long as it is lent; for the first process."""
+    def with_weights(self, model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+        """The model with these full weights for the time of the context; on rank 0."""
         if self.copy is not None:
             self.copy.load_state_dict(dict(weights))
             yield self.copy.to(self.ranks.device)
-            self.copy.cpu()  # the training needs the room on the device
+            self.copy.cpu()  # training needs the memory of the device
             return
         if self.sharded:
             yield model

@@ -1,7 +1,7 @@
-"""Models that do not fit: weights, gradients and the optimizer's state cut over processes, layer by layer (FSDP2).
+"""Shard weights, gradients and optimizer state over ranks, layer by layer (FSDP2), for models that do not fit.
 
-A checkpoint knows nothing of it: tensors are gathered whole one by one when it is written, and cut again when it is
-read, so that it is the same with any number of processes.
+Checkpoints hold full tensors, gathered one by one when they are written and sharded again when they are read: they
+are the same with any number of ranks.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dragoman.errors import RecipeError
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import LossSum
 
-ROOM: Final = 0.6  # of a GPU's memory for weights, gradients and optimizer; activations want the rest
+MAX_SHARE: Final = 0.6  # of a GPU's memory for weights, gradients and optimizer; activations need the rest
 
 
-class Sums(nn.Module):
-    """A task that gives tensors and not a dataclass: FSDP2 hangs its hooks on tensors alone."""
+class TensorOutputs(nn.Module):
+    """A task that returns tensors and not a dataclass: FSDP2 attaches its hooks to tensors alone."""
 
     def __init__(self, task: nn.Module) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Sums(nn.Module):
 
 
 class Sharded(nn.Module):
-    """The task over cut weights, to be called like the task itself."""
+    """The task over sharded weights, called like the task itself."""
 
     def __init__(self, task: nn.Module, model: nn.Module, ranks: Ranks) -> None:
         super().__init__()
@@ -47,26 +47,26 @@ class Sharded(nn.Module):
         mesh = dist.device_mesh.init_device_mesh(ranks.device.type, (ranks.world,))
         for stack in (m for m in model.modules() if isinstance(m, nn.ModuleList)):
             for layer in stack:
-                for part in parts_of(layer):
+                for part in shardable_parts(layer):
                     fully_shard(part, mesh=mesh)
-        self.sums = Sums(task)
+        self.sums = TensorOutputs(task)
         fully_shard(self.sums, mesh=mesh)
 
     def forward(self, batch: Batch) -> LossSum:
         """As the task."""
         return LossSum(*self.sums(batch))
 
-    def exchange(self, now: bool) -> None:
-        """Whether the next backward pass sums the gradients over processes."""
+    def sync_gradients(self, now: bool) -> None:
+        """Set whether the next backward pass sums the gradients over ranks."""
         assert isinstance(self.sums, FSDPModule)
         self.sums.set_requires_gradient_sync(now)
 
 
-def parts_of(layer: nn.Module) -> list[nn.Module]:
-    """What of a layer is cut and gathered by itself: all of it at once, where it is called as a whole.
+def shardable_parts(layer: nn.Module) -> list[nn.Module]:
+    """The modules of a layer to shard on their own: the layer itself, if it is only called as a whole.
 
-    A decoder layer's attention to the source makes keys and values before its layer is called. It is left to the root,
-    which is gathered for the whole step, and the layer's other large parts are cut one by one.
+    A decoder layer's cross-attention computes keys and values before its layer is called. It is left to the root, which
+    is gathered for the whole step, and the layer's other large modules are sharded one by one.
     """
     if not any(hasattr(module, "remember") for module in layer.modules()):
         return [layer]
@@ -77,37 +77,38 @@ def parts_of(layer: nn.Module) -> list[nn.Module]:
     ]
 
 
-def wants_sharding(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
-    """As the recipe says; by itself only where weights, gradients and the optimizer would crowd a GPU."""
+def should_shard(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
+    """Whether to shard: as the recipe says, and with "auto" if weights, gradients and optimizer would crowd a GPU."""
     if ranks.world == 1 or recipe.parallel == "ddp":
         return False
     if recipe.parallel == "fsdp":
         if recipe.optimizer == "muon":
             raise RecipeError(
-                "train.optimizer='muon' needs whole matrices, which train.parallel='fsdp' cuts; use 'ddp'"
+                "train.optimizer='muon' needs full matrices, but train.parallel='fsdp' shards them; use 'ddp'",
+                code="incompatible_settings",
             )
         return True
     if ranks.device.type != "cuda" or recipe.optimizer == "muon":
         return False
     copies = 4 + (recipe.ema > 0)  # weights, gradients, and two moments
     needed = sum(p.numel() * p.element_size() for p in model.parameters()) * copies
-    return needed > ROOM * torch.cuda.get_device_properties(ranks.device).total_memory
+    return needed > MAX_SHARE * torch.cuda.get_device_properties(ranks.device).total_memory
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that is cut over processes; every process must ask."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """The full tensor of one that may be sharded; every rank must call this."""
     gathered: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
     return gathered.detach()
 
 
-def own(tensor: Tensor) -> Tensor:
-    """This process's part."""
+def local_shard(tensor: Tensor) -> Tensor:
+    """This rank's shard."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def cut_like(value: Tensor, pattern: Tensor) -> Tensor:
-    """A copy of a whole tensor, at the pattern's place and cut as the pattern is."""
+def shard_like(value: Tensor, pattern: Tensor) -> Tensor:
+    """A copy of a full tensor, on the pattern's device and sharded as the pattern is."""
     if isinstance(pattern, DTensor) and value.shape == pattern.shape:
-        cut: Any = distribute_tensor(value.to(pattern.device), pattern.device_mesh, pattern.placements)
-        return cut  # type: ignore[no-any-return]
+        sharded: Any = distribute_tensor(value.to(pattern.device), pattern.device_mesh, pattern.placements)
+        return sharded  # type: ignore[no-any-return]
     return value.to(pattern.device, copy=True)

@@ -1,7 +1,7 @@
-"""Adam for weights whose gradients are in half precision, in one pass that also rounds them for the next step.
+"""Adam for half-precision gradients, in one pass that also rounds the weights for the next step.
 
-PyTorch's kernels want gradients in the precision of the weights, write them back, and leave the rounding to others: 44
-bytes pass through memory for each weight where 28 do. The moments are those of PyTorch's optimizer, which are saved.
+PyTorch's kernels need gradients in the precision of the weights, write them back, and do not round: 44 bytes of memory
+traffic per weight instead of 28. The moments are those of PyTorch's optimizer, which are saved.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ import torch
 from torch import Tensor
 
 from dragoman.nn.kernels.availability import available
-from dragoman.training.optim.bf16_weights import Halves
+from dragoman.training.optim.bf16_weights import Bf16Weights
 from dragoman.training.optim.optimizer import Optimizer
 
-CHUNK: Final = 8192  # weights of a program
-BLOCK: Final = 2048  # of them at a time
-PLACE: Final = 16  # bytes that a thread reads at once: what the kernel is given begins at multiples of it
+CHUNK: Final = 8192  # weights per program
+BLOCK: Final = 2048  # weights at a time
+ALIGNMENT: Final = 16  # bytes that a thread reads at once; addresses must be multiples of it
 
 
-def suits(halves: Halves, optimizer: Optimizer, batches: int) -> bool:
-    """Whether the kernel can do it: of several batches the sum is made in float32, and PyTorch's Adam takes it."""
-    kinds = {half.device.type for half in halves.half}
+def supports_bf16_adam(bf16: Bf16Weights, optimizer: Optimizer, batches: int) -> bool:
+    """Whether the kernel applies; gradients of several batches are summed in float32 and left to PyTorch's Adam."""
+    kinds = {half.device.type for half in bf16.copies}
     plain = len(optimizer.inner) == 1 and isinstance(optimizer.inner[0], torch.optim.Adam | torch.optim.AdamW)
     if batches != 1 or not plain or not kinds or not all(available(kind) for kind in kinds):
         return False
-    states = [optimizer.inner[0].state.get(weight, {}) for weight in halves.whole]
-    held = [*halves.whole, *(state[name] for state in states if state for name in ("exp_avg", "exp_avg_sq"))]
+    states = [optimizer.inner[0].state.get(weight, {}) for weight in bf16.master]
+    held = [*bf16.master, *(state[name] for state in states if state for name in ("exp_avg", "exp_avg_sq"))]
     moved = {float(state["step"]) for state in states if state} - {0.0}
-    exact = all(tensor.dtype == torch.float32 and _lies_well(tensor) for tensor in held)
-    return exact and all(map(_lies_well, halves.half)) and len(moved) <= 1
+    exact = all(tensor.dtype == torch.float32 and _is_aligned(tensor) for tensor in held)
+    return exact and all(map(_is_aligned, bf16.copies)) and len(moved) <= 1
 
 
-class HalfAdam:
-    """Moves the weights of `halves` by the gradients of their halves, and rounds them anew.
+class Bf16Adam:
+    """Update the master weights by the gradients of their copies, and round them again.
 
-    Those that move have all moved as often: the graph of a step is always the same.
+    All weights that get gradients have made the same number of steps: the graph of a step is always the same.
     """
 
-    def __init__(self, halves: Halves, optimizer: Optimizer) -> None:
-        self.halves, self.inner = halves, optimizer.inner[0]
-        whole = halves.whole
+    def __init__(self, bf16: Bf16Weights, optimizer: Optimizer) -> None:
+        self.bf16, self.inner = bf16, optimizer.inner[0]
+        whole = bf16.master
         self.chunks = [
             (number, start, min(CHUNK, weight.numel() - start))
             for number, weight in enumerate(whole)
@@ -49,31 +49,31 @@ class HalfAdam:
         ]
         for weight in whole:
             state = self.inner.state[weight]
-            if not state:  # as PyTorch begins
+            if not state:  # as PyTorch initializes it
                 state["step"] = torch.zeros((), dtype=torch.float32, device=weight.device)
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
         self.table = torch.zeros(len(self.chunks), 6, dtype=torch.int64, device=whole[0].device)
-        self.filled = self.table.cpu()
+        self.host_table = self.table.cpu()
 
     def gradients(self) -> list[Tensor]:
-        """Those that there are."""
-        return [half.grad for half in self.halves.half if half.grad is not None]
+        """The gradients of the copies."""
+        return [half.grad for half in self.bf16.copies if half.grad is not None]
 
     def step(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
-        """Move the weights by their gradients over `divisor`, unless `skip` is 1; the gradients are gone then.
+        """Update the weights by their gradients over `divisor`, unless `skip` is 1; then drop the gradients.
 
-        While a CUDA graph is recorded, the table cannot be filled: `remember` does it afterwards.
+        The table cannot be uploaded while a CUDA graph is captured: call `upload_table` afterwards.
         """
         from dragoman.training.optim.adam_triton import adam_kernel
 
-        for half in self.halves.half:
-            if half.grad is not None and not _lies_well(half.grad):  # a token of something larger
+        for half in self.bf16.copies:
+            if half.grad is not None and not _is_aligned(half.grad):  # a slice of something larger
                 half.grad = half.grad.clone(memory_format=torch.contiguous_format)
-        self._look_up()
+        self._collect_addresses()
         if not (self.table.is_cuda and torch.cuda.is_current_stream_capturing()):
-            self.remember()
+            self.upload_table()
         done = 1.0 - skip
-        pairs = zip(self.halves.whole, self.halves.half, strict=True)
+        pairs = zip(self.bf16.master, self.bf16.copies, strict=True)
         steps = [self.inner.state[whole]["step"] for whole, half in pairs if half.grad is not None]
         if not steps:
             return
@@ -84,36 +84,36 @@ class HalfAdam:
         numbers = torch.stack([rate, rate / corrections[0], corrections[1].rsqrt(), 1 / divisor, done]).float()
         adam_kernel[(len(self.chunks),)](
             self.table, numbers, beta2, 1 - beta1, 1 - beta2, float(group["eps"]), float(group["weight_decay"]),
-            HALF=_kind(self.halves.half[0].dtype), DECOUPLED=isinstance(self.inner, torch.optim.AdamW),
+            HALF=_kind(self.bf16.copies[0].dtype), DECOUPLED=isinstance(self.inner, torch.optim.AdamW),
             CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8, maxnreg=64,  # four programs at once on a multiprocessor
         )  # fmt: skip
-        for half in self.halves.half:
+        for half in self.bf16.copies:
             half.grad = None
 
-    def remember(self) -> None:
-        """Let the kernel know where gradients lie."""
-        self.table.copy_(self.filled)
+    def upload_table(self) -> None:
+        """Copy the addresses to the device."""
+        self.table.copy_(self.host_table)
 
-    def _look_up(self) -> None:
-        """Where everything lies; gradients that a recorded graph makes stay where they are."""
+    def _collect_addresses(self) -> None:
+        """Collect the addresses of all tensors; gradients of a captured graph stay where they are."""
         state = self.inner.state
-        places = [
+        tensors_of = [
             [weight, half.grad, state[weight]["exp_avg"], state[weight]["exp_avg_sq"], half]
-            for weight, half in zip(self.halves.whole, self.halves.half, strict=True)
+            for weight, half in zip(self.bf16.master, self.bf16.copies, strict=True)
         ]
         rows = []
         for number, start, count in self.chunks:
-            tensors = places[number]
+            tensors = tensors_of[number]
             if tensors[1] is None:
-                rows.append([0] * 6)  # nothing came to it in this step
+                rows.append([0] * 6)  # no gradient in this step
                 continue
             rows.append([t.data_ptr() + start * t.element_size() for t in tensors] + [count])
-        self.filled = torch.tensor(rows, dtype=torch.int64)
+        self.host_table = torch.tensor(rows, dtype=torch.int64)
 
 
-def _lies_well(tensor: Tensor) -> bool:
-    """Row by row, from an address that the kernel can read many bytes at."""
-    return tensor.is_contiguous() and tensor.data_ptr() % PLACE == 0
+def _is_aligned(tensor: Tensor) -> bool:
+    """Whether a tensor is contiguous and aligned as the kernel needs it."""
+    return tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0
 
 
 def _kind(kind: torch.dtype) -> object:

@@ -1,7 +1,7 @@
-"""Weights of products in half precision, all rounded at once before a step, and their gradients widened at once after.
+"""Half-precision copies of linear weights: all rounded at once before a step, all gradients widened at once after it.
 
-Autocast rounds each matrix where it is used and widens each gradient where it is made: 156 small kernels in a step of
-the base model, where a few do. The numbers are the same, but that a bias's gradient is rounded too.
+Autocast rounds each matrix and widens each gradient separately: 156 small kernels in a step of the base model instead
+of a few. The numbers are the same, except that a bias's gradient is rounded too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.training.loss.cross_entropy import LossSum
 
 
 class WithWeights(nn.Module):
-    """A task that is called with other tensors in the place of some of its weights."""
+    """A task that is called with other tensors for some of its weights."""
 
     def __init__(self, task: nn.Module) -> None:
         super().__init__()
@@ -28,10 +28,10 @@ class WithWeights(nn.Module):
         return loss
 
 
-class Halves:
-    """The matrices and biases of a task's linear maps in a lower precision, and the gradients in that of the weights.
+class Bf16Weights:
+    """Lower-precision `copies` of the `master` weights of a task's linear layers.
 
-    `kind` None, or that of the weights, means none of them.
+    There are none if `kind` is None or the precision of the weights.
     """
 
     def __init__(self, task: nn.Module, kind: torch.dtype | None) -> None:
@@ -43,25 +43,25 @@ class Halves:
             for name, parameter in module.named_parameters(recurse=False)
             if parameter.requires_grad and parameter.dtype != kind and used[id(parameter)] == 1
         }
-        self.whole: list[Tensor] = list(found.values()) if kind is not None else []
+        self.master: list[Tensor] = list(found.values()) if kind is not None else []
         names = list(found) if kind is not None else []
-        self.half = [p.detach().to(kind).requires_grad_() for p in self.whole]
+        self.copies = [p.detach().to(kind).requires_grad_() for p in self.master]
         self.gradients: list[Tensor] = []
-        self.named = dict(zip(names, self.half, strict=True))
+        self.named = dict(zip(names, self.copies, strict=True))
 
     def refresh(self) -> None:
-        """Round the weights as they are now."""
-        if self.half:
+        """Round the current weights."""
+        if self.copies:
             with torch.no_grad():
-                torch._foreach_copy_(self.half, self.whole)
+                torch._foreach_copy_(self.copies, self.master)
 
     def collect(self, add: bool) -> None:
-        """Give the weights the gradients of their halves, or add these to what was given, and begin anew."""
+        """Move the gradients of the copies to the weights, or add them with `add`."""
         if not self.gradients:
-            self.gradients = [torch.zeros_like(p, requires_grad=False) for p in self.whole]
+            self.gradients = [torch.zeros_like(p, requires_grad=False) for p in self.master]
         fresh: list[tuple[Tensor, Tensor]] = []
         more: list[tuple[Tensor, Tensor]] = []
-        for whole, half, total in zip(self.whole, self.half, self.gradients, strict=True):
+        for whole, half, total in zip(self.master, self.copies, self.gradients, strict=True):
             before = whole.grad if add else None
             if half.grad is not None:
                 (fresh if before is None else more).append((total, half.grad))

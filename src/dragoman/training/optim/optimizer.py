@@ -1,4 +1,4 @@
-"""Adam as in section 5.3, and AdamW and Muon beside it; the state is named tensors, so that no pickle saves it."""
+"""Adam as in section 5.3, AdamW and Muon; the state is named tensors, saved without pickle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError
-from dragoman.training.distributed.sharding import cut_like
+from dragoman.training.distributed.sharding import shard_like
 
 
 class Optimizer:
-    """One or two of PyTorch's optimizers as one, with a state by parameter names.
+    """One or two PyTorch optimizers as one, with a state by parameter names.
 
     Muon is for matrices; embeddings, norms and biases go to AdamW, as its authors advise.
     """
@@ -42,16 +42,16 @@ class Optimizer:
                 ]
 
     def step(self, learning_rate: float) -> None:
-        """Move the weights by their gradients."""
+        """Update the weights."""
         for optimizer in self.inner:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
             optimizer.step()
 
     def step_on_device(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
-        """The same without the host: gradients are divided, and where `skip` is 1 everything stays as it was.
+        """The same without the host: gradients are divided by `divisor`, and nothing changes if `skip` is 1.
 
-        By what PyTorch's fused kernels offer to gradient scalers; for Adam and AdamW alone.
+        Uses what PyTorch's fused kernels offer to gradient scalers; Adam and AdamW only.
         """
         for optimizer in self.inner:
             optimizer.grad_scale, optimizer.found_inf = divisor, skip  # type: ignore[attr-defined]
@@ -59,13 +59,13 @@ class Optimizer:
                 group["lr"], group["capturable"] = rate, True
             optimizer.step()
 
-    def forget_gradients(self) -> None:
-        """Begin a new sum of gradients."""
+    def clear_gradients(self) -> None:
+        """Drop all gradients."""
         for optimizer in self.inner:
             optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on: `<parameter>/<what>` to a tensor."""
+        """All that the next step depends on: `<parameter>/<name>` -> tensor."""
         return {
             f"{self.names[id(parameter)]}/{what}": value
             for optimizer in self.inner
@@ -75,18 +75,23 @@ class Optimizer:
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a saved state."""
+        """Load a saved state."""
         for key, value in state.items():
-            self.place(key, value)
+            self.restore_tensor(key, value)
 
-    def place(self, key: str, value: Tensor) -> None:
-        """Take one tensor of a saved state, as a copy: what was read may lie in a file that will be removed."""
+    def restore_tensor(self, key: str, value: Tensor) -> None:
+        """Load one tensor of a saved state, as a copy: its file may be removed."""
         name, _, what = key.rpartition("/")
         for optimizer in self.inner:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if self.names[id(parameter)] == name:
                         stays = what == "step" and not group.get("fused")
-                        optimizer.state[parameter][what] = value.cpu().clone() if stays else cut_like(value, parameter)
+                        optimizer.state[parameter][what] = (
+                            value.cpu().clone() if stays else shard_like(value, parameter)
+                        )
                         return
-        raise DamagedError(f"the saved optimizer knows {name!r}, which the model does not have")
+        raise DamagedError(
+            f"the saved optimizer has a state for {name!r}, but the model has no such weight",
+            code="checkpoint_mismatch",
+        )

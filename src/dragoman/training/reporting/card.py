@@ -12,7 +12,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.modeldir.card import license_section
 from dragoman.modeldir.info import ModelInfo
 from dragoman.training.model_info import language_names
-from dragoman.training.reporting.progress import Progress
+from dragoman.training.state import TrainingState
 
 
 def layer_details(model: ModelRecipe) -> str:
@@ -46,7 +46,7 @@ def training_card(
     prepared: Prepared,
     weights: str,
     scores: Mapping[str, float],
-    progress: Progress,
+    state: TrainingState,
     info: ModelInfo,
 ) -> str:
     """The card of a trained model; `weights` says which weights of the run it has, and `scores` are their scores."""
@@ -60,8 +60,8 @@ def training_card(
     heading = " to ".join(", ".join(names) for names in language_names(prepared))
     text = f"""# {heading}
 
-Trained with Dragoman {__version__} (torch {version("torch")}) for {progress.step:,} steps, over
-{progress.target_tokens:,.0f} target tokens.
+Trained with Dragoman {__version__} (torch {version("torch")}) for {state.step:,} steps, over
+{state.target_tokens:,.0f} target tokens.
 
 ## Data
 

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: a line of JSON for each logged step and evaluation, cut back where a run resumes."""
+"""`metrics.jsonl`: a line of JSON for each logged step and evaluation, truncated when a run resumes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any, Final
 from dragoman.errors import TrainingError
 from dragoman.files import sync
 
-# What depends on the clock and not on the run; two runs that are equal to the bit may differ here.
+# Keys that depend on the clock: two runs that are equal bit for bit may differ in them.
 CLOCK: Final = frozenset({"seconds", "target_tokens_per_second"})
 
 
 class Metrics:
-    """The log of one run. Its length is counted in lines: bytes would depend on the clock."""
+    """The log of a run. Its length is counted in lines: bytes would depend on the clock."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lines = path, 0
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Write one line, or nothing."""
+        """Write one whole line, or nothing."""
         line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
         try:
             with self.path.open("ab", buffering=0) as file:
                 before = file.tell()
                 try:
-                    while line:  # a disk that is almost full takes a part, and says why at the next try
+                    while line:  # a disk that is almost full takes a part, and fails at the next try
                         line = line[file.write(line) :]
                 except OSError:
                     with suppress(OSError):
@@ -37,18 +37,19 @@ class Metrics:
                     raise
         except OSError as error:
             raise TrainingError(
-                f"{self.path} could not be written: {error.strerror or error}; what was saved before is whole. Make "
-                "room and run the same command to go on from it"
+                f"{self.path} could not be written: {error.strerror or error}; earlier checkpoints are intact. Free "
+                "some space and run the same command to resume",
+                code="not_writable",
             ) from None
         self.lines += 1
 
     def sync(self) -> None:
-        """Have the disk hold what a checkpoint is about to count on."""
+        """Flush to disk what the next checkpoint counts on."""
         if self.path.exists():
             sync(self.path)
 
-    def cut(self, lines: int) -> bool:
-        """Forget what was written after a checkpoint; the run writes it again. False where lines are missing."""
+    def truncate(self, lines: int) -> bool:
+        """Drop what was written after a checkpoint: the run writes it again. False if lines are missing."""
         self.lines = lines
         if not self.path.exists():
             return lines == 0

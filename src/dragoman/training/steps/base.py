@@ -1,4 +1,4 @@
-"""What one step of training needs beside the model: batches that are there, random numbers, a precision."""
+"""What a training step needs besides the model: batches on the device, seeds, the precision."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from dragoman.nn.linear import bfloat16_products, has_bfloat16_products, survive
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
-def present(batch: Batch, device: torch.device) -> Batch:
-    """The batch on the device; a rank whose epoch is over takes part with a sentence that counts nothing."""
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch on the device; a rank whose epoch has ended takes part with a sentence of weight 0."""
     if batch.layout == "packed":
-        return (with_tiles(batch) if available(device.type) else batch).to(device)
-    return batch.to(device) if batch.n_sentences else nothing(device, batch.state)
+        return (add_tiles(batch) if available(device.type) else batch).to(device)
+    return batch.to(device) if batch.n_sentences else empty_batch(device, batch.state)
 
 
-def with_tiles(batch: Batch) -> Batch:
-    """A packed batch with the tables by which attention works on its sentences as they lie."""
+def add_tiles(batch: Batch) -> Batch:
+    """A packed batch with the tables that packed attention needs."""
     tiles = joint_tiles(batch.source_lengths, batch.target_lengths, len(batch.source), len(batch.target_in))
     return replace(batch, source_tiles=tiles[0], target_tiles=tiles[1])
 
 
-def nothing(device: torch.device, state: int = 0) -> Batch:
-    """A batch of one empty sentence whose target is all padding, so that every weight has a gradient of 0."""
+def empty_batch(device: torch.device, state: int = 0) -> Batch:
+    """A batch of one empty sentence with a target of padding: every weight gets a gradient of 0."""
     one = torch.ones(1, 1, dtype=torch.long)
     return Batch(
         layout="padded",
@@ -52,23 +52,24 @@ def nothing(device: torch.device, state: int = 0) -> Batch:
     ).to(device)
 
 
-def seed_of(*counters: int) -> int:
-    """A seed for the random numbers of one place in the run."""
+def derive_seed(*counters: int) -> int:
+    """A seed from counters such as (seed, step, micro-batch, rank)."""
     text = "/".join(map(str, counters)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
 def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """Products in bfloat16 where the recipe or the device asks for it: on a CPU by our kernel, if it has the unit."""
-    wanted = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
-    if not wanted:
+    """The context for forward passes: bfloat16 as the recipe says; on a CPU with our own kernel if possible."""
+    use_bfloat16 = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
+    if not use_bfloat16:
         return nullcontext
     if device.type == "cpu":
         if has_bfloat16_products():
             return bfloat16_products
         if not survives_bfloat16():
             raise TrainingError(
-                "train.precision='bfloat16' ends in an illegal instruction on this CPU, and our own kernel cannot be "
-                f"used: {why_not('gemm')}; use train.precision='float32'"
+                "train.precision='bfloat16' causes an illegal instruction on this CPU, and our own kernel is not "
+                f"available: {why_not('gemm')}; use train.precision='float32'",
+                code="precision_unavailable",
             )
     return lambda: torch.autocast(device.type, torch.bfloat16)

@@ -1,9 +1,9 @@
-"""Steps on a GPU without waiting for it: one compiled graph, recorded once as a CUDA graph and replayed.
+"""Training steps as a CUDA graph: compiled once, captured once, and replayed without waiting for the GPU.
 
-The host copies a batch, replays, and reads what a step came to when later ones are already queued. Whether a step is
-finite is decided on the device: one that is not leaves weights and moments as they were. All shapes are fixed, so that
-nothing is ever compiled again. The first step runs as it is compiled, and the second is recorded. Where several
-processes have a GPU each, the sums over them are part of the graph.
+The host copies a batch, replays, and reads the result of a step when later ones are already queued. Whether a step is
+finite is decided on the device: one that is not leaves weights and moments unchanged. All shapes are fixed, so nothing
+is compiled twice. The first step runs as compiled code, and the second is captured. With several GPUs, the all-reduces
+are part of the graph.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ from dragoman.data.batch import Batch
 from dragoman.native.build import cache_directory
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.optim import bf16_adam as half_adam
-from dragoman.training.optim.bf16_adam import HalfAdam
-from dragoman.training.optim.bf16_weights import Halves, WithWeights
+from dragoman.training.optim.bf16_adam import Bf16Adam, supports_bf16_adam
+from dragoman.training.optim.bf16_weights import Bf16Weights, WithWeights
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps.base import seed_of, with_tiles
-from dragoman.training.steps.outcome import Outcome
+from dragoman.training.steps.base import add_tiles, derive_seed
+from dragoman.training.steps.result import StepResult
 
-AHEAD: Final = 2  # steps on their way at which the host waits for the older one
+MAX_QUEUED: Final = 2  # steps in flight; with more, the host waits for the oldest
 
 
-def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
-    """Whether steps can be queued: packed batches, compiled, on a GPU, an optimizer that can skip by itself.
+def supports_cuda_graph(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
+    """Whether a run can use CUDA graphs: a GPU, packed batches, compilation, an optimizer that can skip on the device.
 
     PyTorch does not compile its recurrent layers.
     """
@@ -46,8 +45,8 @@ def suits(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> 
     return fixed and recipe.optimizer in ("adam", "adamw") and plain
 
 
-def keep_compiled_code() -> Path:
-    """Have what is compiled kept for later runs, where nothing else is set; the folder."""
+def set_compile_cache() -> Path:
+    """Set the folders for compiled code, unless the environment does; return the compiler's."""
     home = cache_directory()
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
     os.environ.setdefault("TRITON_CACHE_DIR", str(home / "triton"))
@@ -56,17 +55,17 @@ def keep_compiled_code() -> Path:
 
 @dataclass
 class Slot:
-    """Places for one step on its way: the batch's copy on the device, and what comes back."""
+    """Buffers of one step in flight: the batch on the device, and the outputs on the host."""
 
     tensors: list[Tensor]
     numbers: Tensor  # pinned: learning rate, 1 / target tokens
-    found: Tensor  # pinned: smoothed, plain, norm
+    outputs: Tensor  # pinned: smoothed, plain, norm
     copied: torch.cuda.Event
     done: torch.cuda.Event
 
 
-class QueuedSteps:
-    """The steps of one run; `put` queues one, `settled` gives those that are over."""
+class CudaGraphSteps:
+    """The steps of a run: `submit` queues one, `completed` returns the results of earlier ones."""
 
     def __init__(
         self,
@@ -77,74 +76,74 @@ class QueuedSteps:
         ranks: Ranks,
         ema: Mapping[Tensor, Tensor] | None = None,
     ) -> None:
-        keep_compiled_code()
-        from dragoman.training.steps.compilation import compiled  # here, because importing the compiler takes its time
+        set_compile_cache()
+        from dragoman.training.steps.compilation import compiled  # importing the compiler is slow
 
         self.ranks, device = ranks, ranks.device
         with autocast():
             kind = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
-        self.halves = Halves(task, kind)
-        self.adam: HalfAdam | None = None
+        self.bf16 = Bf16Weights(task, kind)
+        self.adam: Bf16Adam | None = None
         self.task = compiled(WithWeights(task))
         self.parameters = [p for p in task.parameters() if p.requires_grad]
         self.optimizer, self.recipe, self.autocast, self.device = optimizer, recipe, autocast, device
         self.ema = ema if ema is not None else {}
         self.stream, self.copying = (torch.cuda.Stream(device) for _ in range(2))  # type: ignore[no-untyped-call]
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.begun = False
+        self.warmed_up = False
         self.first_seconds = 0.0
         self.numbers = torch.zeros(2, dtype=torch.float32, device=device)
-        self.found = torch.zeros(3, dtype=torch.float64, device=device)
+        self.outputs = torch.zeros(3, dtype=torch.float64, device=device)
         self.batches: list[Batch] = []
         self.slots: deque[Slot] = deque()
-        self.waiting: deque[tuple[int, float, float, Slot]] = deque()
+        self.in_flight: deque[tuple[int, float, float, Slot]] = deque()
 
-    def put(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
-        """Queue one step; the host does not wait for it."""
+    def submit(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
+        """Queue one step without waiting for it."""
         began = time.perf_counter()
-        batches = [with_tiles(batch) for batch in batches]
+        batches = [add_tiles(batch) for batch in batches]
         if not self.batches:
-            self._settle(batches)
+            self._allocate(batches)
         slot = self.slots.popleft()
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # an evaluation may have lent the weights out
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # an evaluation may have used the weights
         with torch.cuda.stream(self.copying):
             torch.cuda.current_stream().wait_event(slot.done)  # the last step that used it has been read
-            for place, tensor in zip(slot.tensors, tensors_of(batches), strict=True):
-                place.copy_(tensor, non_blocking=True)
+            for buffer, tensor in zip(slot.tensors, tensors_of(batches), strict=True):
+                buffer.copy_(tensor, non_blocking=True)
             slot.copied.record()
         with torch.cuda.stream(self.stream):
             self.stream.wait_event(slot.copied)
             torch._foreach_copy_(tensors_of(self.batches), slot.tensors)
             slot.numbers.copy_(torch.tensor([rate, 1 / max(target, 1.0)]))
             self.numbers.copy_(slot.numbers, non_blocking=True)
-            torch.cuda.manual_seed(seed_of(self.recipe.seed, step, 0, self.ranks.rank))
+            torch.cuda.manual_seed(derive_seed(self.recipe.seed, step, 0, self.ranks.rank))
             self._run()
-            slot.found.copy_(self.found, non_blocking=True)
+            slot.outputs.copy_(self.outputs, non_blocking=True)
             slot.done.record()
-        self.waiting.append((step, target, source, slot))
+        self.in_flight.append((step, target, source, slot))
         if not self.first_seconds:
             slot.done.synchronize()
             self.first_seconds = time.perf_counter() - began
 
-    def settled(self, all_of_them: bool) -> list[Outcome]:
-        """What is over, in order; waits where `AHEAD` steps are on their way, or for all."""
-        over = []
-        while self.waiting and (all_of_them or len(self.waiting) >= AHEAD):
-            step, target, source, slot = self.waiting.popleft()
+    def completed(self, wait: bool) -> list[StepResult]:
+        """Results in order; waits while `MAX_QUEUED` steps are in flight, or with `wait` for all."""
+        results = []
+        while self.in_flight and (wait or len(self.in_flight) >= MAX_QUEUED):
+            step, target, source, slot = self.in_flight.popleft()
             slot.done.synchronize()
-            smoothed, plain, norm = slot.found.tolist()
-            over.append(Outcome(step, target, source, smoothed, plain, norm))
+            smoothed, plain, norm = slot.outputs.tolist()
+            results.append(StepResult(step, target, source, smoothed, plain, norm))
             self.slots.append(slot)
-        return over
+        return results
 
-    def _settle(self, batches: list[Batch]) -> None:
-        """Make the tensors that the graph reads, once and for all steps."""
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # what made the weights
+    def _allocate(self, batches: list[Batch]) -> None:
+        """Allocate the tensors that the graph reads."""
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # that initialized the weights
         self.batches = [batch.to(self.device) for batch in batches]
-        if half_adam.suits(self.halves, self.optimizer, len(batches)):
-            self.adam = HalfAdam(self.halves, self.optimizer)
-            self.halves.refresh()
-        for _ in range(AHEAD + 1):
+        if supports_bf16_adam(self.bf16, self.optimizer, len(batches)):
+            self.adam = Bf16Adam(self.bf16, self.optimizer)
+            self.bf16.refresh()
+        for _ in range(MAX_QUEUED + 1):
             self.slots.append(
                 Slot(
                     [torch.empty_like(tensor, device=self.device) for tensor in tensors_of(batches)],
@@ -158,37 +157,37 @@ class QueuedSteps:
     def _run(self) -> None:
         if self.graph is not None:
             self.graph.replay()
-        elif not self.begun:
-            self.begun = True
+        elif not self.warmed_up:
+            self.warmed_up = True
             with products.trying():
                 self._work()
-            self.optimizer.forget_gradients()
+            self.optimizer.clear_gradients()
         else:
             graph = torch.cuda.CUDAGraph()
-            # Others' CUDA calls (the loader pins memory meanwhile) are none of the recording's business.
+            # Thread-local: the loader pins memory meanwhile.
             with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
                 self._work()
             if self.adam is not None:
-                self.adam.remember()
+                self.adam.upload_table()
             self.graph = graph
             graph.replay()
 
     def _work(self) -> None:
-        """The whole step, on the device alone."""
+        """The whole step, without the host."""
         rate, share = self.numbers.unbind()
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
         if self.adam is None:
-            self.halves.refresh()
+            self.bf16.refresh()
         for number, batch in enumerate(self.batches):
             with self.autocast():
-                loss = self.task(batch, self.halves.named)
+                loss = self.task(batch, self.bf16.named)
             (loss.smoothed * share).backward()
             if self.adam is None:
-                self.halves.collect(add=number > 0)
-            sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # what is read back holds no graph
+                self.bf16.collect(add=number > 0)
+            sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # detached: outputs must hold no graph
         if self.ranks.world > 1:
             dist.all_reduce(sums)
-            sum_over_processes([*self.parameters, *(self.halves.half if self.adam is not None else ())])
+            all_reduce_gradients([*self.parameters, *(self.bf16.copies if self.adam is not None else ())])
         norm = total_norm(
             [p.grad for p in self.parameters if p.grad is not None],
             self.adam.gradients() if self.adam is not None else [],
@@ -204,25 +203,25 @@ class QueuedSteps:
             with torch.no_grad():
                 for average, weight in self.ema.items():
                     average.lerp_(weight, finite * (1 - self.recipe.ema))
-        self.found.copy_(torch.cat([sums, norm.double()[None]]))
+        self.outputs.copy_(torch.cat([sums, norm.double()[None]]))
 
 
-def sum_over_processes(weights: Iterable[Tensor]) -> None:
-    """The gradients of all processes together, in the place of this one's: those of one precision at once."""
-    kinds: dict[torch.dtype, list[Tensor]] = {}
+def all_reduce_gradients(weights: Iterable[Tensor]) -> None:
+    """Sum the gradients over ranks in place, with one all-reduce per precision."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
     for weight in weights:
         if weight.grad is not None:
-            kinds.setdefault(weight.grad.dtype, []).append(weight)
-    for alike in kinds.values():
-        together = torch.cat([weight.grad.flatten() for weight in alike if weight.grad is not None])
-        dist.all_reduce(together)
-        parts = together.split_with_sizes([weight.numel() for weight in alike])
-        for weight, part in zip(alike, parts, strict=True):
+            by_dtype.setdefault(weight.grad.dtype, []).append(weight)
+    for group in by_dtype.values():
+        flat = torch.cat([weight.grad.flatten() for weight in group if weight.grad is not None])
+        dist.all_reduce(flat)
+        parts = flat.split_with_sizes([weight.numel() for weight in group])
+        for weight, part in zip(group, parts, strict=True):
             weight.grad = part.view_as(weight)
 
 
 def total_norm(*groups: list[Tensor]) -> Tensor:
-    """The norm of all gradients together, in float32; each group is of one precision."""
+    """The norm of all gradients, in float32; each group has one precision."""
     norms = [norm for group in groups if group for norm in torch._foreach_norm(group, 2, torch.float32)]
     norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
     return norm

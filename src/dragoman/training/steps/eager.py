@@ -1,4 +1,4 @@
-"""Steps that are over when they return: on any device, with any layout, in any number of processes."""
+"""Eager training steps: on any device, with any layout, in any number of processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch.nn.parallel import DistributedDataParallel
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.distributed.sharding import Sharded, own, whole
+from dragoman.training.distributed.sharding import Sharded, full_tensor, local_shard
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps.base import nothing, present, seed_of
-from dragoman.training.steps.outcome import Outcome
+from dragoman.training.steps.base import derive_seed, empty_batch, to_device
+from dragoman.training.steps.result import StepResult
 
 
-def wrapped(task: nn.Module, recipe: TrainRecipe, ranks: Ranks) -> nn.Module:
-    """The task as this run's processes call it; one that is cut over them is so already."""
+def wrap_task(task: nn.Module, recipe: TrainRecipe, ranks: Ranks) -> nn.Module:
+    """The task compiled and wrapped for several processes, as the recipe says; a sharded one already is."""
     if isinstance(task, Sharded):
         return task
     if recipe.compile:
@@ -34,8 +34,8 @@ def wrapped(task: nn.Module, recipe: TrainRecipe, ranks: Ranks) -> nn.Module:
     return task
 
 
-class WaitedSteps:
-    """The steps of one run, or of one process's part in it; used as `QueuedSteps` is."""
+class EagerSteps:
+    """The steps of a run, each complete when `submit` returns; has the interface of `CudaGraphSteps`."""
 
     def __init__(
         self,
@@ -49,67 +49,67 @@ class WaitedSteps:
     ) -> None:
         self.task, self.model, self.optimizer, self.recipe, self.autocast = task, model, optimizer, recipe, autocast
         self.ranks, self.ema, self.step = ranks, ema, 0
-        self.over: list[Outcome] = []
+        self.results: list[StepResult] = []
 
-    def settle_buckets(self) -> None:
-        """Let DistributedDataParallel lay out its buckets before the first step, in every run alike.
+    def fix_bucket_order(self) -> None:
+        """Have DistributedDataParallel lay out its buckets before the first step, in every run alike.
 
-        It does so after its first backward pass, and among three processes or more the layout decides the order of
-        sums: without this, the step after a resume would differ in its last bits.
+        It does so after its first backward pass, and with three processes or more the layout decides the order of sums:
+        without this, the step after a resume would differ in its last bits.
         """
         if isinstance(self.task, DistributedDataParallel) and not self.recipe.compile:
-            self.model.eval()  # so that batch norm counts nothing
+            self.model.eval()  # batch norm must not count these passes
             for _ in range(2):
-                self.task(nothing(self.ranks.device)).smoothed.backward()
-            self.optimizer.forget_gradients()
+                self.task(empty_batch(self.ranks.device)).smoothed.backward()
+            self.optimizer.clear_gradients()
 
-    def put(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
-        """Do one step, with all that belongs to it."""
+    def submit(self, batches: list[Batch], step: int, target: float, source: float, rate: float) -> None:
+        """Run one step."""
         self.step = step
         ranks, sums = self.ranks, torch.zeros(2, dtype=torch.float64, device=self.ranks.device)
         for number, batch in enumerate(batches):
-            torch.manual_seed(seed_of(self.recipe.seed, step, number, ranks.rank))
-            with self._exchange(number + 1 == len(batches)):
+            torch.manual_seed(derive_seed(self.recipe.seed, step, number, ranks.rank))
+            with self._gradient_sync(number + 1 == len(batches)):
                 with self.autocast():
-                    loss = self.task(present(batch, ranks.device))
-                # The mean that is taken over processes is undone here: we divide once, by the tokens of all.
+                    loss = self.task(to_device(batch, ranks.device))
+                # DDP averages over ranks; undo that, and divide once by the tokens of all.
                 (loss.smoothed * (ranks.world / target)).backward()
             sums += torch.stack([loss.smoothed.detach(), loss.plain]).double()
         norm = self._clipped_norm()
-        smoothed, plain, spoilt = ranks.sum(*sums.tolist(), float(not math.isfinite(norm)))
-        # The same sums everywhere, so that all skip or none does.
-        norm = math.nan if spoilt and math.isfinite(norm) else norm
-        outcome = Outcome(step, target, source, smoothed, plain, norm)
-        if outcome.finite:
+        smoothed, plain, not_finite = ranks.sum(*sums.tolist(), float(not math.isfinite(norm)))
+        # The same sums on every rank: all skip, or none does.
+        norm = math.nan if not_finite and math.isfinite(norm) else norm
+        result = StepResult(step, target, source, smoothed, plain, norm)
+        if result.finite:
             self.optimizer.step(rate)
-            self._follow()
-        self.optimizer.forget_gradients()
-        self.over.append(outcome)
+            self._update_ema()
+        self.optimizer.clear_gradients()
+        self.results.append(result)
 
-    def settled(self, all_of_them: bool) -> list[Outcome]:
-        """What is over: all that were put."""
-        over, self.over = self.over, []
-        return over
+    def completed(self, wait: bool) -> list[StepResult]:
+        """The results since the last call; `wait` makes no difference."""
+        results, self.results = self.results, []
+        return results
 
-    def _exchange(self, now: bool) -> AbstractContextManager[None]:
-        """Sum gradients over processes after the last micro-batch of a step alone."""
+    def _gradient_sync(self, now: bool) -> AbstractContextManager[None]:
+        """Sum gradients over ranks in the last micro-batch of a step only."""
         if isinstance(self.task, Sharded):
-            self.task.exchange(now)
+            self.task.sync_gradients(now)
         elif isinstance(self.task, DistributedDataParallel) and not now:
-            quiet: AbstractContextManager[None] = self.task.no_sync()
-            return quiet
+            no_sync: AbstractContextManager[None] = self.task.no_sync()
+            return no_sync
         return nullcontext()
 
     def _clipped_norm(self) -> float:
-        """The norm of all gradients, before they are clipped to the recipe's."""
+        """Clip the gradients as the recipe says; return their norm before clipping."""
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
         if self.recipe.clip:
             nn.utils.clip_grads_with_norm_(self.model.parameters(), self.recipe.clip, norm, foreach=True)
-        return float(whole(norm))
+        return float(full_tensor(norm))
 
-    def _follow(self) -> None:
-        """Let the moving average follow the weights."""
+    def _update_ema(self) -> None:
+        """Update the moving average of the weights."""
         if self.ema:
             with torch.no_grad():
                 for name, parameter in self.model.named_parameters():
-                    own(self.ema[name]).lerp_(own(parameter), 1 - self.recipe.ema)
+                    local_shard(self.ema[name]).lerp_(local_shard(parameter), 1 - self.recipe.ema)

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DamagedError, TrainingError
+from dragoman.progress import SilentReporter
 from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints, average, same
-from dragoman.training.reporting.progress import Progress, Silence
+from raising import raises
 from tiny_run import Telling, difference, outcome, prepare_tiny, start, tiny_run
 
 
@@ -39,7 +40,7 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path) -> None:
     loaded = checkpoints.load()
     assert loaded is not None
     assert same(loaded, checkpoint(8)) and not same(loaded, checkpoint(4))
-    assert loaded.progress["tiny"] == 5e-324
+    assert loaded.state["tiny"] == 5e-324
     assert (tmp_path / "latest").read_text() == "step-00000008\n"
     assert not warnings
     assert not list(tmp_path.glob(".*"))
@@ -92,7 +93,7 @@ def test_a_flipped_bit_or_a_cut_is_found_and_the_one_before_is_used(
         assert same(loaded, checkpoint(8))  # the space between words may change
     else:
         assert same(loaded, checkpoint(4))
-        assert "step-00000008" in warnings[0] and "going back" in warnings[0]
+        assert "step-00000008" in warnings[0]
 
 
 def means_the_same(damaged: bytes, whole: bytes) -> bool:
@@ -108,7 +109,7 @@ def test_missing_files_and_all_damaged(tmp_path: Path) -> None:
     loaded = checkpoints.load()
     assert loaded is not None and loaded.step == 4 and "is missing" in warnings[0]
     shutil.rmtree(tmp_path / "step-00000004")
-    with pytest.raises(TrainingError, match=r"none of the 1 checkpoints .* is whole"):
+    with raises(TrainingError, "file_damaged"):
         checkpoints.load()
     with pytest.raises(DamagedError):
         checkpoints.weights(8)
@@ -119,7 +120,7 @@ def test_what_is_not_finite_is_not_saved(tmp_path: Path, part: str) -> None:
     checkpoints, _ = store(tmp_path, 4)
     bad = checkpoint(8)
     next(iter(bad.parts()[part].values()))[0, 0] = float("nan")
-    with pytest.raises(TrainingError, match=f"of the {part} holds a number that is not finite at step 8"):
+    with raises(TrainingError, "diverged", part, "step 8"):
         checkpoints.save(bad)
     assert checkpoints.steps() == [4]
     assert not list(tmp_path.glob(".*"))
@@ -135,7 +136,7 @@ def test_what_cannot_be_read_back_is_not_taken_for_saved(tmp_path: Path, monkeyp
         real({name: tensor + 0.25 for name, tensor in tensors.items()}, path)
 
     monkeypatch.setattr(safetensors.torch, "save_file", lying)
-    with pytest.raises(TrainingError, match=r"read back is not what was written.*step 4 .* is whole"):
+    with raises(TrainingError, "not_writable", "step 4"):
         checkpoints.save(checkpoint(8))
     assert checkpoints.steps() == [4]
     assert not list(tmp_path.glob(".*"))
@@ -163,9 +164,9 @@ def test_an_average_is_the_mean_and_refuses_what_does_not_match() -> None:
             wanted = sum(float(w["w"][row, column]) for w in weights) / 4
             assert float(mean["w"][row, column]) == pytest.approx(wanted, rel=1e-6)
     assert int(mean["n"]) == 3
-    with pytest.raises(TrainingError, match="only some of the weights to average have 'n'"):
+    with raises(TrainingError, "shape_mismatch", "'n'"):
         average([weights[0], {"w": weights[1]["w"]}])
-    with pytest.raises(TrainingError, match=r"'w' has shape \(2, 5\)"):
+    with raises(TrainingError, "shape_mismatch", "(2, 5)"):
         average([{"w": torch.zeros(2, 5)}, {"w": torch.zeros(3, 5)}])
 
 
@@ -173,12 +174,12 @@ def with_small_files(data: Path, out: Path, full_from: int) -> None:
     """Write as on a disk that is full from a step on: no file grows beyond what the log is long, and a little."""
 
     class Late(Telling):
-        def stepped(self, progress: Progress, target_tokens: float, loss: float) -> None:
-            if progress.step == full_from:
+        def step_done(self, step: int, target_tokens: float, loss: float) -> None:
+            if step == full_from:
                 limit = (out / "training/metrics.jsonl").stat().st_size + 10
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
-    tiny_run(data, out, watch=Late())
+    tiny_run(data, out, reporter=Late())
 
 
 @pytest.mark.parametrize(("full_from", "what"), [(8, "the checkpoint of step 8"), (9, "metrics.jsonl")])
@@ -189,7 +190,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tmp_path: Path, full_from:
     process.join()
     said = (tmp_path / "stderr").read_text()
     assert process.exitcode == 2, said
-    assert what in said and "could not be written" in said and "File too large" in said and "Make room" in said
+    assert what in said and "could not be written" in said and "File too large" in said
     checkpoints = Checkpoints(tmp_path / "m/training/checkpoints", lambda text: pytest.fail(text))
     assert not list(checkpoints.directory.glob(".*"))
     loaded = checkpoints.load()
@@ -206,7 +207,7 @@ def test_a_damaged_newest_checkpoint_does_not_push_out_a_good_one(tmp_path: Path
     class Crash(BaseException):
         pass
 
-    class At(Silence):
+    class At(SilentReporter):
         def __init__(self, step: int) -> None:
             self.step = step
 
@@ -216,7 +217,7 @@ def test_a_damaged_newest_checkpoint_does_not_push_out_a_good_one(tmp_path: Path
 
     out = tmp_path / "m"
     with pytest.raises(Crash):
-        tiny_run(tmp_path, out, watch=At(9))
+        tiny_run(tmp_path, out, reporter=At(9))
     place = out / "training/checkpoints/step-00000008"
     (place / "optimizer.safetensors").write_bytes(b"x")
     warned: list[str] = []
@@ -226,7 +227,7 @@ def test_a_damaged_newest_checkpoint_does_not_push_out_a_good_one(tmp_path: Path
             warned.append(text)
 
     with pytest.raises(Crash):
-        tiny_run(tmp_path, out, watch=AtSeven(6))
+        tiny_run(tmp_path, out, reporter=AtSeven(6))
     assert "step-00000008" in warned[0]
     (place / "model.safetensors").write_bytes(b"y")
     tiny_run(tmp_path, out)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.nn.linear import Linear, survives_bfloat16
 from dragoman.training.loss.cross_entropy import LossSum
-from dragoman.training.optim.bf16_weights import Halves, WithWeights
+from dragoman.training.optim.bf16_weights import Bf16Weights, WithWeights
 
 needs_bfloat16 = pytest.mark.skipif(not survives_bfloat16(), reason="this CPU has no bfloat16 products")
 
@@ -35,11 +35,11 @@ def batches() -> list[Batch]:
 
 def test_only_what_products_use_and_training_moves_is_halved() -> None:
     task = Task()
-    assert set(Halves(task, torch.bfloat16).named) == {"first.weight", "first.bias", "second.weight"}
-    assert not Halves(task, None).named
-    assert not Halves(task, torch.float32).named
+    assert set(Bf16Weights(task, torch.bfloat16).named) == {"first.weight", "first.bias", "second.weight"}
+    assert not Bf16Weights(task, None).named
+    assert not Bf16Weights(task, torch.float32).named
     task.frozen.weight = task.norm.extra = task.second.weight  # used twice: one place may want all of its precision
-    assert set(Halves(task, torch.bfloat16).named) == {"first.weight", "first.bias"}
+    assert set(Bf16Weights(task, torch.bfloat16).named) == {"first.weight", "first.bias"}
 
 
 @needs_bfloat16
@@ -50,15 +50,15 @@ def test_loss_and_gradients_are_autocasts() -> None:
     expected.backward()
     gradients = [p.grad for p in task.parameters()]
     task.zero_grad()
-    halves = Halves(task, torch.bfloat16)
+    bf16 = Bf16Weights(task, torch.bfloat16)
     with torch.no_grad():
-        for half in halves.half:
+        for half in bf16.copies:
             half.zero_()
-    halves.refresh()
+    bf16.refresh()
     with autocast():
-        found = WithWeights(task)(batches()[0], halves.named).smoothed
+        found = WithWeights(task)(batches()[0], bf16.named).smoothed
     found.backward()
-    halves.collect(add=False)
+    bf16.collect(add=False)
     assert torch.equal(found, expected)
     for parameter, wanted in zip(task.parameters(), gradients, strict=True):
         if wanted is None:
@@ -71,18 +71,18 @@ def test_loss_and_gradients_are_autocasts() -> None:
 @needs_bfloat16
 def test_gradients_of_several_batches_are_summed_in_the_weights_precision() -> None:
     task = Task()
-    halves, alone = Halves(task, torch.bfloat16), []
+    bf16, alone = Bf16Weights(task, torch.bfloat16), []
     called = WithWeights(task)
     for batch in batches():
         with autocast():
-            called(batch, halves.named).smoothed.backward()
-        alone.append(halves.named["first.weight"].grad)
-        halves.collect(add=False)
-        assert halves.named["first.weight"].grad is None
+            called(batch, bf16.named).smoothed.backward()
+        alone.append(bf16.named["first.weight"].grad)
+        bf16.collect(add=False)
+        assert bf16.named["first.weight"].grad is None
     for number, batch in enumerate(batches()):
         with autocast():
-            called(batch, halves.named).smoothed.backward()
-        halves.collect(add=number > 0)
+            called(batch, bf16.named).smoothed.backward()
+        bf16.collect(add=number > 0)
     assert alone[0] is not None and alone[1] is not None and alone[2] is not None
     wanted = alone[0].float() + alone[1].float() + alone[2].float()
     assert task.first.weight.grad is not None
@@ -92,12 +92,12 @@ def test_gradients_of_several_batches_are_summed_in_the_weights_precision() -> N
 
 def test_a_weight_that_nothing_used_has_no_gradient() -> None:
     task = Task()
-    halves = Halves(task, torch.bfloat16)
-    halves.named["first.bias"].grad = torch.ones(7, dtype=torch.bfloat16)
-    halves.collect(add=False)
-    assert [p.grad is not None for p in halves.whole] == [False, True, False]
-    halves.named["first.weight"].grad = torch.full((7, 5), 2.0, dtype=torch.bfloat16)
-    halves.collect(add=True)
-    assert [None if p.grad is None else p.grad.flatten()[0].item() for p in halves.whole] == [2.0, 1.0, None]
-    halves.collect(add=False)
-    assert all(p.grad is None for p in halves.whole)
+    bf16 = Bf16Weights(task, torch.bfloat16)
+    bf16.named["first.bias"].grad = torch.ones(7, dtype=torch.bfloat16)
+    bf16.collect(add=False)
+    assert [p.grad is not None for p in bf16.master] == [False, True, False]
+    bf16.named["first.weight"].grad = torch.full((7, 5), 2.0, dtype=torch.bfloat16)
+    bf16.collect(add=True)
+    assert [None if p.grad is None else p.grad.flatten()[0].item() for p in bf16.master] == [2.0, 1.0, None]
+    bf16.collect(add=False)
+    assert all(p.grad is None for p in bf16.master)

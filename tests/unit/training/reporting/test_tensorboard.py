@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import MissingExtraError
-from dragoman.training.reporting.progress import Silence
-from dragoman.training.reporting.tensorboard import Board
+from dragoman.progress import SilentReporter
+from dragoman.training.reporting.tensorboard import TensorBoardReporter
 
 
 @dataclass
@@ -26,16 +26,16 @@ def points(directory: Path, tag: str) -> list[tuple[int, float]]:
 
 def test_figures_reach_tensorboard_and_a_resumed_run_writes_over_what_it_repeats(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    first = Board(tmp_path, Silence())
-    first.begin(0, 100)
+    first = TensorBoardReporter(tmp_path, SilentReporter())
+    first.start_training(0, 100)
     for step in (10, 20, 30):
         first.logged({"step": step, "loss": step / 10})
-    first.evaluated(20, Figures({"bleu": 12.5}, [("a", "b", "c")]), better=True)
-    first.end()
-    again = Board(tmp_path, Silence())
-    again.begin(20, 100)
+    first.evaluated(20, Figures({"bleu": 12.5}, [("a", "b", "c")]), improved=True)
+    first.close()
+    again = TensorBoardReporter(tmp_path, SilentReporter())
+    again.start_training(20, 100)
     again.logged({"step": 30, "loss": 7.0})
-    again.end()
+    again.close()
     assert points(tmp_path, "train/loss") == [(10, 1.0), (20, 2.0), (30, 7.0)]
     assert points(tmp_path, "valid/bleu") == [(20, 12.5)]
 
@@ -43,4 +43,4 @@ def test_figures_reach_tensorboard_and_a_resumed_run_writes_over_what_it_repeats
 def test_without_the_package_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[tensorboard\]'"):
-        Board(tmp_path, Silence())
+        TensorBoardReporter(tmp_path, SilentReporter())

@@ -21,10 +21,9 @@ from dragoman.nn.linear import survives_bfloat16
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.replica import Replica
 from dragoman.training.loss.cross_entropy import LossSum, TranslationLoss
-from dragoman.training.optim import bf16_adam as half_adam
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps import cuda_graph as queued
-from dragoman.training.steps.base import seed_of
+from dragoman.training.steps import cuda_graph
+from dragoman.training.steps.base import derive_seed
 from no_gpu import stand_in
 
 VOCABULARY, PAD = 61, 0
@@ -78,16 +77,16 @@ def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.d
         (task(here).smoothed / here.target_tokens).backward()
         nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
         optimizer.step(0.01 * number)
-        optimizer.forget_gradients()
+        optimizer.clear_gradients()
     expected = [p.detach().clone() for p in task.parameters()]
 
     task, optimizer, recipe = setting(device)
-    queue = queued.QueuedSteps(task, optimizer, recipe, nullcontext, Ranks(device=device))
+    queue = cuda_graph.CudaGraphSteps(task, optimizer, recipe, nullcontext, Ranks(device=device))
     outcomes = []
     for number in range(1, 6):
         here = batch(number)
-        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01 * number)
-        outcomes += queue.settled(all_of_them=number == 5)
+        queue.submit([here], number, here.target_tokens, here.source_tokens, 0.01 * number)
+        outcomes += queue.completed(wait=number == 5)
     assert [o.step for o in outcomes] == [1, 2, 3, 4, 5]
     assert all(o.finite and o.norm > 0 for o in outcomes)
     for ours, theirs in zip(task.parameters(), expected, strict=True):
@@ -115,16 +114,16 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
             (loss / count).backward()
         nn.utils.clip_grad_norm_(task.parameters(), recipe.clip)
         optimizer.step(0.01)
-        optimizer.forget_gradients()
+        optimizer.clear_gradients()
     expected = [p.detach().clone() for p in task.parameters()]
 
     task, optimizer, recipe = setting(device)
     start = [p.detach().clone() for p in task.parameters()]
-    queue = queued.QueuedSteps(task, optimizer, recipe, autocast, Ranks(device=device))
-    assert queue.halves.named
+    queue = cuda_graph.CudaGraphSteps(task, optimizer, recipe, autocast, Ranks(device=device))
+    assert queue.bf16.named
     for number, (pair, count) in enumerate(zip(pairs, counts, strict=True), 1):
-        queue.put(list(pair), number, count, count, 0.01)
-    assert all(o.finite for o in queue.settled(all_of_them=True))
+        queue.submit(list(pair), number, count, count, 0.01)
+    assert all(o.finite for o in queue.completed(wait=True))
     assert (queue.adam is not None) == (batches == 1 and available(device.type))
     moved = [ours.detach() - before for ours, before in zip(task.parameters(), start, strict=True)]
     wanted = [theirs - before for theirs, before in zip(expected, start, strict=True)]
@@ -135,17 +134,17 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
         assert float((ours - theirs).norm()) < (0.3 if rough else 0.02) * float(theirs.norm())
 
 
-def queue_of(device: torch.device) -> tuple[nn.Module, Optimizer, queued.QueuedSteps]:
+def queue_of(device: torch.device) -> tuple[nn.Module, Optimizer, cuda_graph.CudaGraphSteps]:
     task, optimizer, recipe = setting(device)
     autocast, alone = lambda: in_bfloat16(device), Ranks(device=device)
-    return task, optimizer, queued.QueuedSteps(task, optimizer, recipe, autocast, alone)
+    return task, optimizer, cuda_graph.CudaGraphSteps(task, optimizer, recipe, autocast, alone)
 
 
-def go(queue: queued.QueuedSteps, numbers: range) -> None:
+def go(queue: cuda_graph.CudaGraphSteps, numbers: range) -> None:
     for number in numbers:
         here = batch(number)
-        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
-        assert all(o.finite for o in queue.settled(all_of_them=number == numbers[-1]))
+        queue.submit([here], number, here.target_tokens, here.source_tokens, 0.01)
+        assert all(o.finite for o in queue.completed(wait=number == numbers[-1]))
     if queue.device.type == "cuda":
         torch.cuda.synchronize()
 
@@ -160,7 +159,7 @@ def test_adam_by_the_kernel_is_pytorchs_in_every_replay(device: torch.device, mo
     found, start = [], flat(setting(device)[0])
     for by_kernel in (True, False):
         if not by_kernel:
-            monkeypatch.setattr(half_adam, "suits", lambda *_: False)
+            monkeypatch.setattr(cuda_graph, "supports_bf16_adam", lambda *_: False)
         task, optimizer, queue = queue_of(device)
         for numbers in (range(1, 2), range(2, 3), range(3, 9)):  # as it is compiled, recorded, replayed
             go(queue, numbers)
@@ -168,7 +167,7 @@ def test_adam_by_the_kernel_is_pytorchs_in_every_replay(device: torch.device, mo
             for name, value in optimizer.state().items():
                 assert not name.endswith("/step") or float(value) == numbers[-1], name
             if by_kernel and device.type == "cuda":  # the interpreter cuts bfloat16 off
-                for whole, half in zip(queue.halves.whole, queue.halves.half, strict=True):
+                for whole, half in zip(queue.bf16.master, queue.bf16.copies, strict=True):
                     assert torch.equal(half, whole.detach().bfloat16())
         found.append(flat(task) - start)
         moments = optimizer.state()["encoder.0.feed_forward.inner.weight/exp_avg_sq"]
@@ -183,17 +182,17 @@ def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothin
     go(queue, range(1, 5))
     weights = {name: p.detach().clone() for name, p in task.named_parameters()}
     state = {name: tensor.detach().clone() for name, tensor in optimizer.state().items()}
-    copies = {name: half.detach().clone() for name, half in queue.halves.named.items()}
-    with Replica(task, Ranks(device=device), sharded=False).holding(task, {n: w * 2 for n, w in weights.items()}):
+    copies = {name: half.detach().clone() for name, half in queue.bf16.named.items()}
+    with Replica(task, Ranks(device=device), sharded=False).with_replaced(task, {n: w * 2 for n, w in weights.items()}):
         assert not torch.equal(flat(task), torch.cat([w.flatten() for w in weights.values()]))
     go(queue, range(5, 9))
 
     again, other, resumed = queue_of(device)
     again.load_state_dict(weights, strict=False)
     other.restore(state)
-    resumed = queued.QueuedSteps(again, other, resumed.recipe, lambda: in_bfloat16(device), Ranks(device=device))
+    resumed = cuda_graph.CudaGraphSteps(again, other, resumed.recipe, lambda: in_bfloat16(device), Ranks(device=device))
     rough = available(device.type) and device.type == "cpu"  # the interpreter cuts bfloat16 off, PyTorch rounds
-    for name, half in resumed.halves.named.items():
+    for name, half in resumed.bf16.named.items():
         assert rough or torch.equal(half, copies[name]) or queue.adam is None, name
     go(resumed, range(5, 9))
     ours, theirs = flat(again) - start, flat(task) - start
@@ -209,13 +208,13 @@ def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothin
 def test_a_step_that_is_not_finite_changes_nothing(device: torch.device) -> None:
     task, optimizer, recipe = setting(device)
     ema = {p.detach().clone(): p for p in task.parameters()}
-    queue = queued.QueuedSteps(task, optimizer, recipe, nullcontext, Ranks(device=device), ema)
+    queue = cuda_graph.CudaGraphSteps(task, optimizer, recipe, nullcontext, Ranks(device=device), ema)
     found, kept = [], []
     for number, factor in enumerate((1.0, 1.0, float("inf"), float("nan"), 1.0), 1):
         task.factor.fill_(factor)
         here = batch(number)
-        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
-        found += queue.settled(all_of_them=True)
+        queue.submit([here], number, here.target_tokens, here.source_tokens, 0.01)
+        found += queue.completed(wait=True)
         if device.type == "cuda":
             torch.cuda.synchronize()
         state = {**dict(task.named_parameters()), **optimizer.state(), **{str(i): e for i, e in enumerate(ema)}}
@@ -242,13 +241,13 @@ def test_what_is_read_back_holds_no_graph(device: torch.device) -> None:
             return LossSum(loss.smoothed, loss.smoothed * 2)
 
     task, optimizer, recipe = setting(device)
-    queue = queued.QueuedSteps(Differentiable(task), optimizer, recipe, nullcontext, Ranks(device=device))
+    queue = cuda_graph.CudaGraphSteps(Differentiable(task), optimizer, recipe, nullcontext, Ranks(device=device))
     for number in range(1, 4):
         here = batch(number)
-        queue.put([here], number, here.target_tokens, here.source_tokens, 0.01)
-        queue.settled(all_of_them=True)
-    assert not queue.found.requires_grad
-    assert not any(slot.found.requires_grad for slot in queue.slots)
+        queue.submit([here], number, here.target_tokens, here.source_tokens, 0.01)
+        queue.completed(wait=True)
+    assert not queue.outputs.requires_grad
+    assert not any(slot.outputs.requires_grad for slot in queue.slots)
 
 
 def test_each_process_drops_other_things(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,11 +257,11 @@ def test_each_process_drops_other_things(device: torch.device, monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
     for rank in range(3):
         task, optimizer, recipe = setting(device)
-        queue = queued.QueuedSteps(task, optimizer, recipe, nullcontext, Ranks(rank=rank))
+        queue = cuda_graph.CudaGraphSteps(task, optimizer, recipe, nullcontext, Ranks(rank=rank))
         for step in (1, 2):
-            queue.put([here], step, here.target_tokens, here.source_tokens, 0.01)
+            queue.submit([here], step, here.target_tokens, here.source_tokens, 0.01)
     assert len(set(seeds)) == 6
-    assert seeds[:2] == [seed_of(recipe.seed, step, 0, 0) for step in (1, 2)]
+    assert seeds[:2] == [derive_seed(recipe.seed, step, 0, 0) for step in (1, 2)]
 
 
 def test_sums_over_processes_are_recorded_with_the_step(device: torch.device, tmp_path: Path) -> None:
@@ -275,12 +274,12 @@ def test_sums_over_processes_are_recorded_with_the_step(device: torch.device, tm
         for world in (1, 2):
             task, optimizer, recipe = setting(device)
             ranks = Ranks(world=world, device=device)
-            queue = queued.QueuedSteps(task, optimizer, recipe, lambda: in_bfloat16(device), ranks)
+            queue = cuda_graph.CudaGraphSteps(task, optimizer, recipe, lambda: in_bfloat16(device), ranks)
             outcomes = []
             for step in range(1, 6):
                 here = batch(step)
-                queue.put([here], step, here.target_tokens, here.source_tokens, 0.01)
-                outcomes += queue.settled(all_of_them=step == 5)
+                queue.submit([here], step, here.target_tokens, here.source_tokens, 0.01)
+                outcomes += queue.completed(wait=step == 5)
             assert [o.step for o in outcomes] == [1, 2, 3, 4, 5]
             found.append([torch.tensor([[o.smoothed, o.plain, o.norm] for o in outcomes]), *task.parameters()])
     finally:
@@ -293,18 +292,18 @@ def test_only_packed_compiled_runs_on_gpus_are_queued() -> None:
     one, packed = Ranks(device=torch.device("cuda")), batch(1)
     recipe = TrainRecipe(compile=True)
     plain, recurrent = torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.GRU(2, 3))
-    assert queued.suits(recipe, one, packed, plain)
-    assert not queued.suits(recipe, one, packed, recurrent)
-    assert not queued.suits(TrainRecipe(), one, packed, plain)
-    assert not queued.suits(TrainRecipe(compile=True, optimizer="muon"), one, packed, plain)
-    assert not queued.suits(recipe, Ranks(), packed, plain)
-    assert queued.suits(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
+    assert cuda_graph.supports_cuda_graph(recipe, one, packed, plain)
+    assert not cuda_graph.supports_cuda_graph(recipe, one, packed, recurrent)
+    assert not cuda_graph.supports_cuda_graph(TrainRecipe(), one, packed, plain)
+    assert not cuda_graph.supports_cuda_graph(TrainRecipe(compile=True, optimizer="muon"), one, packed, plain)
+    assert not cuda_graph.supports_cuda_graph(recipe, Ranks(), packed, plain)
+    assert cuda_graph.supports_cuda_graph(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
 
 
 def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "DRAGOMAN_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert str(queued.keep_compiled_code()) == "/somewhere/dragoman/inductor"
+    assert str(cuda_graph.set_compile_cache()) == "/somewhere/dragoman/inductor"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
-    assert str(queued.keep_compiled_code()) == "/elsewhere"
+    assert str(cuda_graph.set_compile_cache()) == "/elsewhere"

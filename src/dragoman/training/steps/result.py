@@ -1,4 +1,4 @@
-"""What a step of training came to."""
+"""The result of a training step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a step came to: sums over its target tokens, and the norm of its gradient before clipping."""
+class StepResult:
+    """Sums of the loss over target tokens, token counts, and the gradient norm before clipping."""
 
     step: int
     target: float

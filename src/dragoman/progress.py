@@ -1,0 +1,219 @@
+"""Progress of long work: what a reporter is told, one that stays silent, and one for terminals, logs and notebooks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import IO, Any, Final, Protocol
+
+STAGE_SECONDS: Final = 10.0  # between plain lines of a stage
+STEP_SECONDS: Final = 30.0  # after which a plain line comes before it is due: slow steps are seen to be steps
+
+
+class Evaluation(Protocol):
+    """What an evaluation during training found."""
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """`loss`, and whatever else is measured, by name."""
+
+    @property
+    def samples(self) -> Sequence[tuple[str, str, str]]:
+        """A few translations to read: source, hypothesis, reference."""
+
+
+class Reporter(Protocol):
+    """Receives the progress of preparing, training, evaluating and inspecting."""
+
+    def start_stage(self, title: str, total: int | None, unit: str) -> None:
+        """Start a stage of `total` units, if that is known; the stage before it is complete."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Count `amount` more units of the current stage."""
+
+    def note(self, text: str) -> None:
+        """Show a line that the user should read."""
+
+    def start_training(self, step: int, steps: int) -> None:
+        """Training starts or resumes after `step` of `steps` steps."""
+
+    def step_done(self, step: int, target_tokens: float, loss: float) -> None:
+        """A training step is complete."""
+
+    def logged(self, entry: Mapping[str, Any]) -> None:
+        """A line was added to metrics.jsonl."""
+
+    def evaluated(self, step: int, evaluation: Evaluation, improved: bool) -> None:
+        """The model was evaluated; `improved` if it is the best so far."""
+
+    def close(self) -> None:
+        """The work has ended, well or badly; more work may follow."""
+
+
+class SilentReporter:
+    """A reporter that shows nothing; a base class for those that show a part."""
+
+    def start_stage(self, title: str, total: int | None, unit: str) -> None:
+        """Do nothing."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Do nothing."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def start_training(self, step: int, steps: int) -> None:
+        """Do nothing."""
+
+    def step_done(self, step: int, target_tokens: float, loss: float) -> None:
+        """Do nothing."""
+
+    def logged(self, entry: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def evaluated(self, step: int, evaluation: Evaluation, improved: bool) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class ConsoleReporter:
+    """Progress on stderr: live bars in a terminal or notebook, plain lines in a log.
+
+    With `transient`, bars disappear when they are complete, and a log gets nothing.
+    """
+
+    def __init__(self, stream: IO[str] | None = None, *, transient: bool = False) -> None:
+        from rich.console import Console
+
+        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        widgets = self.console.is_jupyter and find_spec("ipywidgets") is not None  # without them rich only warns
+        self.live, self.transient = self.console.is_terminal or widgets, transient
+        self._bar: Any = None
+        self._task: Any = None
+        self._title, self._total, self._unit, self._done = "", 0, "", 0
+        self._started = self._printed = 0.0
+        self._first_step, self._tokens, self._loss = 0, 0.0, 0.0
+
+    def start_stage(self, title: str, total: int | None, unit: str) -> None:
+        """Start a new bar, or a new series of lines."""
+        self._complete_stage()
+        self._title, self._total, self._unit, self._done = title, total or 0, unit, 0
+        self._started = self._printed = time.perf_counter()
+        if self.live:
+            from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            if self._bar is None:
+                rate = TextColumn("{task.fields[rate]}")
+                columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), rate)
+                self._start_bar(*columns, TimeRemainingColumn())
+            self._task = self._bar.add_task(title, total=total, rate="")
+
+    def advance(self, amount: int = 1) -> None:
+        """Move the bar; in a log, print a line every few seconds."""
+        self._done += amount
+        now = time.perf_counter()
+        if self.live:
+            self._bar.update(self._task, completed=self._done, rate=self._rate())
+        elif now - self._printed > STAGE_SECONDS and not self.transient:
+            self._printed = now
+            left = (now - self._started) * (self._total / max(self._done, 1) - 1)
+            share = 100 * self._done / max(self._total, 1)
+            self.console.print(f"{self._title}: {share:.0f} %, {self._rate()}, {left:.0f} s left", markup=False)
+
+    def note(self, text: str) -> None:
+        """Print a line, above the bar if there is one."""
+        if self.live or not self.transient:
+            self.console.print(f"dragoman: {text}", markup=False)
+
+    def start_training(self, step: int, steps: int) -> None:
+        """Show the bar from `step` on."""
+        self.close()
+        self._total, self._first_step, self._tokens, self._loss = steps, step, 0.0, 0.0
+        self._started = self._printed = time.perf_counter()
+        if step:
+            self.note(f"resuming after step {step:,}")
+        if self.live:
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self._start_bar(
+                TextColumn("[bold]training"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("loss {task.fields[loss]:.3f}"),
+                TextColumn("{task.fields[rate]:,.0f} tokens/s"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(elapsed_when_finished=False),
+            )
+            self._task = self._bar.add_task("training", total=steps, completed=step, loss=0.0, rate=0.0)
+
+    def step_done(self, step: int, target_tokens: float, loss: float) -> None:
+        """Move the bar; the loss shown is a moving average."""
+        self._tokens += target_tokens
+        self._loss = loss if not self._loss else 0.95 * self._loss + 0.05 * loss
+        now = time.perf_counter()
+        rate = self._tokens / max(now - self._started, 1e-9)
+        if self.live:
+            self._bar.update(self._task, completed=step, loss=self._loss, rate=rate)
+        elif now - self._printed > STEP_SECONDS:
+            self._print_step(step, self._loss, rate)
+
+    def logged(self, entry: Mapping[str, Any]) -> None:
+        """Print a plain line where there is no bar."""
+        if not self.live:
+            self._print_step(entry["step"], entry["loss"], entry["target_tokens_per_second"])
+
+    def evaluated(self, step: int, evaluation: Evaluation, improved: bool) -> None:
+        """Print the figures, and a few translations to read."""
+        figures = "  ".join(f"{name} {value:.3f}" for name, value in evaluation.figures.items())
+        self.console.print(f"[bold]step {step:,}: {figures}[/]{'  (best so far)' if improved else ''}")
+        for source, hypothesis, reference in evaluation.samples:
+            self.console.print(f"  source     {source}", markup=False)
+            self.console.print(f"  ours       {hypothesis}", markup=False)
+            self.console.print(f"  reference  {reference}", markup=False)
+
+    def close(self) -> None:
+        """Stop the bar."""
+        if self._done >= self._total:
+            self._complete_stage()
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._title = None, ""
+
+    def _start_bar(self, *columns: Any) -> None:
+        from rich.progress import Progress
+
+        self._bar = Progress(
+            *columns, console=self.console, transient=self.transient, speed_estimate_period=120
+        )  # of the last two minutes, because evaluations come between
+        self._bar.start()
+
+    def _complete_stage(self) -> None:
+        if not self._title:
+            return
+        if self.live:
+            self._bar.update(self._task, completed=self._total)
+        elif not self.transient:
+            seconds = time.perf_counter() - self._started
+            self.console.print(f"{self._title}: done in {seconds:.1f} s, {self._rate()}", markup=False)
+        self._title = ""
+
+    def _rate(self) -> str:
+        rate = self._done / max(time.perf_counter() - self._started, 1e-9)
+        return f"{rate / 1e6:.1f} MB/s" if self._unit == "B" else f"{rate:,.0f} {self._unit}/s"
+
+    def _print_step(self, step: int, loss: float, rate: float) -> None:
+        self._printed = time.perf_counter()
+        left = (self._printed - self._started) / max(1, step - self._first_step) * (self._total - step)
+        self.console.print(f"step {step:,}/{self._total:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  {clock(left)} left")
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss, or m:ss under an hour."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
