@@ -41,7 +41,7 @@ def test_two_processes_stopped_and_gone_on_with(tmp_path: Path, capsys: pytest.C
         run.send_signal(signal.SIGINT)
         assert run.wait(60) == 130, log.read_text()
     said = log.read_text()
-    assert said.count("which is saved; run the same command to go on") == 1
+    assert said.count("which is saved; run the same command to resume") == 1
     assert "Traceback" not in said
     assert not (tmp_path / "m/manifest.json").exists()
     main(command)  # on with one process, and to the end

@@ -169,7 +169,7 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
         if isinstance(error, DragomanError):
             raise
         raise TrainingError(
-            f"cannot write to {training}: {error.strerror or error}; choose another --out", code="not_writable"
+            f"cannot write to {training}: {error.strerror or error}; choose another --out", code="cannot_write"
         ) from None
 
 

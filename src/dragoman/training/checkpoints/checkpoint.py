@@ -77,7 +77,7 @@ class Checkpoints:
             raise TrainingError(
                 f"the checkpoint of step {checkpoint.step} could not be written: {why}; {self._last_intact()}. Free "
                 "some space and run the same command to resume",
-                code="not_writable",
+                code="cannot_write",
             ) from None
         return place
 

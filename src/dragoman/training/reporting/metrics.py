@@ -39,7 +39,7 @@ class Metrics:
             raise TrainingError(
                 f"{self.path} could not be written: {error.strerror or error}; earlier checkpoints are intact. Free "
                 "some space and run the same command to resume",
-                code="not_writable",
+                code="cannot_write",
             ) from None
         self.lines += 1
 

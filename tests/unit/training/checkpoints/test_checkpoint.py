@@ -136,7 +136,7 @@ def test_what_cannot_be_read_back_is_not_taken_for_saved(tmp_path: Path, monkeyp
         real({name: tensor + 0.25 for name, tensor in tensors.items()}, path)
 
     monkeypatch.setattr(safetensors.torch, "save_file", lying)
-    with raises(TrainingError, "not_writable", "step 4"):
+    with raises(TrainingError, "cannot_write", "step 4"):
         checkpoints.save(checkpoint(8))
     assert checkpoints.steps() == [4]
     assert not list(tmp_path.glob(".*"))
