@@ -52,7 +52,7 @@ def test_two_processes_stopped_and_gone_on_with(tmp_path: Path, capsys: pytest.C
     with pytest.raises(SystemExit) as refused:
         main([*command, "--set", "train.seed=9"])
     assert refused.value.code == 2
-    assert "train.seed was 1, and is now 9" in capsys.readouterr().err
+    assert "train.seed was 1, is now 9" in capsys.readouterr().err
     (tmp_path / "numbers.de").write_text("eins\n" * 300)
     with pytest.raises(SystemExit) as refused:
         main(command)
