@@ -105,13 +105,13 @@ def cross_entropy(size: str, tokens: int) -> Call:
 
 def product(size: str, tokens: int, which: str, by_pytorch: bool) -> Call:
     """A projection d_model to d_model, the gradient that comes back through the feed-forward, or a block of logits."""
-    from dragoman.nn.kernels.gpu_matmul import multiply
+    from dragoman.nn.kernels.gpu_matmul import matmul
 
     d, _, ff, _, vocabulary, _ = SIZES[size]
     padded = -(-vocabulary // 64) * 64
     m, k, n = {"project": (tokens, d, d), "widen": (tokens, d, ff), "logits": (min(8192, tokens), d, padded)}[which]
     left, right = of(m, k), of(k, n) if which == "widen" else of(n, k).T
-    return lambda: torch.mm(left, right) if by_pytorch else multiply(left, right), 2 * (m * k + k * n + m * n)
+    return lambda: torch.mm(left, right) if by_pytorch else matmul(left, right), 2 * (m * k + k * n + m * n)
 
 
 def adam(size: str, _: int) -> Call:
@@ -161,9 +161,10 @@ def seconds(call: Callable[[], Any]) -> float:
     if CUDA:
         from triton.testing import do_bench_cudagraph
 
-        from dragoman.nn.kernels.gpu_matmul import trying
+        from dragoman.native.algorithm_file import AlgorithmFile
+        from dragoman.nn.kernels.gpu_matmul import tuning
 
-        with trying():  # as the first step does
+        with tuning(AlgorithmFile()):  # as the first step does
             call()
         torch.cuda.synchronize()  # the recording has a stream of its own, which does not wait for what makes the input
         # Recorded, as in the step: the host would be slower than many of them. What they read is larger than the cache.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dragoman.nn.linear import has_bfloat16_products, product
+from dragoman.nn.kernels.cpu_bf16 import cpu_bf16_matmul, has_bfloat16_matmul
 
 SHAPES = [  # tokens, inputs, outputs
     (2000, 256, 256), (2000, 256, 1024), (2000, 1024, 256), (2000, 512, 512), (2000, 512, 1536), (2000, 512, 2048),
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
-    if not has_bfloat16_products():
+    if not has_bfloat16_matmul():
         raise SystemExit("this machine has no matrix unit for bfloat16, or no C compiler")
     print(
         "threads  tokens x in x out       x W^T             dy W              dy^T x       (float32 / bfloat16 = gain)"
@@ -52,7 +52,7 @@ def main() -> None:
                 best = [float("inf"), float("inf")]
                 for _ in range(options.repeats):
                     best[0] = min(best[0], seconds(plain, left, right, out))
-                    best[1] = min(best[1], seconds(product, left, right, out))
+                    best[1] = min(best[1], seconds(cpu_bf16_matmul, left, right, out))
                 theirs, ours = (2e-9 * n * ins * outs / b for b in best)
                 cells.append(f"{theirs:4.0f} /{ours:5.0f} ={ours / theirs:4.1f}x")
             print(f"{threads:7}  {n:5} x {ins:4} x {outs:5}  " + "   ".join(cells), flush=True)

@@ -124,7 +124,7 @@ def do_without(part: str) -> None:
         case "norm":
             dragoman.nn.residual.suits = lambda x, y: False
         case "products":
-            dragoman.nn.kernels.gpu_matmul.library = lambda: None  # type: ignore[assignment]
+            dragoman.nn.kernels.gpu_matmul.cublas_lt = lambda: None  # type: ignore[assignment]
         case "adam":
             dragoman.training.steps.cuda_graph.supports_bf16_adam = lambda *_: False  # type: ignore[assignment]
         case "halves":

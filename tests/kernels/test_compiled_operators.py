@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 from dragoman.nn import Packed, causal, look
 from dragoman.nn.kernels import linear_relu, residual_norm
 from dragoman.nn.kernels import packed_attention as packed
-from dragoman.nn.kernels.gpu_matmul import fast_product
+from dragoman.nn.kernels.gpu_matmul import tuned_matmul
 from dragoman.nn.layout import joint_tiles
 from dragoman.training.loss import fused_cross_entropy as fused_loss
 
@@ -57,8 +57,8 @@ def test_relu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_products() -> None:
-    alike(fast_product, of(N, 5), of(5, 7))
-    alike(fast_product, of(5, N).T, of(7, 5).T)
+    alike(tuned_matmul, of(N, 5), of(5, 7))
+    alike(tuned_matmul, of(5, N).T, of(7, 5).T)
 
 
 @pytest.mark.parametrize("gradient", [False, True])

@@ -12,7 +12,7 @@ import torch
 from dragoman.errors import SearchError
 from dragoman.models.loading import load_model
 from dragoman.nn import Padded
-from dragoman.nn.linear import survives_bfloat16
+from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.search.beam import beam_search
 from dragoman.search.constraints.beam import Plans
 from dragoman.search.sampling import keys_of, sample
@@ -34,7 +34,7 @@ class TorchEngine:
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
         """The engine of a model directory that has been verified."""
-        if bfloat16 and device == "cpu" and not survives_bfloat16():
+        if bfloat16 and device == "cpu" and not torch_bfloat16_works():
             raise SearchError(
                 "precision 'bfloat16' ends in an illegal instruction of PyTorch's on this CPU; use 'float32' or 'int8'"
             )

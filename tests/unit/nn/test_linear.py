@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dragoman.nn import linear as module
-from dragoman.nn.linear import Linear, bfloat16_products, has_bfloat16_products, linear, multiply, product
+from dragoman.nn.kernels import cpu_bf16 as module
+from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, cpu_bf16_matmul, has_bfloat16_matmul
+from dragoman.nn.linear import Linear, linear, matmul_into
 
-needs_unit = pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
+needs_unit = pytest.mark.skipif(not has_bfloat16_matmul(), reason="no instructions for bfloat16, or no C compiler")
 SIZES = st.integers(1, 100)
 
 
@@ -52,7 +53,7 @@ def test_every_layout_and_edge(m: int, n: int, k: int, left: str, right: str, ad
     a, b = laid_out((m, k), left, g), laid_out((k, n), right, g)
     bias, out = torch.randn(n, generator=g), torch.randn(m, n, generator=g)
     expected = rounded(a) @ rounded(b) + bias.double() + add * out.double()
-    product(a, b, out, bias, add)
+    cpu_bf16_matmul(a, b, out, bias, add)
     assert torch.allclose(out.double(), expected, atol=1e-5, rtol=1e-5)
 
 
@@ -61,7 +62,7 @@ def test_large_results_that_go_past_the_caches() -> None:
     a, b = torch.randn(700, 70), torch.randn(70, 400)
     for width in (400, 411):  # the second is not aligned
         out = torch.zeros(700, width)[:, :400]
-        product(a, b, out)
+        cpu_bf16_matmul(a, b, out)
         assert torch.allclose(out.double(), rounded(a) @ rounded(b), atol=1e-5)
 
 
@@ -72,7 +73,7 @@ def test_the_same_bits_with_any_number_of_threads() -> None:
     for n in (1, 2, 3):
         torch.set_num_threads(n)
         made.append(torch.empty(203, 97))
-        product(a, b, made[-1])
+        cpu_bf16_matmul(a, b, made[-1])
     assert made[0].equal(made[1]) and made[0].equal(made[2])
 
 
@@ -82,7 +83,7 @@ def test_the_same_bits_with_any_number_of_threads() -> None:
 def test_linear_and_its_gradients(shape: tuple[int, ...], bias: bool) -> None:
     layer = Linear(33, 19, bias=bias)
     x = torch.randn(shape, requires_grad=True)
-    with bfloat16_products():
+    with bfloat16_matmul():
         y = layer(x)
     dy = torch.randn(*shape[:-1], 19)
     found = torch.autograd.grad(y, [x, *layer.parameters()], dy)
@@ -101,7 +102,7 @@ def test_infinities_and_nans_stay() -> None:
     x = torch.ones(3, 40)
     x[0, 5], x[1, 6] = float("inf"), float("nan")
     out = torch.empty(3, 50)
-    product(x, torch.ones(40, 50), out)
+    cpu_bf16_matmul(x, torch.ones(40, 50), out)
     assert out[0].isposinf().all() and out[1].isnan().all() and (out[2] == 40).all()
 
 
@@ -113,10 +114,10 @@ def test_multiply_follows_the_precision() -> None:
         expected = a.double() @ b.double() if precise else rounded(a) @ rounded(b)
         for add in (False, True):
             if precise:
-                multiply(a, b, out, add=add)
+                matmul_into(a, b, out, add=add)
             else:
-                with bfloat16_products():
-                    multiply(a, b, out, add=add)
+                with bfloat16_matmul():
+                    matmul_into(a, b, out, add=add)
             assert torch.allclose(out.double(), expected * (1 + add), atol=1e-5)
 
 
@@ -124,7 +125,7 @@ def test_multiply_follows_the_precision() -> None:
 def test_compiled_code_keeps_the_kernel() -> None:
     x, weight = torch.randn(11, 33), torch.randn(19, 33)
     compiled = torch.compile(linear, fullgraph=True, backend="aot_eager")
-    with bfloat16_products():
+    with bfloat16_matmul():
         assert compiled(x, weight).equal(linear(x, weight))
     assert compiled(x, weight).equal(nn.functional.linear(x, weight))  # outside, it is float32 again
 
@@ -136,7 +137,7 @@ def test_float32_outside_of_the_block() -> None:
 
 def test_where_tiles_are_refused_dot_products_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(name: str, *flags: str) -> SimpleNamespace:
-        return SimpleNamespace(product=SimpleNamespace(flags=flags), ask_for_tiles=lambda: -int(len(flags) == 1))
+        return SimpleNamespace(product=SimpleNamespace(flags=flags), request_tiles=lambda: -int(len(flags) == 1))
 
     monkeypatch.setattr(module, "library", made)
     assert "-mno-amx-bf16" in module._kernel.__wrapped__().flags

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from dragoman.errors import DragomanError, RecipeError, TrainingError
-from dragoman.nn.linear import has_bfloat16_products
+from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
 from dragoman.progress import SilentReporter
 from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.interrupt import InterruptedTrainingError
@@ -75,7 +75,7 @@ def test_a_crash_after_every_single_step(data: Path, reference: dict[str, Any], 
     assert difference(reference, outcome(tmp_path / "m")) == ""
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
+@pytest.mark.skipif(not has_bfloat16_matmul(), reason="no instructions for bfloat16, or no C compiler")
 def test_in_bfloat16_to_the_bit_as_well(data: Path, reference: dict[str, Any], tmp_path: Path) -> None:
     changes = ("train.precision=bfloat16",)
     assert_crashes_leave_no_trace(data, tmp_path, *changes)

@@ -339,7 +339,7 @@ def test_weights_that_are_no_numbers_are_told(directory: Path) -> None:
 
 
 def test_bfloat16_that_would_kill_the_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engines.torch.survives_bfloat16", lambda: False)
+    monkeypatch.setattr("dragoman.engines.torch.torch_bfloat16_works", lambda: False)
     translator = Translator.load(model_at(tmp_path / "m"), engine="torch", device="cpu", precision="bfloat16")
     with pytest.raises(SearchError, match=r"illegal instruction.*use 'float32'"):
         translator.translate("one two")

@@ -146,7 +146,7 @@ def settled(
 ) -> Recipe:
     """Prepare the data, and settle the recipe by what they are, where none was given."""
     from dragoman.nn.kernels.availability import available
-    from dragoman.nn.linear import has_bfloat16_products
+    from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
     from dragoman.training.defaults import (
         Choice,
         agreement_choices,
@@ -216,7 +216,7 @@ def settled(
 
         chosen += training_choices(len(split), tokens, recipe.model, fast, epoch, steps)
         chosen += agreement_choices(len(split), recipe.model, fast) if not own else []
-        chosen += precision_choices(recipe.model, has_bfloat16_products if not fast else lambda: False)
+        chosen += precision_choices(recipe.model, has_bfloat16_matmul if not fast else lambda: False)
         recipe = made()
         length = recipe.train.steps, recipe.train.steps * recipe.data.batch_tokens
         chosen += speed_choices(*length, fast and world == 1 and available("cuda"), recipe.model)

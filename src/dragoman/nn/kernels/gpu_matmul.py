@@ -1,220 +1,180 @@
-"""Matrix products in half precision on a GPU, each in the way that was found to be fastest for its shape.
+"""Matrix products in half precision on a GPU, each by the cuBLASLt algorithm that is fastest for its shape.
 
-PyTorch takes the way that NVIDIA's library guesses. Here the first product of a shape tries those that the library
-thinks best, and keeps the fastest, also for later runs: a run that goes on after a stop then makes the same sums.
+PyTorch uses the algorithm that NVIDIA's library guesses. Here the first product of a shape times the candidates and
+keeps the fastest, also for later runs: a run that resumes then computes the same sums.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 
-from dragoman.native.build import cache_directory
-from dragoman.native.cublas import ALIGNED, WORKSPACE, CublasLt, Form, cublas
+from dragoman.native.cublas import ALIGNMENT, WORKSPACE_BYTES, CublasLt, MatmulProblem, cublas
 
-TRIED: Final = 8  # ways of the library
-ROUNDS, REPEATS = 3, 4  # of trying
-WORTH: Final = 0.98  # of the guess's time, which another way must stay below to be taken instead
-SMALLEST: Final = 1 << 27  # multiplications, below which nothing is won
-HALVES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+MAX_ALGORITHMS: Final = 8  # that are timed
+ROUNDS, REPEATS = 3, 4  # of timing
+WORTHWHILE: Final = 0.98  # share of the guess's time that another algorithm must stay below
+MIN_MULTIPLICATIONS: Final = 1 << 27  # below which nothing is gained
+HALF_DTYPES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+
+
+class AlgorithmCache(Protocol):
+    """Algorithms found by this and other runs, by machine and problem; the caller decides where they are stored."""
+
+    def get(self, machine: str, problem: str) -> bytes | None:
+        """The algorithm that is known for a problem."""
+
+    def add(
+        self, machine: str, problem: str, algorithm: bytes | None, accepts: Callable[[bytes], bool]
+    ) -> bytes | None:
+        """Store an algorithm, unless there is one already that `accepts` allows; return the stored one."""
+
 
 _workspaces: dict[tuple[int, int], Tensor] = {}
-_tried: set[tuple[int, str]] = set()  # GPUs and forms whose way is known to be one in this process
-_trying = 0  # blocks that are open, of any thread
-_counting, _writing = Lock(), Lock()
+_chosen: dict[tuple[int, str], bytes | None] = {}  # by GPU and problem, in this process
+_tuning: list[AlgorithmCache] = []  # of the blocks that are open, in any thread
+_tuning_lock = Lock()
 
 
 @contextmanager
-def trying() -> Iterator[None]:
-    """Find the fastest way for products of shapes that are new in this block; elsewhere they are left to PyTorch.
+def tuning(algorithms: AlgorithmCache) -> Iterator[None]:
+    """Choose the fastest algorithm for products of new shapes in this block; elsewhere PyTorch computes them.
 
-    That takes some milliseconds for each, which only shapes that come again and again are worth. Ways that other runs
-    found are taken up here alone as well: nothing that they do in the meantime changes the sums of a run.
+    Timing takes milliseconds per shape, which only pays for shapes that recur. Algorithms of other runs are adopted
+    only here: nothing that they do meanwhile changes the sums of a run.
     """
-    global _trying  # the backward pass has a thread of its own, and means this block as well
-    with _counting:
-        _trying += 1
+    with _tuning_lock:  # the backward pass has its own thread, and belongs to this block as well
+        _tuning.append(algorithms)
     try:
         yield
     finally:
-        with _counting:
-            _trying -= 1
+        with _tuning_lock:
+            _tuning.remove(algorithms)
 
 
 @cache
-def library() -> CublasLt | None:
-    """NVIDIA's, where PyTorch has it and nobody says not to ask it."""
+def cublas_lt() -> CublasLt | None:
+    """NVIDIA's library, if PyTorch has it and `DRAGOMAN_PRODUCTS=0` does not turn it off."""
     if os.environ.get("DRAGOMAN_PRODUCTS", "1") == "0" or torch.version.cuda is None:
         return None
     return cublas(torch.version.cuda)
 
 
-class Ways:
-    """What was found to be fastest on one kind of GPU, kept in a file."""
-
-    def __init__(self, path: Path, machine: str) -> None:
-        self.path, self.machine = path, machine
-        found = {form: _from_hex(way) for form, way in self._kept().get(machine, {}).items()}
-        self.known: dict[str, bytes | None] = {form: way for form, way in found.items() if way is not None}
-
-    def remember(self, form: Form, way: bytes | None, takes: Callable[[bytes], bool] = bool) -> bytes | None:
-        """Keep it, unless another run was first with one that the library `takes`; the way that is kept.
-
-        Runs that begin together then make the same sums, now and when they go on. A file that cannot be written costs
-        later runs the time to find it again.
-        """
-        name = str(form)
-        with self._alone():
-            everything = self._kept()
-            others = everything.get(self.machine, {})
-            theirs = _from_hex(others.pop(name, ""))
-            self.known[name] = way = theirs if theirs and takes(theirs) else way
-            found = {form: known.hex() for form, known in self.known.items() if known is not None}
-            part = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            try:
-                part.write_text(json.dumps({**everything, self.machine: found | others}, indent=1), encoding="utf-8")
-                part.replace(self.path)
-            except OSError:
-                with suppress(OSError):
-                    part.unlink()
-        return way
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One thread and, where the system can, one process at a time: else they would lose what the others found."""
-        with _writing, ExitStack() as held:
-            with suppress(OSError):
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                fcntl.lockf(held.enter_context(self.path.with_suffix(".lock").open("a")), fcntl.LOCK_EX)
-            yield
-
-    def _kept(self) -> dict[str, dict[str, str]]:
-        """What the file says of all kinds of GPUs; of a damaged one, what is as it should be."""
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        if not isinstance(found, dict):
-            return {}
-        kinds = ((name, ways) for name, ways in found.items() if isinstance(ways, dict))
-        return {name: {form: way for form, way in ways.items() if isinstance(way, str)} for name, ways in kinds}
-
-
-def _from_hex(text: str) -> bytes | None:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return None
-
-
 @cache
-def _ways(device: int) -> Ways:
-    lt = library()
+def _machine(device: int) -> str:
+    lt = cublas_lt()
     version = lt.version if lt is not None else 0
-    name = torch.cuda.get_device_properties(device).name
-    return Ways(cache_directory() / "products.json", f"{name}, cuBLASLt {version}")
+    return f"{torch.cuda.get_device_properties(device).name}, cuBLASLt {version}"
 
 
 def fastest(times: list[float]) -> int:
-    """The place of the way to take, where the first is the library's guess."""
+    """The index of the algorithm to use, where the first is the library's guess."""
     best = min(range(len(times)), key=times.__getitem__)
-    return best if times[best] < WORTH * times[0] else 0
+    return best if times[best] < WORTHWHILE * times[0] else 0
 
 
-def multiply(left: Tensor, right: Tensor, out: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """`left [M, K] right [K, N]`, and max(0, that + bias) where there is a `bias`; by PyTorch where nothing is won."""
+def matmul(left: Tensor, right: Tensor, out: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    """`left [M, K] right [K, N]`, and with a `bias` max(0, that + bias); by PyTorch where nothing is gained."""
     if out is None:
         out = left.new_empty(left.shape[0], right.shape[1])
-    form = _form(left, right, out, bias)
-    lt = library() if form is not None else None
-    if lt is not None and form is not None:
-        way = _way(lt, form, left.device.index, lambda way: _put(lt, form, way, left, right, out, bias))
-        if way is not None and _put(lt, form, way, left, right, out, bias):
+    problem = _problem(left, right, out, bias)
+    lt = cublas_lt() if problem is not None else None
+    if lt is not None and problem is not None:
+        run: Callable[[bytes], bool] = lambda algorithm: _run(lt, problem, algorithm, left, right, out, bias)  # noqa: E731
+        algorithm = _algorithm(lt, problem, left.device.index, run)
+        if algorithm is not None and run(algorithm):
             return out
     if bias is not None:
         return torch._addmm_activation(bias, left, right, out=out)
     return torch.mm(left, right, out=out)
 
 
-def _form(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> Form | None:
-    """Of a product that is large enough and lies well, as the library sees it: in columns, so that all is mirrored."""
+def _problem(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> MatmulProblem | None:
+    """The product as the library sees it, column-major and so mirrored; None if it is small or not well laid out."""
     (m, k), n = left.shape, right.shape[1]
-    kind, sides = HALVES.get(left.dtype), (right, left, out)
-    given = sides if bias is None else (*sides, bias)
-    alike = all(x.is_cuda and x.dtype == left.dtype and x.device == left.device for x in given)
-    if kind is None or not alike or m * n * k < SMALLEST or torch.cuda.current_device() != left.device.index:
+    dtype, matrices = HALF_DTYPES.get(left.dtype), (right, left, out)
+    tensors = matrices if bias is None else (*matrices, bias)
+    alike = all(x.is_cuda and x.dtype == left.dtype and x.device == left.device for x in tensors)
+    small = m * n * k < MIN_MULTIPLICATIONS
+    if dtype is None or not alike or small or torch.cuda.current_device() != left.device.index:
         return None
     if right.shape[0] != k or out.shape != (m, n) or (bias is not None and bias.shape != (n,)):
-        return None  # PyTorch takes it, or says what is wrong
+        return None  # PyTorch broadcasts it, or reports the error
     if out.stride(1) != 1 or (bias is not None and bias.stride(0) != 1):
         return None
-    if any(1 not in x.stride() for x in sides) or any(x.data_ptr() % ALIGNED for x in given):
+    if any(1 not in x.stride() for x in matrices) or any(x.data_ptr() % ALIGNMENT for x in tensors):
         return None
-    turned = (right.stride(1) != 1, left.stride(1) != 1)
-    lines = (k if turned[0] else n, m if turned[1] else k, n)
-    leading = (right.stride(int(turned[0])), left.stride(int(turned[1])), out.stride(0))
-    if any(apart < line for apart, line in zip(leading, lines, strict=True)):
-        return None  # lines that lie over each other
-    return Form(n, m, k, turned, leading, kind, bias is not None)
+    transposed = (right.stride(1) != 1, left.stride(1) != 1)
+    lines = (k if transposed[0] else n, m if transposed[1] else k, n)
+    leading = (right.stride(int(transposed[0])), left.stride(int(transposed[1])), out.stride(0))
+    if any(stride < line for stride, line in zip(leading, lines, strict=True)):
+        return None  # lines overlap
+    return MatmulProblem(n, m, k, transposed, leading, dtype, bias is not None)
 
 
-def _way(lt: CublasLt, form: Form, device: int, put: Callable[[bytes], bool]) -> bytes | None:
-    """The way to take; while a graph is recorded, none can be tried."""
-    ways, name = _ways(device), str(form)
-    if (device, name) not in _tried:
-        if not _trying or torch.cuda.is_current_stream_capturing():
+def _algorithm(lt: CublasLt, problem: MatmulProblem, device: int, run: Callable[[bytes], bool]) -> bytes | None:
+    """The algorithm to use; None leaves the product to PyTorch. Nothing is timed while a CUDA graph is recorded."""
+    key = (device, str(problem))
+    if key not in _chosen:
+        if not _tuning or torch.cuda.is_current_stream_capturing():
             return None
-        known = ways.known.get(name)
-        if known is None or not lt.knows(form, known, device):
-            able = [way for way in lt.ways(form, TRIED, device) if put(way)]
-            found = able[fastest(_seconds(put, able))] if able else None
-            ways.remember(form, found, lambda way: lt.knows(form, way, device))
-        _tried.add((device, name))
-    return ways.known.get(name)
+        cached, machine = _tuning[-1], _machine(device)
+        found = cached.get(machine, str(problem))
+        if found is None or not lt.supports(problem, found, device):
+            working = [algorithm for algorithm in lt.algorithms(problem, MAX_ALGORITHMS, device) if run(algorithm)]
+            found = working[fastest(_milliseconds(run, working))] if working else None
+            found = cached.add(machine, str(problem), found, lambda other: lt.supports(problem, other, device))
+        _chosen[key] = found
+    return _chosen[key]
 
 
-def _seconds(put: Callable[[bytes], bool], ways: list[bytes]) -> list[float]:
-    """The best of some rounds, each of which tries all: the GPU's clock changes meanwhile."""
-    best = [float("inf")] * len(ways)
+def _milliseconds(run: Callable[[bytes], bool], algorithms: list[bytes]) -> list[float]:
+    """The best time of some rounds, each of which runs all of them: the GPU's clock changes meanwhile."""
+    best = [float("inf")] * len(algorithms)
     for _ in range(ROUNDS):
-        for number, way in enumerate(ways):
-            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            began.record()
+        for i, algorithm in enumerate(algorithms):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            start.record()
             for _ in range(REPEATS):
-                put(way)
-            ended.record()
-            ended.synchronize()
-            best[number] = min(best[number], began.elapsed_time(ended))
+                run(algorithm)
+            end.record()
+            end.synchronize()
+            best[i] = min(best[i], start.elapsed_time(end))
     return best
 
 
-def _put(lt: CublasLt, form: Form, way: bytes, left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> bool:
+def _run(
+    lt: CublasLt,
+    problem: MatmulProblem,
+    algorithm: bytes,
+    left: Tensor,
+    right: Tensor,
+    out: Tensor,
+    bias: Tensor | None,
+) -> bool:
     stream = torch.cuda.current_stream(left.device).cuda_stream
-    place = (left.device.index, stream)
-    if place not in _workspaces:  # one for each stream, because products of two may run at once
-        _workspaces[place] = torch.empty(WORKSPACE, dtype=torch.uint8, device=left.device)
+    key = (left.device.index, stream)
+    if key not in _workspaces:  # one for each stream, because products of two may run at once
+        _workspaces[key] = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=left.device)
     return lt.multiply(
-        form, way, right.data_ptr(), left.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr(),
-        _workspaces[place].data_ptr(), *place,
+        problem, algorithm, right.data_ptr(), left.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr(),
+        _workspaces[key].data_ptr(), *key,
     )  # fmt: skip
 
 
-@torch.library.custom_op("dragoman::fast_product", mutates_args=(), tags=(torch.Tag.flexible_layout,))
-def fast_product(left: Tensor, right: Tensor) -> Tensor:
-    """`left [M, K] right [K, N]`, for the compiler to put in the place of PyTorch's."""
-    return multiply(left, right)
+@torch.library.custom_op("dragoman::tuned_matmul", mutates_args=(), tags=(torch.Tag.flexible_layout,))
+def tuned_matmul(left: Tensor, right: Tensor) -> Tensor:
+    """`left [M, K] right [K, N]`; the compiler replaces PyTorch's products by it."""
+    return matmul(left, right)
 
 
-@fast_product.register_fake
+@tuned_matmul.register_fake
 def _(left: Tensor, right: Tensor) -> Tensor:
     return left.new_empty(left.shape[0], right.shape[1])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dragoman.nn.kernels.availability import available
-from dragoman.nn.kernels.gpu_matmul import multiply
+from dragoman.nn.kernels.gpu_matmul import matmul
 
 ROWS: Final = 256  # of a program on the way back
 TILE: Final = 16  # of them at a time
@@ -18,7 +18,7 @@ COLUMNS: Final = 256
 @torch.library.custom_op("dragoman::linear_relu", mutates_args=())
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """`[N, D]` to `[N, F]`; opaque to the compiler, which would take product and activation apart."""
-    return multiply(x, weight.t(), bias=bias)
+    return matmul(x, weight.t(), bias=bias)
 
 
 @linear_relu.register_fake

@@ -17,7 +17,7 @@ from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
 from dragoman.nn.kernels.availability import available
-from dragoman.nn.linear import multiply
+from dragoman.nn.linear import matmul_into
 from dragoman.training.loss.fused_cross_entropy import projected_loss
 from dragoman.training.loss.r_drop import ProjectedAgreement
 
@@ -72,14 +72,14 @@ class ProjectedCrossEntropy(torch.autograd.Function):
             here = slice(start, start + rows)
             h, labels = hidden_ND[here], labels_N[here, None]
             logits, log_p = tables[:, : len(h)]
-            multiply(h, weight_VD.T, logits)
+            matmul_into(h, weight_VD.T, logits)
             of_label = logits.gather(-1, labels).squeeze(-1)
             torch.log_softmax(logits, -1, out=log_p)
             plain[here] = -log_p.gather(-1, labels).squeeze(-1)
             even[here] = plain[here] + of_label - h @ mean_weight  # logsumexp - mean logit
             difference = log_p.exp_().scatter_(-1, labels, smoothing - 1, reduce="add")
-            multiply(difference, weight_VD, grad_hidden[here])
-            multiply(difference.T, h, grad_weight, add=True)
+            matmul_into(difference, weight_VD, grad_hidden[here])
+            matmul_into(difference.T, h, grad_weight, add=True)
         grad_hidden.sub_(mean_weight, alpha=smoothing)
         grad_weight.sub_(hidden_ND.sum(0), alpha=smoothing / vocabulary)
         ctx.save_for_backward(grad_hidden, grad_weight)

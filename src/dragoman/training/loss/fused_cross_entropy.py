@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.nn.kernels.gpu_matmul import multiply
+from dragoman.nn.kernels.gpu_matmul import matmul
 
 ROWS: Final = 8192  # of logits held at once
 BLOCK: Final = 1024  # of a row's logits in one breath of the kernel, and twice as many where rows are wide
@@ -62,10 +62,10 @@ def projected_loss(
     for start in range(0, n, ROWS):
         here = slice(start, min(start + ROWS, n))
         h = hidden_ND[here]
-        x = multiply(h, weight.T, out=logits[: len(h)])
+        x = matmul(h, weight.T, out=logits[: len(h)])
         losses(x, labels_N[here], smoothed[here], plain[here], vocabulary, smoothing, pad, gradient)
         if grad_weight is not None:
-            multiply(x, weight, out=grad_hidden[here])
+            matmul(x, weight, out=grad_hidden[here])
             before = int(start > 0)  # at first there is nothing to add to, and what is there is not read
             if x.device.type == "cuda" and x.dtype != torch.float32:
                 torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, beta=before, out=grad_weight)

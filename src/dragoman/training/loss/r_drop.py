@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dragoman.nn.linear import multiply
+from dragoman.nn.linear import matmul_into
 
 ROWS = 512  # whose logits are held at once on a CPU; on a GPU:
 MORE_ROWS = 8192
@@ -72,5 +72,5 @@ class ProjectedAgreement(torch.autograd.Function):
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
     made = left.new_empty(left.shape[0], right.shape[1])
-    multiply(left, right, made)
+    matmul_into(left, right, made)
     return made

@@ -14,8 +14,8 @@ from dragoman.data.batch import Batch
 from dragoman.errors import TrainingError
 from dragoman.native import why_not
 from dragoman.nn.kernels.availability import available
+from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul, torch_bfloat16_works
 from dragoman.nn.layout import joint_tiles
-from dragoman.nn.linear import bfloat16_products, has_bfloat16_products, survives_bfloat16
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
@@ -64,9 +64,9 @@ def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], Abstrac
     if not use_bfloat16:
         return nullcontext
     if device.type == "cpu":
-        if has_bfloat16_products():
-            return bfloat16_products
-        if not survives_bfloat16():
+        if has_bfloat16_matmul():
+            return bfloat16_matmul
+        if not torch_bfloat16_works():
             raise TrainingError(
                 "train.precision='bfloat16' causes an illegal instruction on this CPU, and our own kernel is not "
                 f"available: {why_not('gemm')}; use train.precision='float32'",

@@ -11,14 +11,13 @@ from torch import nn
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 from torch.fx import Graph, Node
 
-from dragoman.nn import linear
+from dragoman.nn.kernels import cpu_bf16, linear_relu, residual_norm
 from dragoman.nn.kernels import gpu_matmul as products
-from dragoman.nn.kernels import linear_relu, residual_norm
 from dragoman.nn.kernels import packed_attention as packed
 from dragoman.training.loss import fused_cross_entropy as fused_loss
 
 RUNS = 256  # of one process that may compile a step of their own; by itself the compiler refuses a ninth
-OPERATORS = (fused_loss, linear, linear_relu, packed, products, residual_norm)  # where ours are announced
+OPERATORS = (cpu_bf16, fused_loss, linear_relu, packed, products, residual_norm)  # where ours are announced
 LAZY = "2.13"  # the first version known to put messages into words only where somebody reads them
 
 
@@ -46,11 +45,11 @@ class FastProducts(CustomGraphPass):
     """Products are made in the way that was found to be fastest, where they are in half precision on a GPU."""
 
     def __call__(self, graph: Graph) -> None:
-        """`mm(a, b)` becomes `fast_product(a, b)`."""
+        """`mm(a, b)` becomes `tuned_matmul(a, b)`."""
         for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default):
             made = node.meta["val"]
-            if made.device.type == "cuda" and made.dtype in products.HALVES:
-                node.target = torch.ops.dragoman.fast_product.default
+            if made.device.type == "cuda" and made.dtype in products.HALF_DTYPES:
+                node.target = torch.ops.dragoman.tuned_matmul.default
 
     def uuid(self) -> Any:
         """What this does, for the compiler's cache."""
@@ -82,8 +81,8 @@ def compiled(task: nn.Module) -> Callable[..., Any]:
     _announce(torch.ops.dragoman.projected_loss.default)
     residual_norm.announced = True
     options: dict[str, Any] = {"post_grad_custom_pre_pass": ADDED_INSIDE}
-    if products.library() is not None:
-        _announce(torch.ops.dragoman.fast_product.default)
+    if products.cublas_lt() is not None:
+        _announce(torch.ops.dragoman.tuned_matmul.default)
         options["post_grad_custom_post_pass"] = FAST_PRODUCTS  # after sums that follow a product went into it
     made = torch.compile(task, dynamic=False, fullgraph=True, options=options)
 

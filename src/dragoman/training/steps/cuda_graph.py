@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
+from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.native.build import cache_directory
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.training.distributed.ranks import Ranks
@@ -159,7 +160,7 @@ class CudaGraphSteps:
             self.graph.replay()
         elif not self.warmed_up:
             self.warmed_up = True
-            with products.trying():
+            with products.tuning(AlgorithmFile()):
                 self._work()
             self.optimizer.clear_gradients()
         else:

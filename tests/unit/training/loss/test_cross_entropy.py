@@ -12,7 +12,7 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.data.batch import Flat, make_batch
 from dragoman.data.batching import Shape
-from dragoman.nn.linear import bfloat16_products, has_bfloat16_products
+from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
 from dragoman.training.loss.cross_entropy import ProjectedCrossEntropy, TranslationLoss, smoothed_cross_entropy
 
 N, V = 7, 11
@@ -66,12 +66,12 @@ def test_projection_and_loss_in_one_equal_the_two_after_each_other(
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
+@pytest.mark.skipif(not has_bfloat16_matmul(), reason="no instructions for bfloat16, or no C compiler")
 def test_in_bfloat16_the_loss_in_one_is_as_near_as_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.training.loss.cross_entropy.ROWS", 3)
     hidden, weight = torch.randn(N, 40, requires_grad=True), torch.randn(V, 40, requires_grad=True)
     labels = torch.randint(V, (N,))
-    with bfloat16_products():
+    with bfloat16_matmul():
         smoothed, plain = ProjectedCrossEntropy.apply(hidden, weight, labels, 0.1)
     expected = smoothed_cross_entropy(hidden @ weight.T, labels, 0.1)
     torch.testing.assert_close(smoothed, expected.smoothed, atol=0, rtol=0.01)

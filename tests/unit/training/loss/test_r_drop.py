@@ -12,7 +12,7 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.batch import Batch, Flat, make_batch
 from dragoman.data.batching import Shape
 from dragoman.errors import RecipeError
-from dragoman.nn.linear import bfloat16_products, has_bfloat16_products
+from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
 from dragoman.training.loss.cross_entropy import TranslationLoss, layouts
 from dragoman.training.loss.r_drop import ProjectedAgreement
 
@@ -99,11 +99,11 @@ def test_a_batch_of_nothing_costs_nothing() -> None:
     assert not torch.autograd.grad(loss, weight)[0].any()
 
 
-@pytest.mark.skipif(not has_bfloat16_products(), reason="no instructions for bfloat16, or no C compiler")
+@pytest.mark.skipif(not has_bfloat16_matmul(), reason="no instructions for bfloat16, or no C compiler")
 def test_in_bfloat16_it_is_as_near_as_its_digits() -> None:
     first, second, weight = (torch.randn(n, 40, requires_grad=True) for n in (N, N, V))
     labels, real = torch.randint(V, (N,)), torch.ones(N, dtype=torch.bool)
-    with bfloat16_products():
+    with bfloat16_matmul():
         loss, _ = ProjectedAgreement.apply(first, second, weight, labels, real, 0.1, 5.0)
     expected = by_the_equation([first, second], weight, labels, 0.1, 5.0)
     torch.testing.assert_close(loss, expected, atol=0, rtol=0.02)

@@ -184,7 +184,7 @@ def test_only_products_in_half_precision_on_a_gpu_are_made_in_the_fastest_way() 
             made.meta["val"] = torch.empty(4, 4, device=device, dtype=kind)
     compiling.FastProducts()(graph)
     targets = [node.target for node in graph.nodes if node.op == "call_function"]
-    fast, plain = torch.ops.dragoman.fast_product.default, torch.ops.aten.mm.default
+    fast, plain = torch.ops.dragoman.tuned_matmul.default, torch.ops.aten.mm.default
     assert targets == [fast, fast, plain, plain]
 
 
@@ -194,7 +194,7 @@ def test_products_are_left_to_the_compiler_where_there_is_no_library(
 ) -> None:
     given_options: list[dict[str, object]] = []
     monkeypatch.setattr("dragoman.nn.kernels.residual_norm.announced", False)
-    monkeypatch.setattr(compiling.products, "library", lambda: object() if there else None)
+    monkeypatch.setattr(compiling.products, "cublas_lt", lambda: object() if there else None)
     monkeypatch.setattr(torch, "compile", lambda task, options, **_: given_options.append(options))
     compiling.compiled(nn.Linear(2, 3))
     wanted = {"post_grad_custom_pre_pass": compiling.ADDED_INSIDE}

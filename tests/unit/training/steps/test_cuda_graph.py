@@ -15,9 +15,10 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe, TrainRecipe
 from dragoman.data.batch import Batch, Flat, make_batch
 from dragoman.data.batching import Shape
+from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.nn.kernels.availability import available
-from dragoman.nn.linear import survives_bfloat16
+from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.replica import Replica
 from dragoman.training.loss.cross_entropy import LossSum, TranslationLoss
@@ -33,10 +34,9 @@ VOCABULARY, PAD = 61, 0
 def _stand_in(monkeypatch: pytest.MonkeyPatch, device: torch.device, tmp_path: Path) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(products, "SMALLEST", 1)  # so that these small products are tried as well
-    ways = products.Ways(tmp_path / "products.json", "this machine")
-    monkeypatch.setattr(products, "_ways", lambda _: ways)
-    monkeypatch.setattr(products, "_tried", set())
+    monkeypatch.setattr(products, "MIN_MULTIPLICATIONS", 1)  # so that these small products are tuned as well
+    monkeypatch.setattr(cuda_graph, "AlgorithmFile", lambda: AlgorithmFile(tmp_path / "products.json"))
+    monkeypatch.setattr(products, "_chosen", {})
     if device.type != "cuda":
         stand_in(monkeypatch.setattr)
 
@@ -94,7 +94,7 @@ def test_steps_are_those_of_the_plain_way_and_come_back_in_order(device: torch.d
 
 
 def in_bfloat16(device: torch.device) -> torch.autocast:
-    if device.type == "cpu" and not survives_bfloat16():
+    if device.type == "cpu" and not torch_bfloat16_works():
         pytest.skip("this CPU has no bfloat16 products")
     return torch.autocast(device.type, torch.bfloat16)
 

@@ -7,7 +7,7 @@ import torch
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import TrainingError
-from dragoman.nn.linear import bfloat16_products
+from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul
 from dragoman.training.distributed.ranks import join
 from dragoman.training.steps.base import precision
 from raising import raises
@@ -16,8 +16,8 @@ CPU = torch.device("cpu")
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *, kernel: bool, survives: bool) -> None:
-    monkeypatch.setattr("dragoman.training.steps.base.has_bfloat16_products", lambda: kernel)
-    monkeypatch.setattr("dragoman.training.steps.base.survives_bfloat16", lambda: survives)
+    monkeypatch.setattr("dragoman.training.steps.base.has_bfloat16_matmul", lambda: kernel)
+    monkeypatch.setattr("dragoman.training.steps.base.torch_bfloat16_works", lambda: survives)
 
 
 def test_a_cpu_that_dies_of_bfloat16_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_a_cpu_that_dies_of_bfloat16_is_refused_before_it_does(monkeypatch: pyte
 
 def test_our_kernel_first_and_pytorchs_where_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, kernel=True, survives=False)
-    assert precision(TrainRecipe(precision="bfloat16"), CPU) is bfloat16_products
+    assert precision(TrainRecipe(precision="bfloat16"), CPU) is bfloat16_matmul
     machine(monkeypatch, kernel=False, survives=True)
     with precision(TrainRecipe(precision="bfloat16"), CPU)():
         assert torch.is_autocast_enabled("cpu")

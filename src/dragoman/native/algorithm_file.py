@@ -1,0 +1,84 @@
+"""A file with the fastest cuBLASLt algorithm of each product, shared by all runs of a user."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+
+from dragoman.native.build import cache_directory
+
+_writing = Lock()
+
+
+class AlgorithmFile:
+    """The algorithms by machine and problem: as the file had them when it was opened, and those added since."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or cache_directory() / "products.json"
+        self._known = {
+            machine: {problem: algorithm for problem, text in found.items() if (algorithm := _from_hex(text))}
+            for machine, found in self._read().items()
+        }
+
+    def get(self, machine: str, problem: str) -> bytes | None:
+        """The algorithm that is known for a problem."""
+        return self._known.get(machine, {}).get(problem)
+
+    def add(
+        self, machine: str, problem: str, algorithm: bytes | None, accepts: Callable[[bytes], bool] = bool
+    ) -> bytes | None:
+        """Store an algorithm, unless another run was first with one that `accepts` allows; return the stored one.
+
+        Runs that start at the same time then compute the same sums, now and after a resume. If the file cannot be
+        written, later runs have to search again.
+        """
+        known = self._known.setdefault(machine, {})
+        with self._locked():
+            stored = self._read()
+            others = stored.get(machine, {})
+            earlier = _from_hex(others.pop(problem, ""))
+            chosen = earlier if earlier and accepts(earlier) else algorithm
+            known.pop(problem, None)
+            if chosen is not None:
+                known[problem] = chosen
+            found = {problem: algorithm.hex() for problem, algorithm in known.items()}
+            part = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+            try:
+                part.write_text(json.dumps({**stored, machine: found | others}, indent=1), encoding="utf-8")
+                part.replace(self.path)
+            except OSError:
+                with suppress(OSError):
+                    part.unlink()
+        return chosen
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One thread and, where the system can, one process at a time: otherwise they lose what others found."""
+        with _writing, ExitStack() as held:
+            with suppress(OSError):
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fcntl.lockf(held.enter_context(self.path.with_suffix(".lock").open("a")), fcntl.LOCK_EX)
+            yield
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        """The valid part of the file, for all machines."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        machines = ((name, stored) for name, stored in found.items() if isinstance(stored, dict))
+        return {name: {key: text for key, text in stored.items() if isinstance(text, str)} for name, stored in machines}
+
+
+def _from_hex(text: str) -> bytes | None:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
