@@ -88,7 +88,6 @@ Trained with {self.toolkit}, and imported with Dragoman {__version__} from:
 | file | bytes | SHA-256 begins |
 |---|---|---|
 {rows}
-
 {notes}
 {UNKNOWN_DATA}
 {license_section(self.info)}

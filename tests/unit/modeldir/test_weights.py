@@ -1,13 +1,19 @@
-"""The mapped file has the tensors that safetensors reads."""
+"""The mapped file has the tensors that safetensors reads, and those of another model are not accepted."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
 
-from dragoman.modeldir.weights import map_weights
+from dragoman.config import ModelRecipe
+from dragoman.errors import DamagedError
+from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
+from dragoman.models.loading import build_model
+from raising import raises
 
 
 def test_the_tensors_of_the_file(tmp_path: Path) -> None:
@@ -26,3 +32,20 @@ def test_the_tensors_of_the_file(tmp_path: Path) -> None:
 def test_other_types_are_not_taken(tmp_path: Path) -> None:
     save_file({"a": np.zeros(3, np.float16), "b": np.zeros(3, np.float32)}, tmp_path / "model.safetensors")
     assert map_weights(tmp_path) is None
+
+
+@pytest.mark.parametrize("tie", EMBEDDING_TABLES)
+def test_the_layout_is_that_of_the_model(tie: Literal["all", "target", "none"]) -> None:
+    recipe = ModelRecipe(d_model=6, n_heads=3, d_ff=10, encoder_layers=1, decoder_layers=2, tie=tie)
+    model = build_model(recipe, 19 if tie == "all" else (19, 23), 0)
+    layout = [tensor for tensor in tensor_layout(recipe, (19, 19 if tie == "all" else 23)) if tensor]
+    assert dict(layout) == {name: tuple(w.shape) for name, w in model.state_dict().items()}
+
+
+def test_other_tensors_are_damage(tmp_path: Path) -> None:
+    expected = [("a", (3, 5)), ("b", (7,))]
+    found = dict(expected)
+    check_tensors(tmp_path, found, expected)
+    for wrong, mention in (({"a": (3, 5)}, "b"), ({**found, "a": (5, 3)}, "(5, 3)"), ({**found, "c": (2,)}, "c")):
+        with raises(DamagedError, "weights_mismatch", mention):
+            check_tensors(tmp_path, wrong, expected)
