@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from dragoman.data.corpora.reader import Corpus, read
+from dragoman.data.corpora.reader import Corpus, read_pairs
 from dragoman.translation.translator import Translator
 
 
@@ -28,7 +28,7 @@ def find(directory: Path, name: str) -> Path:
 
 
 def lines(path: Path) -> list[str]:
-    return [line for chunk in read(Corpus(path, path), 4096) for line in chunk[0]]
+    return [line for chunk in read_pairs(Corpus(path, path), 4096) for line in chunk[0]]
 
 
 def scores(translator: Translator, beams: list[int], directory: Path, name: str, source: str, target: str) -> str:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from dragoman.data.corpora.reader import lines
+from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.evaluation.bracketing import score_brackets
 from dragoman.text.trees.constituency import Bracketing, Phrase
 from dragoman.text.trees.linearization import bracket_line, lay_brackets
@@ -63,7 +63,7 @@ def constituents(heads: list[int], labels: list[str]) -> tuple[Phrase, ...]:
 def sentences(path: Path, longest: int) -> Iterator[Bracketing]:
     """The trees of a CoNLL-U file, those of more than `longest` words left out."""
     rows: list[list[str]] = []
-    for line in [*(line for block in lines(path) for line in block), ""]:
+    for line in [*(line for block in read_line_blocks(path) for line in block), ""]:
         cells = line.split("\t")
         if cells[0].isdecimal():
             rows.append(cells)

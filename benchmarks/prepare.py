@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from dragoman.config import DataRecipe, Recipe, TextRecipe
-from dragoman.data.corpora.reader import Corpus, lines
+from dragoman.data.corpora.reader import Corpus, read_line_blocks
 from dragoman.data.prepare.pipeline import prepare
 
 
@@ -104,7 +104,7 @@ def cut(source: Path, target: Path, pairs: int) -> int:
     """The first lines of a file, unpacked; returns how many there were."""
     written = 0
     with target.open("w", encoding="utf-8", newline="\n") as file:
-        for part in lines(source):
+        for part in read_line_blocks(source):
             part = part[: pairs - written] if pairs else part
             file.writelines(line + "\n" for line in part)
             written += len(part)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rivals import COMMON
 
-from dragoman.data.corpora.reader import trees_of
+from dragoman.data.corpora.reader import read_trees_file
 from dragoman.translation.translator import Translator
 
 NOUNS = {
@@ -125,7 +125,7 @@ def measure(name: str, rows: dict[str, list[Made]], files: Path, options: argpar
     command += [word for change in changes for word in ("--set", change)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     translator = Translator.load(out, device="cpu", engine="torch", precision="float32")
-    trees = trees_of(files / "test.conllu") if name == "syntax" else None
+    trees = read_trees_file(files / "test.conllu") if name == "syntax" else None
     texts = translator.translate([made.source for made in rows["test"]], beam=1, trees=trees)
     right, there = Counter[int](), Counter[int]()
     for made, translation in zip(rows["test"], texts, strict=True):

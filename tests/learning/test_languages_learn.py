@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.cli.commands.train import command as train
 from dragoman.demo.corpus import pairs
-from dragoman.text.target_languages import token_of
+from dragoman.text.target_languages import language_token
 from dragoman.translation.translator import Translator
 
 SETTINGS = [
@@ -77,4 +77,4 @@ def test_what_a_training_leaves_says_which_languages_there_are(trained: Path) ->
     assert 'targets = ["de", "en-back"]' in (trained / "recipe.toml").read_text(encoding="utf-8")
     translator = Translator.load(trained, device="cpu", engine="torch")
     last = translator.source.vocabulary_size - 1
-    assert translator.source.tokens([last - 1, last]) == [token_of("de"), token_of("en-back")]
+    assert translator.source.tokens([last - 1, last]) == [language_token("de"), language_token("en-back")]

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from dragoman.data.corpora.compression import PACKINGS, blocks, check_file, refuse_foreign
-from dragoman.data.corpora.reader import lines_in
+from dragoman.data.corpora.compression import PACKINGS, check_file, check_text_format, read_blocks
+from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
 
 AT_ONCE = 1 << 20  # bytes taken from a pipe before the first of its lines is worked on, if they are there already
@@ -48,18 +48,18 @@ def arriving(files: Sequence[Path | None]) -> Iterator[list[str]]:
     """Lines as soon as they are there: those of a slow writer one by one, those of a file by the megabyte."""
     for path in files:
         if path is None:
-            yield from lines_in(STDIN, plain(STDIN, as_they_come(sys.stdin.buffer)))
+            yield from split_lines(STDIN, plain(STDIN, as_they_come(sys.stdin.buffer)))
         elif is_pipe(path):
             with path.open("rb", buffering=0) as pipe:
-                yield from lines_in(path, plain(path, as_they_come(pipe)))
+                yield from split_lines(path, plain(path, as_they_come(pipe)))
         else:
-            yield from lines_in(path, blocks(path))
+            yield from split_lines(path, read_blocks(path))
 
 
 def plain(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks of a pipe, refused where they are packed: what comes a bit at a time is not unpacked."""
     start = next(blocks, b"")
-    refuse_foreign(path, start)
+    check_text_format(path, start)
     for magic, suffix in PACKINGS.items():
         if start.startswith(magic):
             raise DataError(f"{path} is packed as {suffix}; give the name of the file, which is unpacked, or unpack it")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 TOKENIZERS = "tokenizers"
-BEFORE = {"tokenisers": TOKENIZERS}  # names as they were written before
+OLD_NAMES = {"tokenisers": TOKENIZERS}  # names as they were written before
 PICTURE = "lengths.png"
 SIDES = ("source", "target")
 DEPTHS = "depths"  # of the source's bytes in their trees, where there are any
@@ -75,7 +75,7 @@ class Prepared:
     @property
     def tokenizers_directory(self) -> Path:
         """Where its tokenizers are."""
-        return self.directory / next((name for name in BEFORE if (self.directory / name).is_dir()), TOKENIZERS)
+        return self.directory / next((name for name in OLD_NAMES if (self.directory / name).is_dir()), TOKENIZERS)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -142,7 +142,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a prepared directory, or why it is none."""
     path = directory / MANIFEST
     try:
-        manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), BEFORE)
+        manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), OLD_NAMES)
     except FileNotFoundError:
         raise DataError(f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare") from None
     except (OSError, ValueError) as error:

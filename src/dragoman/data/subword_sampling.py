@@ -13,7 +13,7 @@ import numpy as np
 
 from dragoman.arrays import Int64Array, Uint64Array
 from dragoman.data.batch import Flat
-from dragoman.data.prepare.encoding import tokenizer_at
+from dragoman.data.prepare.encoding import cached_tokenizer
 from dragoman.data.prepare.workers import Workers
 from dragoman.data.shards import Sentences, Split, spread
 from dragoman.randomness import GAMMA, mix64
@@ -32,7 +32,7 @@ class Sampler:
         self, directory: Path, names: tuple[str, str], split: Split, alpha: float, seed: int, processes: int = 1
     ) -> None:
         self.directory, self.names, self.alpha, self.seed = directory, names, alpha, seed
-        in_threads = all(tokenizer_at(directory, name).resamples_in_threads for name in names)
+        in_threads = all(cached_tokenizer(directory, name).resamples_in_threads for name in names)
         self.workers = Workers(1 if in_threads else processes)
         self.longest = int(max(split.source.lengths.max(initial=0), split.target.lengths.max(initial=0)))
         self.growth = (self._measure(0, split.source), self._measure(1, split.target))
@@ -71,7 +71,7 @@ class Sampler:
 
 def draw(directory: Path, name: str, plain: Flat, alpha: float, seeds: Uint64Array) -> Flat:
     """Other tokens of each sentence."""
-    return Flat(*tokenizer_at(directory, name).resample(plain.ids, plain.lengths, alpha, seeds))
+    return Flat(*cached_tokenizer(directory, name).resample(plain.ids, plain.lengths, alpha, seeds))
 
 
 def begins(sentences: Flat) -> Int64Array:

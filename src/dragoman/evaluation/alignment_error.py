@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.data.corpora.reader import lines
+from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError
 
 Link = tuple[int, int]
@@ -40,7 +40,7 @@ class Gold:
 def read_gold(path: Path, first: int = 0) -> list[Gold]:
     """A line of links for each sentence pair."""
     found = []
-    for number, line in enumerate((line for block in lines(path) for line in block), 1):
+    for number, line in enumerate((line for block in read_line_blocks(path) for line in block), 1):
         try:
             found.append(Gold.parse(line, first))
         except DataError as error:

@@ -87,7 +87,7 @@ class ModelSystem:
                 _, wrong = laid_over(held_out.sources, grown)
                 if wrong is not None:
                     raise wrong
-                grown.refuse_more()
+                grown.check_finished()
 
     def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
         """Translate every set."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.data.corpora.reader import lines, trees_of
+from dragoman.data.corpora.reader import read_line_blocks, read_trees_file
 from dragoman.errors import DataError
 from dragoman.text import Tree
 
@@ -26,7 +26,7 @@ class HeldOut:
 
 def read_lines(path: Path) -> list[str]:
     """All lines of a file, packed or not; an empty or missing one is an error that names it."""
-    return [line for block in lines(path) for line in block]
+    return [line for block in read_line_blocks(path) for line in block]
 
 
 def read_beside(path: Path, beside: Path, count: int) -> list[str]:
@@ -74,7 +74,7 @@ def read_held_out(
     for i, path in enumerate(references):
         lines_of = read_lines(path)
         texts = read_beside(sources[i], path, len(lines_of)) if sources else None
-        found.append(HeldOut(called[i], lines_of, texts, list(trees_of(trees[i])) if trees else None, into[i]))
+        found.append(HeldOut(called[i], lines_of, texts, list(read_trees_file(trees[i])) if trees else None, into[i]))
     return found
 
 

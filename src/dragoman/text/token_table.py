@@ -8,7 +8,7 @@ from typing import Final
 
 from dragoman.errors import TextError
 from dragoman.text.special_tokens import N_SPECIAL, UNK
-from dragoman.text.target_languages import token_of
+from dragoman.text.target_languages import language_token
 from dragoman.text.words import MARK
 
 SPECIAL_TOKENS: Final = ("<pad>", "<s>", "</s>", "<unk>")
@@ -82,9 +82,9 @@ class TokenTable(Names):
                 "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte tokens; "
                 "only tokenizers learned by Dragoman can be used: learn one with `dragoman prepare`"
             )
-        if taken := {*map(token_of, targets)}.intersection(tokens):
+        if taken := {*map(language_token, targets)}.intersection(tokens):
             raise TextError(f"{min(taken)} is a learned token, and cannot be that of a target language as well")
-        super().__init__([*tokens, *map(token_of, targets)])
+        super().__init__([*tokens, *map(language_token, targets)])
         learned = [token.replace(MARK, " ").encode("utf-8") for token in tokens[FIRST_LEARNED:]]
         special = [b""] * N_SPECIAL
         special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()

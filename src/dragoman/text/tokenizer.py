@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from dragoman.errors import TextError
 from dragoman.text.normalization import VERSION, normalize
 from dragoman.text.subword_sampling import Draws
-from dragoman.text.target_languages import checked_codes, with_heads, without_heads
+from dragoman.text.target_languages import add_language_tokens, check_language_codes, split_language_tokens
 from dragoman.text.token_table import TokenTable
 from dragoman.text.words import SPACELESS, WordCache, mark
 
@@ -104,7 +104,7 @@ class SubwordTokenizer(ABC):
     ) -> None:
         self.kind = kind
         self.model = model
-        self.targets = checked_codes(targets)
+        self.targets = check_language_codes(targets)
         self.table = TokenTable(names, self.targets)
         self.first_target = len(names)
         self.scores = scores  # of the learned tokens, where there are any
@@ -201,8 +201,8 @@ class SubwordTokenizer(ABC):
         if alpha == 0:
             return ids, lengths
         if self.targets:
-            text, text_lengths, heads = without_heads(ids, lengths, self.first_target)
-            return with_heads(*self.resample_text(text, text_lengths, alpha, seeds), heads)
+            text, text_lengths, heads = split_language_tokens(ids, lengths, self.first_target)
+            return add_language_tokens(*self.resample_text(text, text_lengths, alpha, seeds), heads)
         return self.resample_text(ids, lengths, alpha, seeds)
 
     def resample_text(

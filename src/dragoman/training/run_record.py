@@ -12,7 +12,7 @@ import torch
 
 from dragoman.config import Recipe
 from dragoman.config.recipe import with_present_names
-from dragoman.data.prepare.target_languages import check_keeps
+from dragoman.data.prepare.target_languages import check_targets_extend
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
 from dragoman.files import MANIFEST, format_names, sha256, write_atomically
@@ -70,7 +70,7 @@ def with_tokenizers_of(start_from: Path, recipe: Recipe, changes: Iterable[str])
     for change in changes:
         section, _, key = change.partition("=")[0].strip().partition(".")
         if section == "text" and key == "targets":
-            check_keeps(recipe.text.targets, own.targets, start_from)
+            check_targets_extend(recipe.text.targets, own.targets, start_from)
             added = len(recipe.text.targets) - len(own.targets)
             own = replace(own, targets=recipe.text.targets, vocabulary_size=own.vocabulary_size + added)
         elif section == "text" and (new := getattr(recipe.text, key)) != (kept := getattr(own, key)):

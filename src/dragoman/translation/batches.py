@@ -8,7 +8,7 @@ from typing import TypeVar
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Demands
 from dragoman.search.types import USUAL_TOKENS, WINDOW_CHARACTERS
-from dragoman.text.trees.dependency import Trees
+from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.assembly import Ids
 from dragoman.values import describe_value
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 Job = tuple[Ids, Ids, Demands]  # a sentence, the prefix of its translation, and what is demanded of that
 
 
-def all_taken(found: Iterator[T], trees: Trees) -> Iterator[T]:
+def all_taken(found: Iterator[T], trees: TreeAligner) -> Iterator[T]:
     """What is found, and at its end a refusal of trees that are left over."""
     yield from found
-    trees.refuse_more()
+    trees.check_finished()
 
 
 def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:

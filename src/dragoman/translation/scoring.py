@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search
-from dragoman.text.trees.dependency import Trees
+from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import parsed
 from dragoman.translation.options import pair_of
 from dragoman.translation.result import Scored
@@ -26,7 +26,7 @@ def scored(
     translator: Translator,
     pairs: Iterable[object],
     search: Search,
-    trees: Trees | None = None,
+    trees: TreeAligner | None = None,
     batch: int | None = None,
     before: int = 0,
     to: str | list[str] | None = None,
@@ -56,7 +56,7 @@ def scored(
 
 
 def encoded(
-    translator: Translator, window: list[Pair], trees: Trees | None, before: int, languages: Sequence[Ids]
+    translator: Translator, window: list[Pair], trees: TreeAligner | None, before: int, languages: Sequence[Ids]
 ) -> tuple[list[tuple[Ids, Ids]], DragomanError | None]:
     """The tokens of each pair up to the first that must be refused, and why that one must be.
 

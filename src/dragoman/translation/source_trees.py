@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dragoman.config import ModelRecipe, unused_keys
 from dragoman.errors import DragomanError, SearchError
 from dragoman.text import Tree, normalize
-from dragoman.text.trees.dependency import Trees
+from dragoman.text.trees.dependency import TreeAligner
 
 
 def check_trees(model: ModelRecipe, trees: object) -> None:
@@ -25,22 +25,22 @@ def check_trees(model: ModelRecipe, trees: object) -> None:
         )
 
 
-def trees_for(model: ModelRecipe, trees: Tree | Iterable[Tree] | Trees | None) -> Trees | None:
+def trees_for(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner | None) -> TreeAligner | None:
     """The trees of a call, as they are taken one by one."""
     check_trees(model, trees)
-    if trees is None or isinstance(trees, Trees):
+    if trees is None or isinstance(trees, TreeAligner):
         return trees
     if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
         trees = [trees]  # one tree for one text; anything else is refused when it is taken
-    return Trees(trees)
+    return TreeAligner(trees)
 
 
-def laid_over(texts: Sequence[str], trees: Trees) -> tuple[list[bytes], DragomanError | None]:
+def laid_over(texts: Sequence[str], trees: TreeAligner) -> tuple[list[bytes], DragomanError | None]:
     """The depths of each text up to the first whose tree is wrong, and what is wrong with that one."""
     found: list[bytes] = []
     for text in texts:
         try:
-            found.append(trees.over(normalize(text)))
+            found.append(trees.byte_depths(normalize(text)))
         except DragomanError as error:
             return found, error
     return found, None

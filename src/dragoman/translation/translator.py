@@ -28,7 +28,7 @@ from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, whole
 from dragoman.text import Tokenizer, Tree
 from dragoman.text.language_codes import language_of
-from dragoman.text.trees.dependency import Trees
+from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import parsed
 from dragoman.translation.assembly import Assembly, Ids
 from dragoman.translation.batches import Job, all_taken, groups, windows
@@ -130,7 +130,7 @@ class Translator:
         texts: Iterable[str],
         *,
         prefix: str | Sequence[str] | None = None,
-        trees: Tree | Iterable[Tree] | Trees | None = None,
+        trees: Tree | Iterable[Tree] | TreeAligner | None = None,
         to: To = None,
         require: str | Sequence[str | Sequence[str]] = (),
         avoid: str | Sequence[str] = (),
@@ -209,7 +209,7 @@ class Translator:
         laid, wrong = laid_over(texts, grown)
         if wrong is not None:
             raise wrong
-        grown.refuse_more()
+        grown.check_finished()
         return [parsed(ids, self.source, deep) for ids, deep in zip(rows, laid, strict=True)]
 
     def score(
@@ -231,7 +231,7 @@ class Translator:
         pairs: Iterable[tuple[str, str]],
         *,
         length_penalty: float = 0.6,
-        trees: Tree | Iterable[Tree] | Trees | None = None,
+        trees: Tree | Iterable[Tree] | TreeAligner | None = None,
         batch: int | None = None,
         before: int = 0,
         to: To = None,
@@ -281,7 +281,7 @@ class Translator:
         texts: Iterable[str],
         prefix: str | list[str] | None,
         asked: Request,
-        trees: Trees | None,
+        trees: TreeAligner | None,
         to: str | list[str] | None,
         wishes: Wishes | None,
     ) -> Iterator[Translation]:

@@ -11,7 +11,7 @@ import pytest
 from command_line import leave
 from dragoman import Translator
 from dragoman.config import ModelRecipe
-from dragoman.data.corpora.reader import trees_of
+from dragoman.data.corpora.reader import read_trees_file
 from dragoman.models.loading import min_parameter_count
 from tiny_model import write_tiny_model
 from tiny_run import TINY, with_trees, write_corpus
@@ -51,7 +51,7 @@ def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_translate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     translator = Translator.load(folder / "tiny", device="cpu")
-    expected = [one.text for one in translator.translate(LINES, trees=trees_of("test.conllu"), max_length=5)]
+    expected = [one.text for one in translator.translate(LINES, trees=read_trees_file("test.conllu"), max_length=5)]
     said = "".join(f"{text}\n" for text in expected)
     code, out, err = leave(capsys, "translate", "tiny", "test.en", "--source-trees", "test.conllu", *QUICK)
     assert (code, out) == (0, said), err
@@ -68,7 +68,7 @@ def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest
     code, out, err = leave(capsys, "translate", "tiny", "test.en", "--source-trees", "test.conllu", *wishes)
     translator = Translator.load(folder / "tiny", device="cpu")
     asked = {"require": ["Kasten"], "avoid": ["the"], "max_length": 9}
-    found = translator.translate(LINES, trees=trees_of("test.conllu"), **asked)
+    found = translator.translate(LINES, trees=read_trees_file("test.conllu"), **asked)
     assert (code, out) == (0, "".join(f"{one.text}\n" for one in found)), err
     assert all("Kasten" in one.text for one in (found[0], found[2]))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.data.prepare.encoding import tokenizer_at
+from dragoman.data.prepare.encoding import cached_tokenizer
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.subword_sampling import seeds
 from dragoman.text.tokenizer import SubwordTokenizer
@@ -22,7 +22,7 @@ def test_threads_in_c_processes_and_plain_python_make_the_same_batches(kind, tmp
     prepared = prepare([put(tmp_path, "a", some_pairs(60))], recipe, tmp_path / "out")
     runs, has_c = [], prepared.tokenizers[0].resamples_in_threads
     for in_c, workers in ((True, 1), (True, 3), (False, 1), (False, 2))[: 4 if kind == "bpe" else 3]:
-        tokenizer_at.cache_clear()
+        cached_tokenizer.cache_clear()
         with monkeypatch.context() as patch:
             if not in_c:  # as without a compiler; the processes have one, which makes no difference
                 patch.setattr(SubwordTokenizer, "native_sampler", None)
@@ -32,7 +32,7 @@ def test_threads_in_c_processes_and_plain_python_make_the_same_batches(kind, tmp
     for batches in runs[1:]:
         for a, b in zip(runs[0], batches, strict=True):
             assert torch.equal(a.source, b.source) and torch.equal(a.target_out, b.target_out)
-    tokenizer_at.cache_clear()  # of tokenizers that were told there is no compiler
+    cached_tokenizer.cache_clear()  # of tokenizers that were told there is no compiler
 
 
 def test_seeds_depend_on_every_counter():

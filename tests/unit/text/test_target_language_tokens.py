@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.errors import TextError
 from dragoman.text import Tokenizer, learn, load_tokenizer, normalize
-from dragoman.text.target_languages import with_heads, without_heads
+from dragoman.text.target_languages import add_language_tokens, split_language_tokens
 
 LINES = ["the old box <2de> stands in the hall", "we 2 see <2fr> the box", "der alte Kasten steht im Flur <2de>"] * 5
 TEXTS = [*LINES, "", "<2de>", "<2de> box", "▁<2fr>▁", "你好 <2zh-Hans>", "2de > < 2", "\U0001f600 box"]
@@ -107,11 +107,11 @@ def test_sampling_keeps_them_in_front(
 def test_heads_of_sentences_that_lie_end_to_end() -> None:
     rows, heads = [[5, 6], [], [7], [], [8, 9, 4]], [12, 11, -1, -1, 10]
     ids, lengths = np.array([5, 6, 7, 8, 9, 4], np.uint16), np.array([2, 0, 1, 0, 3])
-    flat, sizes = with_heads(ids, lengths, np.array(heads))
+    flat, sizes = add_language_tokens(ids, lengths, np.array(heads))
     expected = [([head] if head >= 0 else []) + row for head, row in zip(heads, rows, strict=True)]
     assert flat.tolist() == [i for row in expected for i in row] and flat.dtype == np.uint16
     assert sizes.tolist() == [*map(len, expected)]
-    back = without_heads(flat, sizes, 10)
+    back = split_language_tokens(flat, sizes, 10)
     assert [part.tolist() for part in back] == [ids.tolist(), lengths.tolist(), heads]
 
 

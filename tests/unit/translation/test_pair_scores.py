@@ -15,7 +15,7 @@ from dragoman.engines import forced_decoding as forced
 from dragoman.engines.forced_decoding import forced_log_probabilities, like_lengths
 from dragoman.errors import SearchError, TextError
 from dragoman.text import Tree
-from dragoman.text.trees.dependency import Trees
+from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation import scoring
 from forced_by_hand import by_hand
 from tiny_model import LINES, write_tiny_model
@@ -178,6 +178,6 @@ def test_trees(tmp_path: Path) -> None:
         next(found)
     with pytest.raises(TextError, match="a tree too many"):
         translator.score(pairs[:2], trees=trees)
-    grown = Trees(trees)
+    grown = TreeAligner(trees)
     assert len(list(translator.stream_scores(pairs[:2], trees=grown))) == 2  # as many as are needed
-    grown.over("the old box")
+    grown.byte_depths("the old box")

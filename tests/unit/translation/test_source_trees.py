@@ -21,7 +21,7 @@ from dragoman.models import AttentionMaps
 from dragoman.search.types import Sampling, Search
 from dragoman.text import Tree
 from dragoman.text.special_tokens import BOS, EOS
-from dragoman.text.trees.dependency import Trees
+from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import Parsed, depths_of, parsed
 from small_model import model_at
 from tiny_model import write_tiny_model
@@ -194,10 +194,10 @@ def test_wrong_trees_are_refused_after_all_before_them_are_answered(translator: 
 
 
 def test_trees_may_outlast_a_call(translator: Translator) -> None:
-    trees = Trees(iter([FLAT, HALL, DEEP]))
+    trees = TreeAligner(iter([FLAT, HALL, DEEP]))
     first = translator.translate([TEXT, "", "in the hall"], trees=trees, **SHORT)
     second = translator.translate([TEXT], trees=trees, **SHORT)
-    trees.refuse_more()
+    trees.check_finished()
     assert [one.text for one in (*first, *second)] == [
         each.text for each in translator.translate([TEXT, "", "in the hall", TEXT], trees=[FLAT, HALL, DEEP], **SHORT)
     ]
@@ -247,6 +247,6 @@ def test_tokens_in_another_tree_are_others() -> None:
 
 def test_a_search_is_the_same_however_it_is_asked_for(translator: Translator) -> None:
     tokenizer = translator.source
-    deep = parsed(tokenizer.encode(TEXT), tokenizer, DEEP.over(TEXT))
+    deep = parsed(tokenizer.encode(TEXT), tokenizer, DEEP.byte_depths(TEXT))
     (best,) = translator.engines.torch.search([deep], Search(max_length=7))
     assert tokenizer.decode(best[0].tokens) == translator.translate(TEXT, trees=DEEP, **SHORT).text

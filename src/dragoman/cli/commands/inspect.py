@@ -118,9 +118,9 @@ def alignment(
         known_form(out, FORMS[:3])
     drawn = line or 1
     from dragoman.data.corpora.corpus import Corpus
-    from dragoman.data.corpora.reader import read
+    from dragoman.data.corpora.reader import read_pairs
 
-    pairs = [pair for chunk in read(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
+    pairs = [pair for chunk in read_pairs(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
     if out is not None and drawn > len(pairs):
         raise DragomanError(f"--line {drawn} cannot be drawn: the files have {len(pairs):,} lines")
     right = []
@@ -221,9 +221,9 @@ def load(model: str) -> Any:
 
 def trees_in(path: Path | None) -> list[Tree] | None:
     """The trees of a file, if one was given."""
-    from dragoman.data.corpora.reader import trees_of
+    from dragoman.data.corpora.reader import read_trees_file
 
-    return None if path is None else list(trees_of(path))
+    return None if path is None else list(read_trees_file(path))
 
 
 def tell(note: str) -> None:

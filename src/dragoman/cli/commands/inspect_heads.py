@@ -64,12 +64,12 @@ def command(
 
         pyplot()  # where it is missing, that is said before the work and not after it
     sources, targets = first_pairs(source, target, pairs)
-    from dragoman.data.corpora.reader import trees_of
+    from dragoman.data.corpora.reader import read_trees_file
     from dragoman.translation.translator import Translator
 
     grown = None
     if trees is not None:
-        grown = list(islice(trees_of(trees), sum(1 for text in sources if text.strip())))
+        grown = list(islice(read_trees_file(trees), sum(1 for text in sources if text.strip())))
     translator = Translator.load(model, device="cpu", engine="torch")
     from dragoman.inspect.heads import survey
 
@@ -100,11 +100,11 @@ def command(
 def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list[str]]:
     """So many pairs of two files; both are read to their end, so that lines that do not match are seen."""
     from dragoman.data.corpora.corpus import Corpus
-    from dragoman.data.corpora.reader import read
+    from dragoman.data.corpora.reader import read_pairs
 
     sources: list[str] = []
     targets: list[str] = []
-    for some, others in read(Corpus(source, target), 4096):
+    for some, others in read_pairs(Corpus(source, target), 4096):
         sources += some[: count - len(sources)]
         targets += others[: count - len(targets)]
     return sources, targets

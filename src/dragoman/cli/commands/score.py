@@ -18,7 +18,7 @@ from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.cli.output import opened, place_of
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.corpora.reader import tsv_cells
+from dragoman.data.corpora.reader import parse_tsv_line
 from dragoman.errors import DataError
 from dragoman.search.types import Search
 
@@ -94,13 +94,13 @@ def command(
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
     given = side_by_side(*sides) if plain else columns(sides, corpora)
-    from dragoman.data.corpora.reader import trees_of
-    from dragoman.text.trees.dependency import Trees
+    from dragoman.data.corpora.reader import read_trees_file
+    from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.source_trees import check_trees
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(directory, engine="torch", **engine, **models)
-    grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
+    grown = TreeAligner(tree for path in parses for tree in read_trees_file(path)) if parses else None
     check_trees(translator.reader, grown)
     translator.asked_for(to)  # refused before a line is read
     running = translator.running_for(search=search)
@@ -118,7 +118,7 @@ def command(
                     into.flush()
             into.flush()
         if grown is not None:
-            grown.refuse_more()
+            grown.check_finished()
         done()
 
 
@@ -144,7 +144,7 @@ def columns(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
             pairs: list[tuple[str, str]] = []
             try:
                 for line in lines:
-                    source, target = tsv_cells(corpus, line, number + len(pairs) + 1)
+                    source, target = parse_tsv_line(corpus, line, number + len(pairs) + 1)
                     pairs.append((source, target))
             except DataError:
                 yield pairs

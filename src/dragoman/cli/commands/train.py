@@ -14,7 +14,6 @@ import click
 from dragoman.cli.options.completion import complete_recipe
 from dragoman.cli.options.corpus_options import FILE, Given, corpus_options
 from dragoman.config import Recipe, toml_value, unused_keys
-from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepare.report import in_a_line
@@ -167,8 +166,11 @@ def settled(
     own = [] if base is None else settings("model", base.model)
     targets: tuple[str, ...] = ()
 
-    def made() -> Recipe:
-        """The recipe as far as it is chosen."""
+    def made(pairs: int | None = None) -> Recipe:
+        """The recipe as far as it is chosen; a number of pairs chooses the sizes."""
+        nonlocal chosen
+        if source_recipe is None and not own and pairs is not None:
+            chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
         if source_recipe is not None:
             recipe = Recipe.load(source_recipe, changes)
         else:
@@ -176,17 +178,14 @@ def settled(
         recipe = recipe if start_from is None else with_tokenizers_of(start_from, recipe, changes)
         return recipe if not targets else replace(recipe, text=replace(recipe.text, targets=targets))
 
-    if source_recipe is None and not own:
-        pairs = count_pairs(given.corpora)
-        chosen = [vocabulary_choice(pairs, fast), *model_choices(pairs, fast)]
-    targets = with_targets(made(), [*given.corpora, *given.valid], start_from).text.targets
+    targets = with_targets(made(0), [*given.corpora, *given.valid], start_from).text.targets
     recipe = made()
     check_trees(given, recipe)
     out = place.parent.parent
     try:
         prepared = prepare(
             given.corpora,
-            recipe,
+            made,
             place,
             valid=given.valid,
             tokenizers=start_from,
@@ -201,6 +200,7 @@ def settled(
         ) from None
     finally:
         watch.close()
+    recipe = made()
     if not prepared.reused:
         watch.note(in_a_line(prepared))
     if source_recipe is None:
@@ -266,10 +266,3 @@ def written_out(context: click.Context) -> list[str]:
         for each in value if isinstance(value, tuple) else () if value is None else (value,):
             words += [option.opts[0], str(each)]
     return words
-
-
-def count_pairs(corpora: list[Corpus]) -> int:
-    """How many pairs the files hold, as near as sizes need it."""
-    from dragoman.data.corpora.reader import read
-
-    return sum(len(sources) for corpus in corpora for sources, _ in read(corpus, 1 << 14))

@@ -113,15 +113,15 @@ def command(
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
     models, wished = together(ensemble, mean), Wished(settings)
     search = search_of(nbest, beam, Sampling(seed=seed, **drawn) if sample or drawn else None, settings)
-    from dragoman.data.corpora.reader import trees_of
-    from dragoman.text.trees.dependency import Trees
+    from dragoman.data.corpora.reader import read_trees_file
+    from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.source_trees import check_trees
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(
         directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
     )
-    grown = Trees(tree for path in parses for tree in trees_of(path)) if parses else None
+    grown = TreeAligner(tree for path in parses for tree in read_trees_file(path)) if parses else None
     check_trees(translator.reader, grown)
     translator.asked_for(to)  # refused before a line is read
     # loaded now: the first line is answered the sooner
@@ -148,7 +148,7 @@ def command(
             if wrong is not None:
                 raise wrong
         if grown is not None:
-            grown.refuse_more()
+            grown.check_finished()
         wished.refuse_more()
         done()
 

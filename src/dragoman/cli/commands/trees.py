@@ -113,12 +113,12 @@ def score(lines: str, gold: tuple[Path, ...]) -> None:
 
 def grown(files: Sequence[Path]) -> Iterator[Bracketing]:
     """The trees of files, each of which must have one."""
-    from dragoman.data.corpora.reader import bracketings_of
+    from dragoman.data.corpora.reader import read_brackets_file
 
     check_incoming(files)
     for path in files:
         found = False
-        for tree in bracketings_of(path):
+        for tree in read_brackets_file(path):
             found = True
             yield tree
         if not found:

@@ -14,7 +14,7 @@ from dragoman.cli import tell
 from dragoman.cli.input import text_of
 from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.data.corpora.compression import check_file
-from dragoman.data.corpora.reader import lines
+from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
 
 TOLD = 5  # lines that are named for what they lack; --json has it for all
@@ -74,7 +74,7 @@ class Wished:
             self.all = {"require": require, "avoid": avoid}
             for name in terms:
                 found = Terms.of_lines(
-                    (line for block in lines(Path(name), holds=TERMS) for line in block), name, ignore_case
+                    (line for block in read_line_blocks(Path(name), holds=TERMS) for line in block), name, ignore_case
                 )
                 self.all["terms"] = found.with_more(self.all["terms"]) if "terms" in self.all else found
 
@@ -124,7 +124,9 @@ def avoided_in(path: Path) -> list[str]:
     from dragoman.search.constraints.phrases import phrase_of
 
     found = []
-    for number, line in enumerate((line for block in lines(path, holds="a phrase per line") for line in block), 1):
+    for number, line in enumerate(
+        (line for block in read_line_blocks(path, holds="a phrase per line") for line in block), 1
+    ):
         if line.strip():
             try:
                 found.append(phrase_of("avoid", line))
@@ -138,7 +140,7 @@ def constraints_in(path: Path) -> Iterator[Any]:
     from dragoman.search.constraints.phrases import Demands
 
     number = 0
-    for block in lines(path, holds="a JSON object per line"):
+    for block in read_line_blocks(path, holds="a JSON object per line"):
         for line in block:
             number += 1
             try:

@@ -134,7 +134,7 @@ def gather(
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
     valid = in_languages(valid, valid_languages, "--valid-to")
-    if len(valid) > 1 and not all(corpus.addressed for corpus in valid):
+    if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
             f"there is one validation set, but {' and '.join(v.name for v in valid)} came; put them together, or give "
             "--valid-to for each, where one model learns several target languages"

@@ -1,7 +1,7 @@
-"""Which pairs are left out, and why: each rule counts what it drops and keeps examples, so that nothing goes silently.
+"""Rules that drop sentence pairs; each counts what it drops and keeps examples, so nothing is dropped silently.
 
-`examine` looks at a chunk of pairs by itself and needs no memory, so that it can run in any process; `Cleaner` holds
-what has to be remembered from chunk to chunk: the pairs seen so far, the counts and the examples.
+`check_chunk` looks at a chunk of pairs alone and can run in any process; `Cleaner` holds what is remembered from chunk
+to chunk: the pairs seen so far, the counts and the examples.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Examined:
+class CheckedChunk:
     """A chunk of pairs, normalized, with a verdict and a hash of each."""
 
     sources: list[str]
@@ -49,21 +49,21 @@ class Examined:
 
 
 @dataclass
-class Tally:
-    """What one rule has dropped."""
+class DroppedPairs:
+    """The pairs that one rule has dropped: how many, and examples."""
 
     count: int = 0
     examples: list[tuple[str, str]] = field(default_factory=list)
 
 
-def examine(
+def check_chunk(
     sources: Sequence[str],
     targets: Sequence[str],
     recipe: DataRecipe,
     scripts: tuple[frozenset[str], frozenset[str]],
     languages: Sequence[str] = (),
-) -> Examined:
-    """Normalize a chunk and try the rules that look at one pair alone; no scripts means that all may be there.
+) -> CheckedChunk:
+    """Normalize a chunk and apply the rules that look at one pair alone; without scripts, all are expected.
 
     With `languages`, of each pair's target, the same pair in another language is another pair.
     """
@@ -91,10 +91,10 @@ def examine(
     for rule in STATELESS:
         if rule in broken:
             verdicts[(verdicts == 0) & broken[rule]] = CODES[rule]
-    return Examined(sources, targets, verdicts, hashes, languages)
+    return CheckedChunk(sources, targets, verdicts, hashes, languages)
 
 
-class Seen:
+class HashSet:
     """A set of 64-bit hashes at eight bytes each: sorted runs, each at least twice as long as the next.
 
     Two different pairs share a hash once in about 10^7 corpora of a million pairs.
@@ -104,18 +104,18 @@ class Seen:
         self.runs: list[Hashes] = []
 
     def __contains__(self, hashed: int) -> bool:
-        return bool(self.known(np.array([hashed], np.uint64))[0])
+        return bool(self.contains(np.array([hashed], np.uint64))[0])
 
-    def known(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+    def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         """For each hash, whether it was added before."""
         found = np.zeros(len(hashes), bool)
         for run in self.runs:
-            places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            found |= run[places] == hashes
+            nearest = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            found |= run[nearest] == hashes
         return found
 
     def add(self, hashes: Hashes) -> None:
-        """Remember these; they may repeat."""
+        """Add hashes, which may repeat."""
         if not len(hashes):
             return
         self.runs.append(np.unique(hashes))
@@ -125,42 +125,42 @@ class Seen:
 
 
 class Cleaner:
-    """The rules over a whole corpus, chunk by chunk and in order."""
+    """Applies the rules to all corpora, chunk by chunk and in order."""
 
-    def __init__(self, recipe: DataRecipe, held_out: Seen | None = None) -> None:
+    def __init__(self, recipe: DataRecipe, held_out: HashSet | None = None) -> None:
         self.recipe = recipe
-        self.held_out = held_out or Seen()
-        self.seen = Seen()
-        self.tallies = {rule: Tally() for rule in RULES}
-        self.read = 0
+        self.held_out = held_out or HashSet()
+        self.seen = HashSet()
+        self.dropped_by = {rule: DroppedPairs() for rule in RULES}
+        self.n_read = 0
 
-    def keep(self, chunk: Examined) -> npt.NDArray[np.bool_]:
-        """Which pairs of the next chunk stay."""
-        self.read += len(chunk.verdicts)
+    def filter(self, chunk: CheckedChunk) -> npt.NDArray[np.bool_]:
+        """A mask of the pairs of the next chunk that stay."""
+        self.n_read += len(chunk.verdicts)
         verdicts = chunk.verdicts.copy()
-        verdicts[(verdicts == 0) & self.held_out.known(chunk.hashes)] = CODES["held out"]
+        verdicts[(verdicts == 0) & self.held_out.contains(chunk.hashes)] = CODES["held out"]
         if self.recipe.drop_duplicates:
             fresh = np.flatnonzero(verdicts == 0)
             hashes = chunk.hashes[fresh]
             first = np.zeros(len(hashes), bool)
             first[np.unique(hashes, return_index=True)[1]] = True  # the index of the first of equals
-            first &= ~self.seen.known(hashes)
+            first &= ~self.seen.contains(hashes)
             verdicts[fresh[~first]] = CODES["duplicate"]
             self.seen.add(hashes[first])
         for code in np.unique(verdicts[verdicts != 0]):
             dropped = np.flatnonzero(verdicts == code)
             rule = list(RULES)[code - 1]
-            self.count(rule, len(dropped), [(chunk.sources[i], chunk.targets[i]) for i in dropped[:EXAMPLES]])
+            self.count_dropped(rule, len(dropped), [(chunk.sources[i], chunk.targets[i]) for i in dropped[:EXAMPLES]])
         kept: npt.NDArray[np.bool_] = verdicts == 0
         return kept
 
-    def count(self, rule: str, dropped: int, examples: list[tuple[str, str]]) -> None:
+    def count_dropped(self, rule: str, count: int, examples: list[tuple[str, str]]) -> None:
         """Add to what a rule has dropped."""
-        tally = self.tallies[rule]
-        tally.count += dropped
-        tally.examples += examples[: EXAMPLES - len(tally.examples)]
+        dropped = self.dropped_by[rule]
+        dropped.count += count
+        dropped.examples += examples[: EXAMPLES - len(dropped.examples)]
 
     @property
-    def dropped(self) -> int:
+    def n_dropped(self) -> int:
         """How many pairs all rules together have dropped."""
-        return sum(tally.count for tally in self.tallies.values())
+        return sum(dropped.count for dropped in self.dropped_by.values())

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from dragoman.errors import DataError, MissingExtraError
 
-Tick = Callable[[int], None]  # told how many more bytes of a file on disk have been read
+OpenFile = Callable[[Path], IO[bytes]]  # how a file is opened: plainly, or to be hashed while it is read
 
 BLOCK = 1 << 20
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
@@ -27,14 +27,19 @@ FOREIGN = {
 }
 
 
-def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
-    """The bytes of a file, unpacked where its first bytes say that it is packed."""
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file to read bytes."""
+    return path.open("rb")
+
+
+def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes]:
+    """The bytes of a file, decompressed if its first bytes say that it is compressed."""
     check_file(path)
-    with path.open("rb") as raw:
+    with open_file(path) as raw:
         start = raw.read(8)
         raw.seek(0)
         packing = next((name for magic, name in PACKINGS.items() if start.startswith(magic)), "")
-        refuse_foreign(path, start)
+        check_text_format(path, start)
         if start and path.suffix in PACKINGS.values() and path.suffix != packing:
             raise DataError(
                 f"{path} is named {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
@@ -43,9 +48,10 @@ def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
         done = 0
         try:
             for block in unpack(raw, packing):
-                tick(raw.tell() - done)
                 done = raw.tell()
                 yield block
+            while raw.read(BLOCK):  # what follows the end of an archive belongs to the file, too
+                pass
         except DAMAGE as error:
             raise DataError(
                 f"{path} is damaged or cut short after {done:,} bytes of {path.stat().st_size:,} ({error}); "
@@ -53,7 +59,7 @@ def blocks(path: Path, tick: Tick = lambda _: None) -> Iterator[bytes]:
             ) from None
 
 
-def refuse_foreign(path: Path, start: bytes) -> None:
+def check_text_format(path: Path, start: bytes) -> None:
     """Refuse what is no text and nothing that is unpacked here, by its first bytes."""
     for magic, what in FOREIGN.items():
         if start.startswith(magic):

@@ -1,4 +1,4 @@
-"""A set of sentence pairs as a person names it: its files, how they are read, and how much it weighs."""
+"""A corpus: the files of a set of sentence pairs, how they are read, and its weight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from dragoman.errors import DataError
-from dragoman.text.target_languages import is_code
+from dragoman.text.target_languages import is_language_code
 from dragoman.values import MAX_WEIGHT, MIN_WEIGHT
 
 Form = Literal["plain", "tsv", "jsonl"]
@@ -74,7 +74,7 @@ class Corpus:
 
     def _check_language(self) -> None:
         """Refuse what cannot say a target language."""
-        if self.to and not is_code(self.to):
+        if self.to and not is_language_code(self.to):
             raise DataError(
                 f"{self.source}: to={self.to!r} names no target language; use a code of letters, digits and hyphens, "
                 "such as 'de' or 'zh-Hans'"
@@ -95,8 +95,8 @@ class Corpus:
         return (self.source_key, self.target_key) if self.source_key or not self.to_key else ("1", "2")
 
     @property
-    def addressed(self) -> bool:
-        """Whether it says which language it is translated into."""
+    def names_target(self) -> bool:
+        """Whether it names the language that it is translated into."""
         return bool(self.to or self.to_key)
 
     @property

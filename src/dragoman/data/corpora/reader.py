@@ -13,7 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dragoman.data.corpora.compression import Tick, blocks
+from dragoman.data.corpora.compression import OpenFile, open_binary, read_blocks
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.errors import DataError
 
@@ -23,37 +23,39 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LONGEST_LINE = 1 << 26
+MAX_LINE_BYTES = 1 << 26
 
 
-def read(corpus: Corpus, size: int, tick: Tick = lambda _: None) -> Iterator[tuple[list[str], list[str]]]:
+def read_pairs(corpus: Corpus, size: int, open_file: OpenFile = open_binary) -> Iterator[tuple[list[str], list[str]]]:
     """The pairs in order, as two lists of at most `size` sentences each."""
-    for sources, targets, _ in read_addressed(corpus, size, tick):
+    for sources, targets, _ in read_pairs_with_languages(corpus, size, open_file):
         yield sources, targets
 
 
-def read_addressed(
-    corpus: Corpus, size: int, tick: Tick = lambda _: None
+def read_pairs_with_languages(
+    corpus: Corpus, size: int, open_file: OpenFile = open_binary
 ) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """`read` with the target language of each pair; that of a blank line, and of a corpus that says none, is empty."""
+    """`read_pairs` with the target language of each pair; empty for a blank line, and if the corpus names none."""
     if corpus.target is not None:
-        for sources, targets in read_parallel(corpus.source, corpus.target, size, tick):
+        for sources, targets in read_parallel(corpus.source, corpus.target, size, open_file):
             yield sources, targets, [corpus.to] * len(sources)
         return
-    split = tsv_cells if corpus.form == "tsv" else json_values
+    parse = parse_tsv_line if corpus.form == "tsv" else parse_json_line
     number = 0
-    for chunk in chunks(lines(corpus.source, tick), size):
-        rows = [split(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
+    for chunk in chunks(read_line_blocks(corpus.source, open_file), size):
+        rows = [parse(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
         number += len(chunk)
         own = [row[2].strip() for row in rows] if corpus.to_key else [corpus.to] * len(rows)
         yield [row[0] for row in rows], [row[1] for row in rows], own
 
 
-def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator[tuple[list[str], list[str]]]:
+def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) -> Iterator[tuple[list[str], list[str]]]:
     """Line i of one file with line i of the other; both must end together."""
     counts = [0, 0]
     both: Iterator[tuple[list[str], list[str]]] = zip_longest(
-        chunks(lines(source, tick), size), chunks(lines(target, tick), size), fillvalue=[]
+        chunks(read_line_blocks(source, open_file), size),
+        chunks(read_line_blocks(target, open_file), size),
+        fillvalue=[],
     )
     for sources, targets in both:
         counts = [counts[0] + len(sources), counts[1] + len(targets)]
@@ -68,21 +70,25 @@ def read_parallel(source: Path, target: Path, size: int, tick: Tick) -> Iterator
         )
 
 
-def trees_of(path: str | Path, tick: Tick = lambda _: None) -> Iterator[Tree]:
+def read_trees_file(path: str | Path, open_file: OpenFile = open_binary) -> Iterator[Tree]:
     """The trees of a CoNLL-U file, packed or not, in order."""
     from dragoman.text.trees.dependency import read_trees
 
-    return read_trees((line for block in lines(Path(path), tick, "trees in CoNLL-U") for line in block), str(path))
+    return read_trees(
+        (line for block in read_line_blocks(Path(path), open_file, "trees in CoNLL-U") for line in block), str(path)
+    )
 
 
-def bracketings_of(path: str | Path) -> Iterator[Bracketing]:
+def read_brackets_file(path: str | Path) -> Iterator[Bracketing]:
     """The constituency trees of a file in Penn Treebank brackets, packed or not, cleaned and in order."""
     from dragoman.text.trees.constituency import read_brackets
 
-    return read_brackets((line for block in lines(Path(path), holds="trees in brackets") for line in block), str(path))
+    return read_brackets(
+        (line for block in read_line_blocks(Path(path), holds="trees in brackets") for line in block), str(path)
+    )
 
 
-def tsv_cells(corpus: Corpus, line: str, number: int) -> list[str]:
+def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
     """The two sentences of one TSV line, and its language; of a blank line they are empty, which cleaning counts."""
     if not line.strip():
         return [""] * len(corpus.keys)
@@ -101,7 +107,7 @@ def tsv_cells(corpus: Corpus, line: str, number: int) -> list[str]:
     return [cells[column - 1] for column in columns]
 
 
-def json_values(corpus: Corpus, line: str, number: int) -> list[str]:
+def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     """The two sentences of one JSON line, inside "translation" or beside each other, and its language."""
     if not line.strip():
         return [""] * len(corpus.keys)
@@ -134,17 +140,19 @@ def json_values(corpus: Corpus, line: str, number: int) -> list[str]:
     return found
 
 
-def lines(path: Path, tick: Tick = lambda _: None, holds: str = "a sentence per line") -> Iterator[list[str]]:
+def read_line_blocks(
+    path: Path, open_file: OpenFile = open_binary, holds: str = "a sentence per line"
+) -> Iterator[list[str]]:
     """The lines of a file, unpacked and decoded, a block of them at a time."""
     number = 0
-    for found in lines_in(path, blocks(path, tick)):
+    for found in split_lines(path, read_blocks(path, open_file)):
         number += len(found)
         yield found
     if not number:
         raise DataError(f"{path} is empty; expected {holds}")
 
 
-def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
+def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
     """The lines of blocks of bytes, those of each block as soon as it is there; `path` is for messages.
 
     Every line before one that cannot be read is given before that one is refused.
@@ -154,9 +162,9 @@ def lines_in(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest += block
-            if len(rest) > LONGEST_LINE:
+            if len(rest) > MAX_LINE_BYTES:
                 raise DataError(
-                    f"{path}, line {number + 1}: more than {LONGEST_LINE >> 20} MiB without an end of line; expected "
+                    f"{path}, line {number + 1}: more than {MAX_LINE_BYTES >> 20} MiB without an end of line; expected "
                     "text with a sentence per line"
                 )
             continue

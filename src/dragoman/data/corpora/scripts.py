@@ -43,16 +43,16 @@ def scripts_of_many() -> list[str]:
     return [name for name, size in zip(names[1:], sizes[1:], strict=True) if size > 4]
 
 
-def counts(texts: Sequence[str]) -> dict[str, int]:
+def count_letters(texts: Sequence[str]) -> dict[str, int]:
     """How many letters of each script the texts hold."""
     names, table = letters()
     found = np.bincount(table[code_points(texts)], minlength=len(names))
     return {names[i]: int(found[i]) for i in np.flatnonzero(found) if i}
 
 
-def detect(texts: Sequence[str]) -> frozenset[str]:
+def detect_scripts(texts: Sequence[str]) -> frozenset[str]:
     """The script of most letters, with those that are written together with it; empty where there are no letters."""
-    found = counts(texts)
+    found = count_letters(texts)
     if not found:
         return frozenset()
     kana = found.get("HIRAGANA", 0) + found.get("KATAKANA", 0)
@@ -62,7 +62,7 @@ def detect(texts: Sequence[str]) -> frozenset[str]:
     return KNOWN_AS["KOREAN"] if script == "HANGUL" else frozenset({script})
 
 
-def named(script: str) -> frozenset[str]:
+def parse_script(script: str) -> frozenset[str]:
     """The scripts that a person means by "latin" or "japanese"."""
     wanted = script.upper()
     if wanted in KNOWN_AS:

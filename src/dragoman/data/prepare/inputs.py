@@ -1,134 +1,195 @@
-"""What goes into a preparation, as facts that can be compared later: files with their hashes, and settings."""
+"""The inputs of prepared data as facts that can be compared later: files with their hashes, and settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.prepared import BEFORE, DEPTHS, MANIFEST, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
+from dragoman.data.prepared import DEPTHS, MANIFEST, OLD_NAMES, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
 from dragoman.files import format_names, sha256
 from dragoman.values import rename_keys
 
-# Every name that a preparation writes.
+# Every name that `prepare` writes.
 WRITTEN = {
-    *(MANIFEST, TOKENIZERS, *BEFORE, PICTURE),
+    *(MANIFEST, TOKENIZERS, *OLD_NAMES, PICTURE),
     *(f"{split}.{of}.{what}" for split in ("train", "valid") for of in (*SIDES, DEPTHS) for what in ("ids", "offsets")),
 }
 
 
 class OtherInputsError(DataError):
-    """Data that were prepared from other inputs than those that are given now."""
+    """Prepared data whose inputs differ from those given now."""
+
+    default_code = "other_inputs"
 
     def __init__(self, out: Path, changed: Sequence[str]) -> None:
         self.changed = "\n  ".join(changed)
         super().__init__(
-            f"{out} was prepared from other inputs:\n  {self.changed}\nChoose another place, or prepare it anew with "
+            f"{out} was prepared from other inputs:\n  {self.changed}\nChoose another directory, or replace it with "
             "--anew"
         )
 
 
-def describe(corpora: Sequence[Corpus], valid: Sequence[Corpus] = ()) -> list[dict[str, Any]]:
-    """Each corpus with the size and SHA-256 of its files; refuses a file that is given twice, under whatever name.
+class InputHashes:
+    """SHA-256 of input files, computed while they are read; `advance` is called with the number of new bytes."""
 
-    `valid` says which of them are the validation set: who gives it from the training files needs other advice. Corpora
-    that say their target languages may share files, as the same sentences are translated into several.
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
+        self.digests: dict[Path, str] = {}
+
+    def open(self, path: Path) -> HashedFile:
+        """Open a file that is to be read to its end."""
+        return HashedFile(path, self)
+
+    def of(self, path: Path) -> str:
+        """The digest of a file; read now, unless it was read before."""
+        if path not in self.digests:
+            self.digests[path] = sha256(path)
+        return self.digests[path]
+
+
+class HashedFile(io.FileIO):
+    """A file whose digest is known when it has been read from its beginning to its end."""
+
+    def __init__(self, path: Path, hashes: InputHashes) -> None:
+        super().__init__(path)
+        self.path, self.hashes = path, hashes
+        self.sha, self.position, self.furthest = hashlib.sha256(), 0, 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read up to `size` bytes."""
+        data = super().read(-1 if size is None else size)
+        self.sha.update(data)
+        self.position += len(data)
+        if self.position > self.furthest:
+            self.hashes.advance(self.position - self.furthest)
+            self.furthest = self.position
+        if not data and size:
+            self.hashes.digests[self.path] = self.sha.hexdigest()
+        return data
+
+    def seek(self, position: int, whence: int = 0, /) -> int:
+        """Begin again, the only place to go to."""
+        assert position == whence == 0
+        self.sha, self.position = hashlib.sha256(), 0
+        return super().seek(0)
+
+
+def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: InputHashes) -> None:
+    """Reject files that cannot be read, and a file that is given twice, under whatever name.
+
+    `valid` says which of the corpora are the validation set. Corpora that name their target languages may share files,
+    as the same sentences are translated into several. Only files of equal size are read here.
     """
     held_out = {id(corpus) for corpus in valid}
+    files = [(path, corpus) for corpus in corpora for path in corpus.files]
     seen: dict[tuple[int, int], tuple[Path, Corpus]] = {}
-    described: list[dict[str, Any]] = []
-    for corpus in corpora:
-        for path in corpus.files:
-            check_file(path)
-            status = path.stat()
-            if not status.st_size:
-                holds = "trees in CoNLL-U" if path == corpus.source_trees else "a sentence per line"
-                raise DataError(f"{path} is empty; expected {holds}")
-            first = seen.get((status.st_dev, status.st_ino))
-            seen[status.st_dev, status.st_ino] = path, corpus
-            if first is not None and not may_share(first[1], corpus, held_out):
-                other = "" if first[0] == path else f", the other time as {first[0]}"
-                if id(corpus) in held_out and id(first[1]) not in held_out:
-                    raise DataError(
-                        f"{path} is among the training files too{other}; what a model was trained on does not show how "
-                        "good it is: give other sentences, or leave --valid-... out, and some are held out"
-                    )
+    for path, corpus in files:
+        check_file(path)
+        status = path.stat()
+        if not status.st_size:
+            holds = "trees in CoNLL-U" if path == corpus.source_trees else "a sentence per line"
+            raise DataError(f"{path} is empty; expected {holds}", code="file_empty")
+        first = seen.get((status.st_dev, status.st_ino))
+        seen[status.st_dev, status.st_ino] = path, corpus
+        if first is not None and not may_share(first[1], corpus, held_out):
+            other = "" if first[0] == path else f", the other time as {first[0]}"
+            if id(corpus) in held_out and id(first[1]) not in held_out:
                 raise DataError(
-                    f"{path} is given twice{other}; each side of each corpus is a file of its own, and to see a corpus "
-                    "more often, give it a weight"
+                    f"{path} is also a training file{other}; scores on training data say nothing: give other "
+                    "sentences, or leave --valid-... out to hold some out",
+                    code="validation_in_training",
                 )
-        files = [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256(p)} for p in corpus.files]
-        entry: dict[str, Any] = {
-            "form": corpus.form,
-            "source_key": corpus.source_key,
-            "target_key": corpus.target_key,
-            "files": files,
-        }
-        language = {key: getattr(corpus, key) for key in ("to", "to_key") if getattr(corpus, key)}
-        described.append({**language, **entry})
-    contents: dict[str, tuple[str, Corpus]] = {}
-    for corpus, entry in zip(corpora, described, strict=True):
-        for file in entry["files"]:
-            same = contents.get(file["sha256"])
-            contents[file["sha256"]] = file["name"], corpus
-            if same is not None and not may_share(same[1], corpus, held_out):
-                raise DataError(
-                    f"{file['name']} and {same[0]} hold the same {file['bytes']:,} bytes; a corpus needs two "
-                    "languages, and to see a corpus more often, give it a weight"
-                )
-    return described
+            raise DataError(
+                f"{path} is given twice{other}; each side of each corpus is a file of its own, and a weight makes an "
+                "epoch go through a corpus more often",
+                code="duplicate_file",
+            )
+    for _, alike in groupby(sorted(files, key=file_size), file_size):
+        check_contents_differ([*alike], held_out, hashes)
+
+
+def file_size(file: tuple[Path, Corpus]) -> int:
+    """How many bytes a file has."""
+    return file[0].stat().st_size
+
+
+def check_contents_differ(files: Sequence[tuple[Path, Corpus]], held_out: Set[int], hashes: InputHashes) -> None:
+    """Reject two files with the same content, of files that have the same size."""
+    contents: dict[str, tuple[Path, Corpus]] = {}
+    for path, corpus in files if len(files) > 1 else ():
+        same = contents.get(hashes.of(path))
+        contents[hashes.of(path)] = path, corpus
+        if same is not None and not may_share(same[1], corpus, held_out):
+            raise DataError(
+                f"{path.name} and {same[0].name} have the same content; a corpus needs two languages, and a weight "
+                "makes an epoch go through a corpus more often",
+                code="duplicate_file",
+            )
 
 
 def may_share(one: Corpus, other: Corpus, held_out: Set[int]) -> bool:
-    """Whether two corpora may have a file in common: both say their languages, and neither pair is the other's."""
+    """Whether two corpora may have a file in common: both name their target languages, and they are not the same."""
     apart = (id(one) in held_out) != (id(other) in held_out)
     same = (one.files, one.keys) == (other.files, other.keys)  # a corpus whose sides are one file, too
-    return one.addressed and other.addressed and not apart and not same
+    return one.names_target and other.names_target and not apart and not same
 
 
-def states(corpora: Sequence[Corpus]) -> list[tuple[Path, int, int]]:
-    """Size and time of change of every file, by which a change while reading is noticed."""
+def describe_inputs(corpora: Iterable[Corpus], hashes: InputHashes) -> list[dict[str, Any]]:
+    """How each corpus is read, and the size and SHA-256 of its files."""
+    return [
+        {
+            **{key: getattr(corpus, key) for key in ("to", "to_key") if getattr(corpus, key)},
+            "form": corpus.form,
+            "source_key": corpus.source_key,
+            "target_key": corpus.target_key,
+            "files": [{"name": p.name, "bytes": p.stat().st_size, "sha256": hashes.of(p)} for p in corpus.files],
+        }
+        for corpus in corpora
+    ]
+
+
+def file_states(corpora: Sequence[Corpus]) -> list[tuple[Path, int, int]]:
+    """Size and modification time of every file, to notice a change while reading."""
     return [(path, path.stat().st_size, path.stat().st_mtime_ns) for corpus in corpora for path in corpus.files]
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between the inputs of two preparations, both values named."""
+def find_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two sets of inputs, each with both values."""
     found = []
     for kind in ("corpora", "valid"):
-        before, now = flatten(old[kind]), flatten(new[kind])
+        before, now = file_rows(old[kind]), file_rows(new[kind])
         if len(before) != len(now):
             found.append(f"{kind}: {len(before)} files before, {len(now)} now")
             continue
         for was, is_now in zip(before, now, strict=True):
-            name = (
-                is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} in the place of {was['name']}"
-            )
-            for what in dict.fromkeys([*is_now, *was]):
-                if what == "name":  # a file may be renamed
-                    continue
-                before_it, at_present = was.get(what), is_now.get(what)
-                if before_it != at_present:
-                    found.append(f"{name}: {what} was {short(before_it)}, is {short(at_present)}")
-    settings = rename_keys(old["settings"], BEFORE)
+            name = is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} in place of {was['name']}"
+            for key in dict.fromkeys([*is_now, *was]):
+                if key != "name" and was.get(key) != is_now.get(key):  # a file may be renamed
+                    found.append(f"{name}: {key} was {shorten_hash(was.get(key))}, is {shorten_hash(is_now.get(key))}")
+    settings = rename_keys(old["settings"], OLD_NAMES)
     for key in sorted({*settings, *new["settings"]}):
         was, is_now = settings.get(key), new["settings"].get(key)
         if was != is_now:
-            found.append(f"{key} was {short(was)}, is {short(is_now)}")
+            found.append(f"{key} was {shorten_hash(was)}, is {shorten_hash(is_now)}")
     return found
 
 
-def flatten(corpora: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def file_rows(corpora: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each file, with how it is read."""
     return [{**{k: v for k, v in c.items() if k != "files"}, **file} for c in corpora for file in c["files"]]
 
 
-def short(value: object) -> str:
-    """A hash as people compare it: by its first figures."""
+def shorten_hash(value: object) -> str:
+    """A value for a message; of a hash, its first digits."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {short(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {shorten_hash(each)}" for key, each in value.items())
     text = str(value)
     return f"{text[:12]}..." if len(text) == 64 else repr(value)
 
@@ -142,35 +203,43 @@ def is_prepared(directory: Path) -> bool:
     return True
 
 
-def standing(out: Path, inputs: Mapping[str, Any], anew: bool) -> bool:
-    """Whether `out` already holds these inputs prepared; raises where it holds something that may not be replaced."""
+def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
+    """The manifest of the data that `out` already holds, if any; raises if `out` holds something else.
+
+    With `anew`, damaged data count as none.
+    """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return False
+        return None
     if not out.is_dir():
-        raise DataError(f"{out} is a file, but prepared data are a directory; choose another name")
-    foreign = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
-    if not (out / MANIFEST).exists() or (foreign and not is_prepared(out)):
-        held = foreign or format_names(out.iterdir())
-        raise DataError(f"{out} holds {held}, and is no prepared data; it is left alone, so choose another place")
-    if foreign and anew:
+        raise DataError(f"{out} is a file, but prepared data are a directory; choose another name", code="output_taken")
+    others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
+    if not (out / MANIFEST).exists() or (others and not is_prepared(out)):
+        held = others or format_names(out.iterdir())
+        raise DataError(f"{out} is not prepared data: it holds {held}; choose another directory", code="output_taken")
+    if others and anew:
         raise DataError(
-            f"{out} also holds {foreign}, which preparing it anew would remove; move that elsewhere, or choose another "
-            "place"
+            f"{out} also holds {others}, which preparing it anew would remove; move that elsewhere, or choose another "
+            "directory",
+            code="output_taken",
         )
     try:
-        old = read_manifest(out)
+        return read_manifest(out)
     except DataError:
         if anew:
-            return False
+            return None
         raise
-    found = differences(old["inputs"], inputs)
-    if found and not anew:
-        raise OtherInputsError(out, found)
-    if not found:
+
+
+def is_up_to_date(out: Path, old: Mapping[str, Any], new: Mapping[str, Any], anew: bool) -> bool:
+    """Whether the data in `out` were prepared from these inputs; without `anew`, other inputs are an error."""
+    changed = find_differences(old, new)
+    if changed and not anew:
+        raise OtherInputsError(out, changed)
+    if not changed:
         try:
             Prepared.open(out)
         except DataError:
             if anew:
                 return False
             raise
-    return not found
+    return not changed

@@ -1,4 +1,4 @@
-"""The tokenizers of a preparation: learned from its training text, or taken from a directory."""
+"""The tokenizers of prepared data: learned from the training text, or loaded from a directory."""
 
 from __future__ import annotations
 
@@ -11,83 +11,83 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import Recipe
-from dragoman.data.prepare.encoding import ranges, read_texts
-from dragoman.data.prepare.job import CHUNK, Job, Names
+from dragoman.data.prepare.context import CHUNK, PrepareContext, SideTokenizers, TokenizerEntry
+from dragoman.data.prepare.encoding import chunk_ranges, read_texts
 from dragoman.data.prepare.target_languages import source_tokenizer
 from dragoman.data.prepared import SIDES, TOKENIZERS
-from dragoman.errors import DataError
 from dragoman.files import sha256
 
 if TYPE_CHECKING:
     from dragoman.text import Tokenizer
 
-LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` looks at; reading all of a large corpus would be waste
+LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` uses; reading all of a large corpus would be a waste
 
 
-def vocabulary_settings(recipe: Recipe, taken: Path | None) -> dict[str, Any]:
+def tokenizer_settings(recipe: Recipe, directory: Path | None) -> dict[str, Any]:
     """What decides the tokenizers, as facts that can be compared later."""
-    if taken is None:
+    if directory is None:
         keys = ("kind", "vocabulary_size", "shared", *(("targets",) if recipe.text.targets else ()))
         values = {f"text.{key}": getattr(recipe.text, key) for key in keys}
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
-    if not taken.is_dir():
-        raise DataError(f"{taken} is no directory of tokenizers; give the `{TOKENIZERS}` of prepared data, or a model")
     names = ("shared.*", "source.*", "target.*")
     found: dict[str, Any] = {
-        "tokenizers": {path.name: sha256(path) for name in names for path in sorted(taken.glob(name))}
+        "tokenizers": {path.name: sha256(path) for name in names for path in sorted(directory.glob(name))}
     }
-    if recipe.text.targets and recipe.text.targets != source_tokenizer(taken).targets:
+    if recipe.text.targets and recipe.text.targets != source_tokenizer(directory).targets:
         found["text.targets"] = list(recipe.text.targets)  # some are added
     return found
 
 
-def settle_tokenizers(job: Job, text: str, held: npt.NDArray[np.bool_], taken: Path | None) -> Names:
-    """Learn or take the tokenizers and save them in the staging directory; says which side uses which."""
-    recipe, into = job.recipe.text, job.staging / TOKENIZERS
+def make_tokenizers(
+    context: PrepareContext, text: str, held_out: npt.NDArray[np.bool_], directory: Path | None
+) -> SideTokenizers:
+    """Learn tokenizers, or load those of `directory`, and save them in the staging directory."""
+    recipe, into = context.recipe.text, context.staging / TOKENIZERS
     into.mkdir()
-    made = learned(job, text, held) if taken is None else with_languages(taken, recipe.targets)
+    made = learn_tokenizers(context, text, held_out) if directory is None else load_all(directory, recipe.targets)
     for name, tokenizer in made.items():
         tokenizer.save(into, name)
     names = {side: side if side in made else "shared" for side in SIDES}
-    return {side: (name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()}
+    return {
+        side: TokenizerEntry(name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()
+    }
 
 
-def learned(job: Job, text: str, held: npt.NDArray[np.bool_]) -> dict[str, Tokenizer]:
-    """Tokenizers of the training text, without what is held out."""
+def learn_tokenizers(context: PrepareContext, text: str, held_out: npt.NDArray[np.bool_]) -> dict[str, Tokenizer]:
+    """Learn tokenizers from the training text, without what is held out."""
     from dragoman.text import learn
 
-    recipe, made = job.recipe.text, {}
+    recipe, made = context.recipe.text, {}
     for name in ("shared",) if recipe.shared else SIDES:
         sides = SIDES if recipe.shared else (name,)
-        size = sum((job.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
+        size = sum((context.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
         step = size // LEARN_FROM + 1
-        job.reporter.start_stage(f"learn {name}", len(sides) * len(held), "sentences")
-        lines = (line for side in sides for line in sentences(job, f"{text}.{side}", ~held, step))
-        targets = recipe.targets if name != "target" else ()  # it is the source that says the language
+        context.reporter.start_stage(f"learn {name}", len(sides) * len(held_out), "sentences")
+        lines = (line for side in sides for line in every_nth_text(context, f"{text}.{side}", ~held_out, step))
+        targets = recipe.targets if name != "target" else ()  # language tokens are on the source side
         tokenizer = learn(recipe.kind, lines, recipe.vocabulary_size - len(targets))
         made[name] = tokenizer.with_targets(targets) if targets else tokenizer
     return made
 
 
-def with_languages(taken: Path, targets: Sequence[str]) -> dict[str, Tokenizer]:
-    """The tokenizers of a directory, with the target languages that are to be added."""
+def load_all(directory: Path, targets: Sequence[str]) -> dict[str, Tokenizer]:
+    """The tokenizers of a directory, with tokens for target languages that they do not have yet."""
     from dragoman.text import load_tokenizer, vocabulary_sizes
 
-    shared = (taken / "shared.json").exists()
-    made = {name: load_tokenizer(taken, name) for name in (("shared",) if shared else SIDES)}
-    speaking = ["shared"] if shared else ["source"]
-    if not shared and isinstance(vocabulary_sizes(made["source"], made["target"]), int):
-        speaking += ["target"]  # imported models may cut the two sides in two ways, and have one vocabulary
-    for name in speaking:
-        if made[name].targets != targets:
-            made[name] = made[name].with_targets(targets)
-    return made
+    shared = (directory / "shared.json").exists()
+    loaded = {name: load_tokenizer(directory, name) for name in (("shared",) if shared else SIDES)}
+    with_languages = ["shared"] if shared else ["source"]
+    if not shared and isinstance(vocabulary_sizes(loaded["source"], loaded["target"]), int):
+        with_languages += ["target"]  # imported models may have two tokenizers for one vocabulary
+    for name in with_languages:
+        if loaded[name].targets != targets:
+            loaded[name] = loaded[name].with_targets(targets)
+    return loaded
 
 
-def sentences(job: Job, name: str, chosen: npt.NDArray[np.bool_], step: int) -> Iterator[str]:
-    """Every step-th chosen sentence of one side of a text."""
-    chosen = chosen.copy()
-    chosen[np.arange(len(chosen)) % step != 0] = False
-    for start, stop in ranges(0, len(chosen), CHUNK):
-        yield from compress(read_texts(job.staging, name, start, stop), chosen[start:stop])
-        job.reporter.advance(stop - start)
+def every_nth_text(context: PrepareContext, name: str, mask: npt.NDArray[np.bool_], step: int) -> Iterator[str]:
+    """Every `step`-th sentence of one side of a text, of those in the mask."""
+    mask = mask & (np.arange(len(mask)) % step == 0)
+    for start, stop in chunk_ranges(0, len(mask), CHUNK):
+        yield from compress(read_texts(context.staging, name, start, stop), mask[start:stop])
+        context.reporter.advance(stop - start)

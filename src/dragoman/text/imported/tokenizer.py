@@ -17,7 +17,7 @@ from dragoman.errors import TextError
 from dragoman.text.imported.segmentation import BySentencePiece, Cutting, cutting
 from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
-from dragoman.text.target_languages import checked_codes, token_of
+from dragoman.text.target_languages import check_language_codes, language_token
 from dragoman.text.token_table import SPECIAL_TOKENS, Names
 from dragoman.text.tokenizer import MOST_THREADS
 from dragoman.text.words import MARK
@@ -38,7 +38,7 @@ class ImportedTokenizer:
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         about = read_model(model)
-        self.kind, self.model, self.targets = kind, model, checked_codes(targets)
+        self.kind, self.model, self.targets = kind, model, check_language_codes(targets)
         self.unknown: str = about["unknown"]
         tokens: list[str] = about["tokens"]
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
@@ -46,7 +46,7 @@ class ImportedTokenizer:
         if len(self.known) != len(tokens):
             raise TextError(f"{len(tokens) - len(self.known)} of its tokens are there twice; each has one id")
         self.first_target = N_SPECIAL + len(tokens)
-        self.stored = [*SPECIAL_TOKENS, *tokens, *map(token_of, self.targets)]
+        self.stored = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.stored))}
         self.table = Names(self.stored)
 

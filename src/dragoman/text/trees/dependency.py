@@ -57,7 +57,7 @@ class Tree:
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "depths", deep)
 
-    def over(self, text: str, name: str = "its sentence") -> bytes:
+    def byte_depths(self, text: str, name: str = "its sentence") -> bytes:
         """The depth of each byte of a normalized text; refused where the words of the tree are not those of the text.
 
         White space is not compared: a tree need not say where it stands. `name` is the text's in messages.
@@ -214,7 +214,7 @@ def depths_of_tokens(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes)
     return tuple(found)
 
 
-class Trees:
+class TreeAligner:
     """Trees for texts, one after the other; a text of nothing but white space has none."""
 
     def __init__(self, trees: Iterable[Tree]) -> None:
@@ -222,7 +222,7 @@ class Trees:
         self.texts = self.taken = 0
         self.last = ""  # where the tree before stands
 
-    def over(self, text: str) -> bytes:
+    def byte_depths(self, text: str) -> bytes:
         """The depths of the next text, which is normalized, by the next tree."""
         self.texts += 1
         if not text:
@@ -239,9 +239,9 @@ class Trees:
                 "nothing but white space has none at all"
             )
         self.taken, self.last = self.taken + 1, tree.where
-        return tree.over(text, f"line {self.texts:,}")
+        return tree.byte_depths(text, f"line {self.texts:,}")
 
-    def refuse_more(self) -> None:
+    def check_finished(self) -> None:
         """Refuse trees that are left over when all texts have theirs."""
         more = next(self.trees, END)
         if more is not END:

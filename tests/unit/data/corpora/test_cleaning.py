@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import DataRecipe
-from dragoman.data.corpora.cleaning import RULES, Cleaner, Seen, examine
-from dragoman.data.corpora.scripts import counts, detect, expected_share, named
+from dragoman.data.corpora.cleaning import RULES, Cleaner, HashSet, check_chunk
+from dragoman.data.corpora.scripts import count_letters, detect_scripts, expected_share, parse_script
 from dragoman.errors import DataError
 from dragoman.text.normalization import normalize
 
@@ -19,12 +19,12 @@ def dropped_by(pairs, recipe=RECIPE, scripts=(LATIN, LATIN), held_out=None):
     """For each pair the rule that dropped it, None where it stayed; a pair at a time, so that memory is needed."""
     cleaner, found = Cleaner(recipe, held_out), []
     for source, target in pairs:
-        before = {rule: tally.count for rule, tally in cleaner.tallies.items()}
-        kept = cleaner.keep(examine([source], [target], recipe, scripts))
-        after = [rule for rule, tally in cleaner.tallies.items() if tally.count > before[rule]]
+        before = {rule: dropped.count for rule, dropped in cleaner.dropped_by.items()}
+        kept = cleaner.filter(check_chunk([source], [target], recipe, scripts))
+        after = [rule for rule, dropped in cleaner.dropped_by.items() if dropped.count > before[rule]]
         assert len(after) == (0 if kept[0] else 1)
         found.append(None if kept[0] else after[0])
-    assert cleaner.read == len(pairs) and cleaner.dropped == sum(rule is not None for rule in found)
+    assert cleaner.n_read == len(pairs) and cleaner.n_dropped == sum(rule is not None for rule in found)
     return found, cleaner
 
 
@@ -47,11 +47,11 @@ TABLE = [
 def test_each_rule_drops_what_it_names_and_shows_it():
     found, cleaner = dropped_by([pair for pair, _ in TABLE])
     assert found == [rule for _, rule in TABLE]
-    for rule, tally in cleaner.tallies.items():
+    for rule, dropped in cleaner.dropped_by.items():
         meant = [(normalize(s), normalize(t)) for (s, t), broken in TABLE if broken == rule]
-        assert tally.count == len(meant)
-        assert tally.examples == meant[:3]
-    assert set(cleaner.tallies) == set(RULES)
+        assert dropped.count == len(meant)
+        assert dropped.examples == meant[:3]
+    assert set(cleaner.dropped_by) == set(RULES)
 
 
 def test_rules_can_be_turned_off():
@@ -63,8 +63,8 @@ def test_rules_can_be_turned_off():
 
 
 def test_pairs_of_the_validation_set_are_held_out():
-    known = Seen()
-    known.add(examine(["Good evening."], ["Guten Abend."], RECIPE, (LATIN, LATIN)).hashes)
+    known = HashSet()
+    known.add(check_chunk(["Good evening."], ["Guten Abend."], RECIPE, (LATIN, LATIN)).hashes)
     found, _ = dropped_by([("Good evening.", " Guten Abend. "), ("Good evening.", "Nabend.")], held_out=known)
     assert found == ["held out", None]
 
@@ -78,19 +78,21 @@ def test_the_first_of_equals_stays_whatever_the_chunks(pairs, size):
     cleaner, kept = Cleaner(RECIPE), []
     for i in range(0, len(pairs), size):
         chunk = pairs[i : i + size]
-        kept += cleaner.keep(examine([s for s, _ in chunk], [t for _, t in chunk], RECIPE, (LATIN, LATIN))).tolist()
+        kept += cleaner.filter(
+            check_chunk([s for s, _ in chunk], [t for _, t in chunk], RECIPE, (LATIN, LATIN))
+        ).tolist()
     assert kept == [pair not in pairs[:i] for i, pair in enumerate(pairs)]
 
 
 def test_a_pair_is_more_than_its_text():
-    chunk = examine(["a b", "a"], ["c", "b c"], RECIPE, (LATIN, LATIN))
+    chunk = check_chunk(["a b", "a"], ["c", "b c"], RECIPE, (LATIN, LATIN))
     assert chunk.hashes[0] != chunk.hashes[1]
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 50), max_size=20)))
 def test_seen_is_a_set(runs):
-    seen, reference = Seen(), set()
+    seen, reference = HashSet(), set()
     for run in runs:
         hashes = np.array(run, np.uint64)
         assert seen.known(hashes).tolist() == [h in reference for h in run]
@@ -101,8 +103,8 @@ def test_seen_is_a_set(runs):
 
 
 def test_empty_chunks_are_fine():
-    chunk = examine([], [], RECIPE, (LATIN, LATIN))
-    assert len(Cleaner(RECIPE).keep(chunk)) == 0
+    chunk = check_chunk([], [], RECIPE, (LATIN, LATIN))
+    assert len(Cleaner(RECIPE).filter(chunk)) == 0
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_empty_chunks_are_fine():
     ],
 )
 def test_the_script_of_most_letters_is_found(texts, script):
-    assert detect(texts) == script
+    assert detect_scripts(texts) == script
 
 
 def test_shares_count_letters_alone():
@@ -129,14 +131,14 @@ def test_shares_count_letters_alone():
         expected.append(len(latin) / len(letters) if letters else 1.0)
     np.testing.assert_allclose(expected_share(texts, LATIN), expected)
     assert expected_share(texts, frozenset()).tolist() == [1.0] * len(texts)
-    assert counts(["aя中", "中"]) == {"LATIN": 1, "CYRILLIC": 1, "CJK": 2}
+    assert count_letters(["aя中", "中"]) == {"LATIN": 1, "CYRILLIC": 1, "CJK": 2}
 
 
 def test_scripts_by_name():
-    assert named("latin") == LATIN and named("Chinese") == {"CJK"}
+    assert parse_script("latin") == LATIN and parse_script("Chinese") == {"CJK"}
     with pytest.raises(DataError, match="did you mean 'cyrillic'"):
-        named("cyrilic")
+        parse_script("cyrilic")
     with pytest.raises(DataError, match="use 'auto', 'off'"):
-        named("zzzzzzzz")
+        parse_script("zzzzzzzz")
     with pytest.raises(DataError, match=r"no script 'klingon'; (?!did you mean 'kelvin')"):  # a letter, and no script
-        named("klingon")
+        parse_script("klingon")

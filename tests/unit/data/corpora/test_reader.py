@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpora.reader import Corpus, chunks, lines, read
+from dragoman.data.corpora.reader import Corpus, chunks, read_line_blocks, read_pairs
 from dragoman.errors import DataError
 
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -30,31 +30,31 @@ def flat(parts):
 
 
 def all_pairs(corpus, size=3):
-    return [pair for sources, targets in read(corpus, size) for pair in zip(sources, targets, strict=True)]
+    return [pair for sources, targets in read_pairs(corpus, size) for pair in zip(sources, targets, strict=True)]
 
 
 @pytest.mark.parametrize("suffix", PACK)
 def test_every_packing_gives_the_same_lines(tmp_path, suffix):
     text = "one\ntwo\n\nfour ü\n" * 50
     path = put(tmp_path, f"text{suffix}", PACK[suffix](text.encode()))
-    assert [line for part in lines(path) for line in part] == text.split("\n")[:-1]
+    assert [line for part in read_line_blocks(path) for line in part] == text.split("\n")[:-1]
 
 
 @pytest.mark.parametrize("suffix", [suffix for suffix in PACK if suffix])
 def test_packed_members_one_after_the_other_are_one_file(tmp_path, suffix):
     path = put(tmp_path, f"text{suffix}", PACK[suffix](b"one\ntw") + PACK[suffix](b"o\nthree"))
-    assert flat(lines(path)) == ["one", "two", "three"]
+    assert flat(read_line_blocks(path)) == ["one", "two", "three"]
 
 
 def test_lines_end_at_newline_only(tmp_path):
     odd = ["a\u2028b", "c\u0085d", "e\x0bf\x0cg", "h\u2029", "i\rj", "k\x1cl"]
     path = put(tmp_path, "text", "\n".join(odd) + "\n")
-    assert flat(lines(path)) == odd
+    assert flat(read_line_blocks(path)) == odd
 
 
 def test_windows_line_ends_and_a_byte_order_mark_are_dropped(tmp_path):
     path = put(tmp_path, "text", b"\xef\xbb\xbfone\r\n\rtwo\r\r\n\r\nfour")
-    assert flat(lines(path)) == ["one", "\rtwo\r", "", "four"]
+    assert flat(read_line_blocks(path)) == ["one", "\rtwo\r", "", "four"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,7 +69,7 @@ def test_lines_whatever_the_size_of_blocks(tmp_path_factory, texts, block, end):
     path = put(tmp_path_factory.mktemp("lines"), "text", "\n".join(texts) + ("\n" if end else ""))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dragoman.data.corpora.compression.BLOCK", block)
-        assert flat(lines(path)) == texts
+        assert flat(read_line_blocks(path)) == texts
 
 
 @given(parts=st.lists(st.lists(st.integers())), size=st.integers(1, 7))
@@ -104,7 +104,7 @@ def test_progress_adds_up_to_the_bytes_on_disk(tmp_path):
     text = os.urandom(3 << 20).hex().encode()
     path = put(tmp_path, "x.gz", gzip.compress(b"\n".join(text[i : i + 80] for i in range(0, len(text), 80)), 1))
     seen = []
-    count = sum(len(part) for part in lines(path, seen.append))
+    count = sum(len(part) for part in read_line_blocks(path, seen.append))
     assert count == -(-len(text) // 80)
     assert sum(seen) == path.stat().st_size and len(seen) > 2
 
@@ -246,7 +246,7 @@ def test_lines_before_the_damage_are_given(tmp_path, suffix):
     content = PACK[suffix]("".join(f"{line}\n" for line in text).encode())
     found = []
     with pytest.raises(DataError, match="is damaged or cut short"):
-        for part in lines(put(tmp_path, f"x{suffix}", content[: len(content) * 2 // 3])):
+        for part in read_line_blocks(put(tmp_path, f"x{suffix}", content[: len(content) * 2 // 3])):
             found += part
     assert found == text[: len(found)]
     assert len(found) > 100  # a decoder gives what it has, by blocks of its own
@@ -256,7 +256,7 @@ def test_lines_before_the_damage_are_given(tmp_path, suffix):
 def test_lines_before_a_wrong_one_are_given(tmp_path, bad):
     found = []
     with pytest.raises(DataError, match="line 4"):
-        for part in lines(put(tmp_path, "x", b"\xef\xbb\xbfone\r\n\nthree\n" + bad + b"\nfive\n")):
+        for part in read_line_blocks(put(tmp_path, "x", b"\xef\xbb\xbfone\r\n\nthree\n" + bad + b"\nfive\n")):
             found += part
     assert found == ["one", "", "three"]
 
@@ -265,7 +265,7 @@ def test_the_line_of_a_wrong_byte_is_right_deep_in_a_file(tmp_path):
     good = "eine Zeile mit Umlaut ü\n".encode() * 200_000
     path = put(tmp_path, "a", good + b"ab\xff\n" + good)
     with pytest.raises(DataError, match="line 200001, byte 3"):
-        list(lines(path))
+        list(read_line_blocks(path))
 
 
 def test_an_unreadable_file_says_so(tmp_path, monkeypatch):

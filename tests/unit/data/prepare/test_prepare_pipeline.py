@@ -8,7 +8,7 @@ import torch
 
 from dragoman.config import Recipe, TextRecipe
 from dragoman.data.corpora.reader import Corpus
-from dragoman.data.prepare.pipeline import held_out, prepare
+from dragoman.data.prepare.pipeline import choose_held_out, prepare
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError, RecipeError
 from dragoman.files import write_manifest
@@ -157,16 +157,16 @@ def test_held_out_pairs_are_chosen_by_what_they_are(tmp_path):
 
 def test_held_out_takes_the_smallest_hashes_and_at_most_a_twentieth():
     hashes = np.array([9, 3, 7, 3, 8, *range(10, 105)], np.uint64)
-    assert hashes[held_out(hashes, 1)].tolist() == [3, 3]
-    assert sorted(hashes[held_out(hashes, 3)].tolist()) == [3, 3, 7]
-    assert held_out(np.arange(100, dtype=np.uint64), 50).sum() == 5
-    assert not held_out(hashes[:19], 50).any() and not held_out(hashes, 0).any()
+    assert hashes[choose_held_out(hashes, 1)].tolist() == [3, 3]
+    assert sorted(hashes[choose_held_out(hashes, 3)].tolist()) == [3, 3, 7]
+    assert choose_held_out(np.arange(100, dtype=np.uint64), 50).sum() == 5
+    assert not choose_held_out(hashes[:19], 50).any() and not choose_held_out(hashes, 0).any()
 
 
 def test_a_pair_that_comes_very_often_is_not_held_out():
     hashes = np.array([3] * 50 + [4] * 3 + [5] * 2 + [*range(10, 55)], np.uint64)
-    assert sorted(hashes[held_out(hashes, 4)].tolist()) == [4, 4, 4, 5, 5]
-    assert not held_out(np.full(100, 3, np.uint64), 5).any()
+    assert sorted(hashes[choose_held_out(hashes, 4)].tolist()) == [4, 4, 4, 5, 5]
+    assert not choose_held_out(np.full(100, 3, np.uint64), 5).any()
 
 
 def test_a_given_validation_set_is_kept_whole_and_out_of_training(tmp_path):

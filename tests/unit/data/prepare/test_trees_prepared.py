@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dragoman.data.corpora.reader import Corpus, trees_of
+from dragoman.data.corpora.reader import Corpus, read_trees_file
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.shards import Sentences
@@ -59,7 +59,7 @@ def check(prepared, grown, sampling=0.0, layout="padded", split="train"):
                 here = (i, slice(0, n)) if layout == "padded" else slice(start, start + n)
                 ids, depths = batch.source[here].tolist(), batch.source_depths[here].tolist()
                 text = source.decode(ids[:-1])
-                assert depths[:-1] == list(depths_of_tokens(ids[:-1], source.widths, grown[text].over(text)))
+                assert depths[:-1] == list(depths_of_tokens(ids[:-1], source.widths, grown[text].byte_depths(text)))
                 assert depths[-1] == 0
                 plain += ids[:-1] == source.encode(text)
                 start, seen = start + n, seen + 1
@@ -202,6 +202,6 @@ def test_trees_of_a_file_by_its_name(tmp_path: Path) -> None:
     grown = grow(["we sleep", "so do they."])
     path = tmp_path / "t.conllu"
     path.write_text("".join(WRITTEN[text] for text in grown), encoding="utf-8")
-    found = list(trees_of(str(path)))
+    found = list(read_trees_file(str(path)))
     assert [(tree.words, tree.depths) for tree in found] == [(tree.words, tree.depths) for tree in grown.values()]
     assert [tree.where for tree in found] == [f"{path}, line 2", f"{path}, line 6"]

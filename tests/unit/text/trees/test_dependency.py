@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TextError
 from dragoman.text import Tokenizer, Tree, normalize, read_trees
-from dragoman.text.trees.dependency import DEEPEST, Trees, depths, depths_of_tokens
+from dragoman.text.trees.dependency import DEEPEST, TreeAligner, depths, depths_of_tokens
 
 GERMAN = """# newdoc id = d1
 # sent_id = 1
@@ -67,7 +67,7 @@ def test_lines_may_keep_their_ends_and_blank_lines_may_be_many(ends: str) -> Non
 def test_a_word_may_be_a_hash_or_hold_spaces() -> None:
     (tree,) = read(row(1, "#", 2), row(2, "1 000", 0))
     assert tree.words == ("#", "1 000")
-    assert tree.over("# 1 000") == bytes([1, 0, 0, 0, 0, 0, 0])
+    assert tree.byte_depths("# 1 000") == bytes([1, 0, 0, 0, 0, 0, 0])
 
 
 def test_two_roots_are_allowed() -> None:
@@ -163,17 +163,17 @@ def test_a_chain_of_any_length_and_a_depth_is_a_byte() -> None:
     assert depths(range(n), [""] * n) == list(range(n))
     assert depths([*range(2, n + 1), 0], [""] * n) == list(range(n - 1, -1, -1))
     tree = Tree.of(["x"] * 300, range(300))
-    assert tree.over("x" * 300) == bytes([*range(256), *[DEEPEST] * 44])
+    assert tree.byte_depths("x" * 300) == bytes([*range(256), *[DEEPEST] * 44])
 
 
 def test_spaces_belong_to_the_word_after_them() -> None:
     tree = Tree(("Grün", "is", "n't", "."), (7, 8, 9, 1))
-    assert tree.over("Grün isn't.") == bytes([7] * 5 + [8] * 3 + [9] * 3 + [1])
+    assert tree.byte_depths("Grün isn't.") == bytes([7] * 5 + [8] * 3 + [9] * 3 + [1])
 
 
 def test_forms_are_normalized_as_the_text_is() -> None:
     tree = Tree(("u\u0308ber", "a\u00adb", "\u00ad"), (1, 2, 3))
-    assert tree.over(normalize("u\u0308ber  a\u00adb")) == bytes([1] * 5 + [2] * 3)
+    assert tree.byte_depths(normalize("u\u0308ber  a\u00adb")) == bytes([1] * 5 + [2] * 3)
 
 
 def test_words_that_are_not_those_of_the_text() -> None:
@@ -186,7 +186,7 @@ def test_words_that_are_not_those_of_the_text() -> None:
         "": "it has word 1, 'The', where the text has no more text",
     }.items():
         with pytest.raises(TextError) as error:
-            tree.over(text, "line 4")
+            tree.byte_depths(text, "line 4")
         assert str(error.value).startswith("t.conllu, line 9: ") and words in str(error.value), error.value
 
 
@@ -211,7 +211,7 @@ def test_a_token_belongs_to_the_word_in_which_it_begins(tokenizers: dict[str, To
     words = [bare[a:b] for a, b in zip([0, *cuts], cuts, strict=False)]
     tree = Tree(tuple(words), tuple(range(len(words))))
     ids = tokenizer.sample(text, alpha, seed=data.draw(st.integers(0, 9)))
-    found = depths_of_tokens(ids, tokenizer.widths, tree.over(text))
+    found = depths_of_tokens(ids, tokenizer.widths, tree.byte_depths(text))
     assert len(found) == len(ids)
     written = [tokenizer.table.written[number] for number in ids]  # type: ignore[attr-defined]
     for place, depth in enumerate(found):
@@ -222,24 +222,24 @@ def test_a_token_belongs_to_the_word_in_which_it_begins(tokenizers: dict[str, To
 
 def test_tokens_of_another_text_than_the_trees_are_refused(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["bpe"]
-    laid = Tree(("the", "box"), (1, 0)).over("the box")
+    laid = Tree(("the", "box"), (1, 0)).byte_depths("the box")
     for text in ("the boxes", "the b", ""):
         with pytest.raises(TextError, match="tokens and tree are not of the same text"):
             depths_of_tokens(tokenizer.encode(text), tokenizer.widths, laid)
 
 
 def test_trees_are_taken_for_texts_that_are_not_empty() -> None:
-    trees = Trees([Tree(("a",), (0,)), Tree(("b", "c"), (0, 1))])
-    assert [trees.over(text) for text in ("a", "", "bc")] == [b"\0", b"", b"\0\1"]
-    trees.refuse_more()
+    trees = TreeAligner([Tree(("a",), (0,)), Tree(("b", "c"), (0, 1))])
+    assert [trees.byte_depths(text) for text in ("a", "", "bc")] == [b"\0", b"", b"\0\1"]
+    trees.check_finished()
     with pytest.raises(TextError, match="only 2 trees, and none for line 4, 'd'"):
-        trees.over("d")
-    trees = Trees([Tree(("a",), (0,)), Tree(("b",), (0,), "t.conllu, line 3")])
-    trees.over("a")
+        trees.byte_depths("d")
+    trees = TreeAligner([Tree(("a",), (0,)), Tree(("b",), (0,), "t.conllu, line 3")])
+    trees.byte_depths("a")
     with pytest.raises(TextError, match=r"t\.conllu, line 3: a tree too many: there are 1 lines with text"):
-        trees.refuse_more()
+        trees.check_finished()
     for wrong in ("(a)", None):  # None is no tree of a text that has none, and not the end of them
         with pytest.raises(TextError, match=r"a tree is a dragoman.*nothing but white space has none at all"):
-            Trees([wrong, Tree(("a",), (0,))]).over("a")  # type: ignore[list-item]
+            TreeAligner([wrong, Tree(("a",), (0,))]).byte_depths("a")  # type: ignore[list-item]
         with pytest.raises(TextError, match="a tree too many"):
-            Trees([wrong]).refuse_more()  # type: ignore[list-item]
+            TreeAligner([wrong]).check_finished()  # type: ignore[list-item]

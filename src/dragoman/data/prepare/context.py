@@ -1,9 +1,10 @@
-"""What the steps of a preparation share."""
+"""What the steps of `prepare` share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +15,26 @@ from dragoman.data.prepare.workers import Workers
 from dragoman.data.shards import Part
 from dragoman.progress import Reporter
 
-# side -> the name of its tokenizer on disk, the size of its vocabulary, and its fingerprint
-Names = dict[str, tuple[str, int, str]]
-
 CHUNK = 8192  # pairs: large enough that sending them to a process costs little, small enough for many processes
 
 
-@dataclass(frozen=True)
-class Cleaned:
-    """A text that was written to the disk, cleaned: where each corpus lies in it, and a hash of each pair.
+class TokenizerEntry(NamedTuple):
+    """A tokenizer as the manifest names it."""
 
-    With `trees`, the depths of its source's bytes lie beside it. `languages` are those of the targets, where there are
-    several: for each pair its place in text.targets.
+    name: str
+    vocabulary_size: int
+    fingerprint: str
+
+
+SideTokenizers = dict[str, TokenizerEntry]  # by side
+
+
+@dataclass(frozen=True)
+class CleanText:
+    """Cleaned text on disk: where each corpus lies in it, and a hash of each pair.
+
+    With `trees`, the depths of the source's bytes lie next to it. `languages` has the index of each pair's target
+    language in text.targets, if there are several.
     """
 
     name: str
@@ -40,7 +49,7 @@ class Cleaned:
 
 
 @dataclass(frozen=True)
-class Job:
+class PrepareContext:
     """What every step of one preparation needs."""
 
     staging: Path
