@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe
 from dragoman.errors import RecipeError
 from dragoman.values import coerce
+from raising import raises
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -55,61 +56,64 @@ def test_any_text_survives_toml(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "expected"),
     [
-        (["model.window=3"], r"model\.window=3 does nothing with model\.pattern='full'; .*'local' or 'sparse'"),
-        (["model.pattern=local", "model.rank=3"], r"rank=3 does nothing with model\.pattern='local'; .*'low_rank'"),
-        (["model.max_distance=3"], r"max_distance=3 does nothing with model\.positions='sinusoidal'"),
-        (["model.pattern=local", "model.window=-1"], r"model\.window must be at least 0; got -1"),
-        (["model.positions=rotary", "model.d_k=5"], r"turns pairs of features, but d_k=5 is odd"),
-        (["model.positions=alibi", "model.attention=additive"], r"positions='alibi' changes the scores of the dot"),
-        (["model.pattern=low_rank", "model.positions=rotary"], r"leaves no place for model\.positions='rotary'"),
-        (["model.d_modle=3"], r"no key model\.d_modle in a recipe; did you mean 'd_model'\?"),
-        (["modle.d_model=3"], r"no section \[modle\] in a recipe; did you mean 'model'\?"),
-        (["model.zzz=3"], r"no key model\.zzz in a recipe; there are: architecture, d_model, "),
-        (["model.n_heads=7"], r"d_model=512 does not split into model\.n_heads=7; use n_heads from \[1, 2, 4, 8"),
+        (["model.window=3"], ("unused_key", "model.window=3", "model.pattern='full'", "'local'")),
+        (["model.pattern=local", "model.rank=3"], ("unused_key", "rank=3", "model.pattern='local'", "'low_rank'")),
+        (["model.max_distance=3"], ("unused_key", "max_distance=3", "model.positions='sinusoidal'")),
+        (["model.pattern=local", "model.window=-1"], ("out_of_range", "model.window", "0", "-1")),
+        (["model.positions=rotary", "model.d_k=5"], ("odd_dimension", "d_k=5")),
+        (["model.positions=alibi", "model.attention=additive"], ("incompatible_settings", "positions='alibi'")),
+        (["model.pattern=low_rank", "model.positions=rotary"], ("incompatible_settings", "model.positions='rotary'")),
+        (["model.d_modle=3"], ("unknown_key", "model.d_modle", "'d_model'")),
+        (["modle.d_model=3"], ("unknown_section", "'model'")),
+        (["model.zzz=3"], ("unknown_key", "model.zzz", "d_model")),
+        (["model.n_heads=7"], ("indivisible_heads", "d_model=512", "model.n_heads=7", "[1")),
         (
             ["model.positions=sinusodial"],
-            r"positions='sinusodial' is not one of the choices; did you mean 'sinusoidal'",
+            ("unknown_choice", "positions='sinusodial'", "'sinusoidal'"),
         ),
-        (["model.d_model=0.5"], r"model\.d_model must be a whole number; got 0\.5"),
-        (["model.d_model=true"], r"model\.d_model must be a whole number; got True"),
-        (["model.d_model=many"], r"model\.d_model must be a whole number; got 'many'"),
-        (["model.attention_bias=1"], r"model\.attention_bias must be true or false; got 1"),
-        (["model.dropout=1"], r"model\.dropout must be at least 0 and below 1; got 1\.0"),
-        (["model.dropout=nan"], r"model\.dropout must be at least 0 and below 1; got nan"),
-        (["model.encoder_layers=0"], r"model\.encoder_layers must be at least 1; got 0"),
-        (["model.d_k=0"], r"model\.d_k must be at least 1; got 0"),
-        (["model.d_model=9", "model.n_heads=3"], r"d_model=9 is odd, .* use d_model=10, or model\.positions='learned'"),
-        (["model.preset=bsae"], r"model\.preset='bsae' is not a preset; did you mean 'base'\?"),
-        (["d_model=3"], r"cannot read the change 'd_model=3'; write it as section\.key=value"),
-        (["model.d_model"], r"cannot read the change 'model\.d_model'"),
+        (["model.d_model=0.5"], ("wrong_type", "model.d_model", "0.5")),
+        (["model.d_model=true"], ("wrong_type", "model.d_model")),
+        (["model.d_model=many"], ("wrong_type", "model.d_model", "'many'")),
+        (["model.attention_bias=1"], ("wrong_type", "model.attention_bias", "1")),
+        (["model.dropout=1"], ("out_of_range", "model.dropout", "1.0")),
+        (["model.dropout=nan"], ("out_of_range", "model.dropout", "0", "1")),
+        (["model.encoder_layers=0"], ("out_of_range", "model.encoder_layers", "1", "0")),
+        (["model.d_k=0"], ("out_of_range", "model.d_k", "1", "0")),
+        (
+            ["model.d_model=9", "model.n_heads=3"],
+            ("odd_dimension", "d_model=9", "d_model=10", "model.positions='learned'"),
+        ),
+        (["model.preset=bsae"], ("unknown_preset", "model.preset='bsae'", "'base'")),
+        (["d_model=3"], ("invalid_change", "'d_model=3'", "section.key=value")),
+        (["model.d_model"], ("invalid_change", "'model.d_model'")),
     ],
 )
-def test_an_impossible_recipe_says_what_would_be_possible(changes: list[str], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
+def test_an_impossible_recipe_says_what_would_be_possible(changes: list[str], expected: tuple[str, ...]) -> None:
+    with raises(RecipeError, *expected):
         Recipe.load("base", changes)
 
 
 def test_files_that_are_no_recipes(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="bse is neither a file nor the name of a preset; did you mean 'base'"):
+    with raises(RecipeError, "unknown_preset", "'base'"):
         Recipe.load("bse")
-    with pytest.raises(RecipeError, match="is a directory; expected a recipe"):
+    with raises(RecipeError, "not_a_recipe"):
         Recipe.load(tmp_path)
-    with pytest.raises(RecipeError, match="is not TOML: "):
+    with raises(RecipeError, "not_a_recipe"):
         Recipe.load(write(tmp_path, "[model\n"))
     (tmp_path / "latin").write_bytes(b"# \xe4")
-    with pytest.raises(RecipeError, match="is not TOML: "):
+    with raises(RecipeError, "not_a_recipe"):
         Recipe.load(tmp_path / "latin")
-    with pytest.raises(RecipeError, match=r"model is a section of the recipe; write \[model\]"):
+    with raises(RecipeError, "wrong_type"):
         Recipe.load(write(tmp_path, "model = 3\n"))
 
 
 def test_lists_are_checked_one_by_one() -> None:
     assert coerce([1, 2], tuple[int, ...], "a.b") == (1, 2)
-    with pytest.raises(RecipeError, match=r"a\.b\[1\] must be a whole number; got 'x'"):
+    with raises(RecipeError, "wrong_type", "'x'"):
         coerce([1, "x"], tuple[int, ...], "a.b")
-    with pytest.raises(RecipeError, match=r"a\.b must be a list"):
+    with raises(RecipeError, "wrong_type", "a.b"):
         coerce(3, tuple[int, ...], "a.b")
 
 
@@ -134,7 +138,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
                 if name == "architecture" or name in unused_keys(recipe.architecture):
                     continue
                 if choice in IN_ATTENTION and recipe.architecture == "convolutional":
-                    with pytest.raises(RecipeError, match="is told to self-attention"):
+                    with raises(RecipeError, "incompatible_settings"):
                         replace(recipe, **{name: choice})
                     continue
                 recipe = replace(recipe, **{name: choice})
@@ -156,22 +160,25 @@ def test_a_preset_gives_a_rival_the_sizes_that_it_has(architecture: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "expected"),
     [
-        (["architecture=recurrent", "n_heads=4"], "model.n_heads=4 does nothing with model.architecture='recurrent'"),
-        (["architecture=recurrent", "positions=learned"], "use model.architecture='transformer' or 'convolutional'"),
-        (["architecture=convolutional", "cell=gru"], "model.cell='gru' does nothing with .*'convolutional'; leave it"),
-        (["architecture=convolutional", "attention=additive"], "model.attention='additive' does nothing"),
-        (["architecture=convolutional", "kernel_width=4"], "kernel_width=4 has no middle; use an odd number"),
-        (["architecture=convolutional", "kernel_width=0"], "kernel_width=0 has no middle"),
-        (["architecture=convolutional", "d_model=7"], "model.d_model=7 is odd"),
-        (["kernel_width=5"], "model.kernel_width=5 does nothing with model.architecture='transformer'"),
-        (["cell=gru"], "model.cell='gru' does nothing with model.architecture='transformer'"),
-        (["architecture=recurent"], "did you mean 'recurrent'"),
+        (["architecture=recurrent", "n_heads=4"], ("unused_key", "model.n_heads=4", "model.architecture='recurrent'")),
+        (
+            ["architecture=recurrent", "positions=learned"],
+            ("unused_key", "model.architecture='transformer'", "'convolutional'"),
+        ),
+        (["architecture=convolutional", "cell=gru"], ("unused_key", "model.cell='gru'", "'convolutional'")),
+        (["architecture=convolutional", "attention=additive"], ("unused_key", "model.attention='additive'")),
+        (["architecture=convolutional", "kernel_width=4"], ("even_kernel", "kernel_width=4")),
+        (["architecture=convolutional", "kernel_width=0"], ("even_kernel", "kernel_width=0")),
+        (["architecture=convolutional", "d_model=7"], ("odd_dimension", "model.d_model=7")),
+        (["kernel_width=5"], ("unused_key", "model.kernel_width=5", "model.architecture='transformer'")),
+        (["cell=gru"], ("unused_key", "model.cell='gru'", "model.architecture='transformer'")),
+        (["architecture=recurent"], ("unknown_choice", "'recurrent'")),
     ],
 )
-def test_keys_that_mean_nothing_to_an_architecture_are_refused(changes: list[str], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
+def test_keys_that_mean_nothing_to_an_architecture_are_refused(changes: list[str], expected: tuple[str, ...]) -> None:
+    with raises(RecipeError, *expected):
         Recipe.load("tiny", [f"model.{change}" for change in changes])
 
 
@@ -180,19 +187,19 @@ def test_a_recurrent_model_may_have_any_width() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "expected"),
     [
-        (lambda: Recipe.load(None), "the name of a preset or a TOML file; got None"),
-        (lambda: Recipe.load("base", "model.dropout=0.3"), "changes come as a list"),
-        (lambda: Recipe.load("base", [3]), "a change is a text .* got 3"),
-        (lambda: Recipe.from_table([]), "a dictionary for each section"),
-        (lambda: ModelRecipe(d_model="512"), "model.d_model must be a whole number; got '512'"),
-        (lambda: ModelRecipe(positions="rotatory"), "positions='rotatory' is not one of the choices"),
-        (lambda: Recipe(model={"d_model": 8}), "model must be a ModelRecipe"),
+        (lambda: Recipe.load(None), ("wrong_type",)),
+        (lambda: Recipe.load("base", "model.dropout=0.3"), ("wrong_type",)),
+        (lambda: Recipe.load("base", [3]), ("wrong_type", "3")),
+        (lambda: Recipe.from_table([]), ("wrong_type",)),
+        (lambda: ModelRecipe(d_model="512"), ("wrong_type", "model.d_model", "'512'")),
+        (lambda: ModelRecipe(positions="rotatory"), ("unknown_choice", "positions='rotatory'")),
+        (lambda: Recipe(model={"d_model": 8}), ("wrong_type",)),
     ],
 )
-def test_what_python_hands_over_is_checked_too(make, message) -> None:
-    with pytest.raises(RecipeError, match=message):
+def test_what_python_hands_over_is_checked_too(make, expected) -> None:
+    with raises(RecipeError, *expected):
         make()
 
 
@@ -221,43 +228,43 @@ def test_numbers_that_no_machine_could_work_with_are_refused(change: str, most: 
     more = {"model.window": ["model.pattern=local"]}.get(change, [])
     allowed = Recipe.load("base", [f"{change}={most}", *more])
     assert getattr(getattr(allowed, section), key) == most
-    with pytest.raises(RecipeError, match=f"{change} must be at most {most:,}; got {most + 1:,}"):
+    with raises(RecipeError, "out_of_range", change, f"{most:,}", f"{most + 1:,}"):
         Recipe.load("base", [f"{change}={most + 1}", *more])
 
 
 def test_a_width_of_a_convolution_has_an_end_too() -> None:
-    with pytest.raises(RecipeError, match="kernel_width must be at most 1,000,000; got 1,000,001"):
+    with raises(RecipeError, "out_of_range", "kernel_width", "1,000,000", "1,000,001"):
         Recipe.load("base", ["model.architecture=convolutional", "model.kernel_width=1000001"])
 
 
 def test_numbers_of_thousands_of_digits_are_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"train\.steps must be a number of fewer digits; got one of 5,000"):
+    with raises(RecipeError, "out_of_range", "train.steps", "5,000"):
         Recipe.load("base", [f"train.steps={'9' * 5000}"])
-    with pytest.raises(RecipeError, match=r"recipe\.toml is not TOML"):
+    with raises(RecipeError, "not_a_recipe", "recipe.toml"):
         Recipe.load(write(tmp_path, f"[train]\nsteps = {'9' * 5000}\n"))
 
 
 def test_heads_for_the_widest_model_are_found_at_once() -> None:
-    with pytest.raises(RecipeError, match=r"does not split into model\.n_heads=7; use n_heads from \[1, 2, 4, 5"):
+    with raises(RecipeError, "indivisible_heads", "model.n_heads=7", "[1", "2"):
         Recipe.load("base", ["model.d_model=1000000", "model.n_heads=7"])
 
 
 @pytest.mark.parametrize("weight", ["0", "1e-300", "1e300", "nan", "inf", "-1"])
 def test_weights_that_no_epoch_could_have_are_refused(weight: str) -> None:
     assert Recipe.load("base", ["data.weights=[0.0001, 10000]"]).data.weights == (0.0001, 10000.0)
-    with pytest.raises(RecipeError, match=r"must all be over 0, from 0\.0001 to 10,000; leave a corpus out"):
+    with raises(RecipeError, "out_of_range", "0.0001", "10,000"):
         Recipe.load("base", [f"data.weights=[1.0, {weight}]"])
 
 
 @pytest.mark.parametrize("key", ["weight_decay", "epsilon"])
 def test_what_would_stop_all_learning_is_refused(key: str) -> None:
-    with pytest.raises(RecipeError, match=f"train.{key} must be finite; got inf"):
+    with raises(RecipeError, "out_of_range", f"train.{key}"):
         Recipe.load("base", [f"train.{key}=inf"])
     assert Recipe.load("base", ["train.clip=inf"]).train.clip == float("inf")  # which clips nothing
 
 
 def test_keys_that_are_no_texts_are_refused() -> None:
-    with pytest.raises(RecipeError, match=r"there is no section \[3\]"):
+    with raises(RecipeError, "unknown_section"):
         Recipe.from_table({3: {}})
-    with pytest.raises(RecipeError, match=r"there is no key model\.3"):
+    with raises(RecipeError, "unknown_key", "model.3"):
         Recipe.from_table({"model": {3: 4}})

@@ -86,12 +86,16 @@ class ModelRecipe:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             check_fraction(f"model.{name}", getattr(self, name))
         if not 0 < self.norm_epsilon <= 1:
-            raise RecipeError(f"model.norm_epsilon={self.norm_epsilon} must be over 0 and at most 1; 1e-5 is usual")
+            raise RecipeError(
+                f"model.norm_epsilon={self.norm_epsilon} must be over 0 and at most 1; 1e-5 is usual",
+                code="out_of_range",
+            )
         splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
         if (self.d_k is None or self.d_v is None) and not splits:
             raise RecipeError(
                 f"model.d_model={self.d_model} does not split into model.n_heads={self.n_heads}; use n_heads from "
-                f"{divisors(self.d_model)}, or give both model.d_k and model.d_v yourself"
+                f"{divisors(self.d_model)}, or give both model.d_k and model.d_v yourself",
+                code="indivisible_heads",
             )
         for name in ("d_k", "d_v"):
             if getattr(self, name) is not None:
@@ -99,33 +103,39 @@ class ModelRecipe:
         if self.positions in ("sinusoidal", "syntax") and self.d_model % 2 and self.architecture != "recurrent":
             raise RecipeError(
                 f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
-                f"use d_model={self.d_model + 1}, or model.positions='learned'"
+                f"use d_model={self.d_model + 1}, or model.positions='learned'",
+                code="odd_dimension",
             )
         if self.architecture == "convolutional" and self.positions in IN_ATTENTION:
             raise RecipeError(
                 f"model.positions={self.positions!r} is told to self-attention, which model.architecture="
-                "'convolutional' has none of; use 'learned', 'sinusoidal' or 'none'"
+                "'convolutional' has none of; use 'learned', 'sinusoidal' or 'none'",
+                code="incompatible_settings",
             )
         if self.positions == "rotary" and self.key_size % 2:
             raise RecipeError(
                 f"model.positions='rotary' turns pairs of features, but d_k={self.key_size} is odd; give an even "
-                "model.d_k, or other model.n_heads"
+                "model.d_k, or other model.n_heads",
+                code="odd_dimension",
             )
         if self.attention == "additive" and self.positions in ("relative", "alibi"):
             raise RecipeError(
                 f"model.positions={self.positions!r} changes the scores of the dot product, and model.attention="
-                "'additive' has none; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product"
+                "'additive' has none; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product",
+                code="incompatible_settings",
             )
         if self.pattern == "low_rank" and (self.attention == "additive" or self.positions in IN_ATTENTION):
             one = f"positions={self.positions!r}" if self.positions in IN_ATTENTION else "attention='additive'"
             raise RecipeError(
                 f"model.pattern='low_rank' mixes keys before they are looked at, and leaves no place for model.{one}; "
-                "use positions 'sinusoidal', 'learned' or 'none' and the scaled dot product, or another pattern"
+                "use positions 'sinusoidal', 'learned' or 'none' and the scaled dot product, or another pattern",
+                code="incompatible_settings",
             )
         if self.kernel_width < 1 or self.kernel_width % 2 == 0:
             raise RecipeError(
                 f"model.kernel_width={self.kernel_width} has no middle; use an odd number, such as 3 or 5, so that the "
-                "encoder looks as far to the left as to the right"
+                "encoder looks as far to the left as to the right",
+                code="even_kernel",
             )
         check_at_least(1, "model.kernel_width", self.kernel_width, MAX_SIZE)
         self._refuse_idle()
@@ -138,7 +148,8 @@ class ModelRecipe:
             if given != default and chosen not in users:
                 raise RecipeError(
                     f"model.{name}={given!r} does nothing with model.{key}={chosen!r}; leave it out, or use "
-                    f"model.{key}={' or '.join(map(repr, users))}"
+                    f"model.{key}={' or '.join(map(repr, users))}",
+                    code="unused_key",
                 )
 
     @property

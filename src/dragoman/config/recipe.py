@@ -41,25 +41,28 @@ class Recipe:
             if not isinstance(getattr(self, name), kind):
                 raise RecipeError(
                     f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; dictionaries are for "
-                    "Recipe.from_table"
+                    "Recipe.from_table",
+                    code="wrong_type",
                 )
         if self.text.targets and self.model.reads_trees:
             raise RecipeError(
                 f"text.targets={list(self.text.targets)} cannot be together with model.positions='syntax': the token "
-                "of a language has no place in a sentence's tree; use other positions, or a model for each language"
+                "of a language has no place in a sentence's tree; use other positions, or a model for each language",
+                code="incompatible_settings",
             )
         model = self.model
         if self.train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
             raise RecipeError(
                 f"train.r_drop={self.train.r_drop} asks two passes that drop different units to agree, and with "
-                "model.dropout=0 and no other dropout they are one and the same; use dropout, or no r_drop"
+                "model.dropout=0 and no other dropout they are one and the same; use dropout, or no r_drop",
+                code="incompatible_settings",
             )
 
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
         """A preset's name or a TOML file, then `changes` such as "model.dropout=0.3", the last word winning."""
         if not isinstance(source, str | Path):
-            raise RecipeError(f"a recipe is the name of a preset or a TOML file; got {source!r}")
+            raise RecipeError(f"a recipe is the name of a preset or a TOML file; got {source!r}", code="wrong_type")
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
@@ -78,16 +81,21 @@ class Recipe:
     def from_table(cls, table: Mapping[str, Any]) -> Recipe:
         """A recipe from nested dictionaries, as `tomllib` gives them."""
         if not isinstance(table, Mapping):
-            raise RecipeError(f"a recipe is made of a dictionary with a dictionary for each section; got {table!r}")
+            raise RecipeError(
+                f"a recipe is made of a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
+            )
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
         made: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
-                raise RecipeError(f"there is no section [{name}] in a recipe{suggest(str(name), sections)}")
+                raise RecipeError(
+                    f"there is no section [{name}] in a recipe{suggest(str(name), sections)}", code="unknown_section"
+                )
             if not isinstance(values, Mapping):
                 raise RecipeError(
-                    f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}"
+                    f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}",
+                    code="wrong_type",
                 )
             made[name] = section(hints[name], name, with_present_names(name, values))
         return cls(**made)
@@ -120,11 +128,13 @@ def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
     if preset is not None and preset not in PRESETS:
-        raise RecipeError(f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}")
+        raise RecipeError(
+            f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}", code="unknown_preset"
+        )
     checked = {}
     for key, value in values.items():
         if key not in hints:
-            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(str(key), hints)}")
+            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(str(key), hints)}", code="unknown_key")
         checked[key] = coerce(value, hints[key], f"{name}.{key}")
     if preset is not None:
         of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))
@@ -137,20 +147,26 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RecipeError(f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}") from None
+        raise RecipeError(
+            f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}", code="unknown_preset"
+        ) from None
     except IsADirectoryError:
-        raise RecipeError(f"{path} is a directory; expected a recipe, which is a TOML file") from None
+        raise RecipeError(
+            f"{path} is a directory; expected a recipe, which is a TOML file", code="not_a_recipe"
+        ) from None
     except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
-        raise RecipeError(f"{path} is not TOML: {error}") from None
+        raise RecipeError(f"{path} is not TOML: {error}", code="not_a_recipe") from None
 
 
 def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:
     """Changes into the tables, one after the other."""
     if isinstance(changes, str):
-        raise RecipeError(f"changes come as a list, such as ['model.dropout=0.3']; got the text {changes!r}")
+        raise RecipeError(
+            f"changes come as a list, such as ['model.dropout=0.3']; got the text {changes!r}", code="wrong_type"
+        )
     for change in changes:
         if not isinstance(change, str):
-            raise RecipeError(f"a change is a text such as 'model.dropout=0.3'; got {change!r}")
+            raise RecipeError(f"a change is a text such as 'model.dropout=0.3'; got {change!r}", code="wrong_type")
         apply_change(table, change)
 
 
@@ -160,16 +176,21 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
         raise RecipeError(
-            f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3"
+            f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3",
+            code="invalid_change",
         )
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
     except ValueError:
-        raise RecipeError(f"{key.strip()} must be a number of fewer digits; got one of {len(text.strip()):,}") from None
+        raise RecipeError(
+            f"{key.strip()} must be a number of fewer digits; got one of {len(text.strip()):,}", code="out_of_range"
+        ) from None
     if not isinstance(table.setdefault(name, {}), dict):
-        raise RecipeError(f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}")
+        raise RecipeError(
+            f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}", code="wrong_type"
+        )
     table[name][entry] = value
 
 

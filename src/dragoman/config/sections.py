@@ -35,14 +35,18 @@ class TextRecipe:
             if len(code) > MAX_LANGUAGE_CODE or not re.fullmatch(LANGUAGE_CODE, code):
                 raise RecipeError(
                     f"text.targets={list(self.targets)} names {code!r}; a target language is named by a code of "
-                    "letters, digits and hyphens, such as 'de' or 'zh-Hans'"
+                    "letters, digits and hyphens, such as 'de' or 'zh-Hans'",
+                    code="invalid_language_code",
                 )
         if len({*self.targets}) != len(self.targets):
-            raise RecipeError(f"text.targets={list(self.targets)} names a language twice; name each once")
+            raise RecipeError(
+                f"text.targets={list(self.targets)} names a language twice; name each once", code="duplicate_language"
+            )
         if self.kind != "imported" and self.vocabulary_size - len(self.targets) < 300:
             raise RecipeError(
                 f"text.vocabulary_size={self.vocabulary_size} leaves too little beside the tokens of "
-                f"{len(self.targets)} target languages; use at least {300 + len(self.targets)}"
+                f"{len(self.targets)} target languages; use at least {300 + len(self.targets)}",
+                code="out_of_range",
             )
 
 
@@ -88,12 +92,14 @@ class DataRecipe:
             if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
                 raise RecipeError(
                     f"data.weights={list(self.weights)} must all be over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; "
-                    "leave a corpus out instead of giving it next to nothing"
+                    "leave a corpus out instead of giving it next to nothing",
+                    code="out_of_range",
                 )
         if self.batch_tokens <= self.max_tokens:
             raise RecipeError(
                 f"data.batch_tokens={self.batch_tokens} does not hold the longest sentence that data.max_tokens="
-                f"{self.max_tokens} allows, with its end mark; use batch_tokens of at least {self.max_tokens + 1}"
+                f"{self.max_tokens} allows, with its end mark; use batch_tokens of at least {self.max_tokens + 1}",
+                code="out_of_range",
             )
 
 
@@ -152,23 +158,30 @@ class TrainRecipe:
             check_at_least(0, f"train.{name}", getattr(self, name))
         for name in ("weight_decay", "epsilon", "r_drop"):
             if getattr(self, name) == float("inf"):
-                raise RecipeError(f"train.{name} must be finite; got inf, with which nothing is learned")
+                raise RecipeError(
+                    f"train.{name} must be finite; got inf, with which nothing is learned", code="out_of_range"
+                )
         check_seed("train.seed", self.seed)
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
             check_fraction(f"train.{name}", getattr(self, name))
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
-            raise RecipeError(f"train.learning_rate must be over 0, and finite; got {self.learning_rate}")
+            raise RecipeError(
+                f"train.learning_rate must be over 0, and finite; got {self.learning_rate}", code="out_of_range"
+            )
         if self.learning_rate is None and not self.warmup_steps:
             raise RecipeError(
-                "the paper's learning rate follows from train.warmup_steps, which is 0; give train.learning_rate"
+                "the paper's learning rate follows from train.warmup_steps, which is 0; give train.learning_rate",
+                code="missing_setting",
             )
         if self.schedule in ("cosine", "linear") and self.warmup_steps >= self.steps:
             raise RecipeError(
                 f"train.warmup_steps={self.warmup_steps} leaves nothing of train.steps={self.steps} for the rate to "
-                f"fall in; use fewer warmup_steps, or train.schedule='inverse_sqrt'"
+                f"fall in; use fewer warmup_steps, or train.schedule='inverse_sqrt'",
+                code="out_of_range",
             )
         if self.keep < self.average:
             raise RecipeError(
                 f"train.average={self.average} needs as many checkpoints, but train.keep={self.keep} are kept; use "
-                f"train.keep={self.average}"
+                f"train.keep={self.average}",
+                code="out_of_range",
             )

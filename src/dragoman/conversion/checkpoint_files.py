@@ -26,7 +26,9 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise ConversionError(f"{path} cannot be read ({type(error).__name__}: {error}); copy it again") from None
+        raise ConversionError(
+            f"{path} cannot be read ({type(error).__name__}: {error}); copy it again", code="file_damaged"
+        ) from None
     return tensors
 
 
@@ -36,21 +38,24 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
         with torch.serialization.safe_globals([*classes]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise ConversionError(f"{path} is missing; copy the whole model") from None
+        raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
             r"([\w.]+) (?:was|is) not an allowed", str(error)
         )
         if found is None:
             raise ConversionError(
-                f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again"
+                f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again", code="file_damaged"
             ) from None
         raise ConversionError(
             f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run "
-            "code of the file's author. If you trust it, load it with its own toolkit, and save plain values alone"
+            "code of the file's author. If you trust it, load it with its own toolkit, and save plain values alone",
+            code="unsafe_pickle",
         ) from None
     except MemoryError:
         raise
     except Exception as error:  # what torch makes of a torn file differs from place to place
         first = (str(error).splitlines() or ["damaged"])[0]
-        raise ConversionError(f"{path} cannot be read ({type(error).__name__}: {first}); copy it again") from None
+        raise ConversionError(
+            f"{path} cannot be read ({type(error).__name__}: {first}); copy it again", code="file_damaged"
+        ) from None

@@ -83,7 +83,8 @@ def read_fairseq(path: Path, found: Mapping[str, Any], asked: Asked) -> Foreign:
     if pre != settings.flag("decoder_normalize_before"):
         raise ConversionError(
             f"{path} has its norms before the sub-layers of one side and after those of the other; models here have "
-            "them alike"
+            "them alike",
+            code="unsupported_setting",
         )
     places, told_places = positions(theirs, settings, d)
     recipe = model_recipe(
@@ -143,7 +144,8 @@ def settings_of(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     told = plain(whole["model"]) if whole.get("model") is not None else plain(found.get("args"))
     if not told:
         raise ConversionError(
-            f"{path} says nothing of its model, neither in cfg nor in args; expected fairseq's own file"
+            f"{path} says nothing of its model, neither in cfg nor in args; expected fairseq's own file",
+            code="file_damaged",
         )
     flat = dict(told)
     for part in ("encoder", "decoder", "quant_noise"):
@@ -163,13 +165,15 @@ def check_kind(settings: Settings, task: Settings) -> None:
     name = settings.values.get("arch") or settings.values.get("_name")
     if name not in ARCHITECTURES:
         raise ConversionError(
-            f"{settings.where} has arch={name!r}; of fairseq's models these can be imported: {', '.join(ARCHITECTURES)}"
+            f"{settings.where} has arch={name!r}; these fairseq models can be imported: {', '.join(ARCHITECTURES)}",
+            code="unsupported_model",
         )
     doing = task.values.get("_name") or task.values.get("task")
     if doing != "translation":
         raise ConversionError(
             f"{settings.where} was trained with task={doing!r}; of fairseq's tasks 'translation' can be imported: "
-            "others put marks into the text that are not known here"
+            "others put marks into the text that are not known here",
+            code="unsupported_model",
         )
 
 
@@ -180,7 +184,8 @@ def dictionary_file(path: Path, place: Path | None, language: Any) -> Path:
     if not found.is_file():
         raise ConversionError(
             f"{found} is missing, in which fairseq has the tokens of {language!r}; give the directory that has it "
-            "(that of the binarised data) with --vocabulary"
+            "(that of the binarised data) with --vocabulary",
+            code="file_missing",
         )
     return found
 
@@ -190,16 +195,18 @@ def read_dictionary(file: Path) -> list[str]:
     try:
         lines = read_bytes(file).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ConversionError(f"{file} is no UTF-8 ({error}); copy it again") from None
+        raise ConversionError(f"{file} is no UTF-8 ({error}); copy it again", code="not_utf8") from None
     names = list(MARKS)
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise ConversionError(f"{file}, line {number}: {line!r:.60}; expected a token and how often it occurs")
+            raise ConversionError(
+                f"{file}, line {number}: {line!r:.60}; expected a token and how often it occurs", code="file_damaged"
+            )
         names.append(name)
     if len({*names}) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ConversionError(f"{file} has the token {twice!r} twice; each has one id")
+        raise ConversionError(f"{file} has the token {twice!r} twice; each has one id", code="duplicate_token")
     return names
 
 
@@ -212,7 +219,9 @@ def side(names: list[str]) -> Arranged:
 def renamed(tensors: Any, path: Path) -> dict[str, Tensor]:
     """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ConversionError(f"{path} holds no tensors by name in its part 'model'; expected fairseq's own file")
+        raise ConversionError(
+            f"{path} holds no tensors by name in its part 'model'; expected fairseq's own file", code="file_damaged"
+        )
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -244,7 +253,10 @@ def embeddings(theirs: Theirs, settings: Settings, sizes: list[int], d: int) -> 
     if "decoder.output_projection.weight" in theirs:
         output = theirs.take("decoder.output_projection.weight", (sizes[1] - 1, d))
     elif not shared:
-        raise ConversionError(f"{theirs.where} has no tensor decoder.output_projection.weight, and does not share it")
+        raise ConversionError(
+            f"{theirs.where} has no tensor decoder.output_projection.weight, and does not share it",
+            code="tensor_missing",
+        )
     return Tables(source, target, output, not settings.flag("no_scale_embedding"))
 
 

@@ -66,7 +66,8 @@ def read_joeynmt(path: Path, asked: Asked) -> Foreign:
         kind = settings.values.get("type", usual)
         if kind != "transformer":
             raise ConversionError(
-                f"{settings.where} type is {kind!r}; of JoeyNMT's models, Transformers can be imported"
+                f"{settings.where} type is {kind!r}; of JoeyNMT's models, Transformers can be imported",
+                code="unsupported_model",
             )
         settings.refuse("alpha", 1.0, "residual connections that are weighed")
     text = Text(path, data, asked)
@@ -75,7 +76,8 @@ def read_joeynmt(path: Path, asked: Asked) -> Foreign:
     tensors = found.get("model_state") if isinstance(found, Mapping) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise ConversionError(
-            f"{checkpoint} holds no tensors by name in its part 'model_state'; expected JoeyNMT's own file"
+            f"{checkpoint} holds no tensors by name in its part 'model_state'; expected JoeyNMT's own file",
+            code="file_damaged",
         )
     theirs = Theirs(tensors, checkpoint)
     theirs.ignore("encoder.pe.pe", "decoder.pe.pe")
@@ -127,9 +129,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(read_bytes(path))
     except (yaml.YAMLError, ValueError) as error:
-        raise ConversionError(f"{path} is no YAML ({str(error).splitlines()[0]}); copy it again") from None
+        raise ConversionError(
+            f"{path} is no YAML ({str(error).splitlines()[0]}); copy it again", code="file_damaged"
+        ) from None
     if not isinstance(found, dict):
-        raise ConversionError(f"{path} holds {found!r:.40}; expected JoeyNMT's settings; copy it again")
+        raise ConversionError(
+            f"{path} holds {found!r:.40}; expected JoeyNMT's settings; copy it again", code="file_damaged"
+        )
     return found
 
 
@@ -137,7 +143,9 @@ def part(config: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
     """A part of the settings that must be there."""
     found = config.get(name)
     if not isinstance(found, dict):
-        raise ConversionError(f"{path} has no part {name!r}; expected the settings of a model of JoeyNMT, version 2")
+        raise ConversionError(
+            f"{path} has no part {name!r}; expected the settings of a model of JoeyNMT, version 2", code="file_damaged"
+        )
     return found
 
 
@@ -159,7 +167,8 @@ def both_words(sides: Mapping[str, Settings], name: str, among: Mapping[str, str
     if found[0] != found[1]:
         raise ConversionError(
             f"{sides['encoder'].where} {name} is {found[0]!r}, and the decoder's {found[1]!r}; models here have the "
-            "same in both, so it cannot be imported"
+            "same in both, so it cannot be imported",
+            code="unsupported_setting",
         )
     return found[0]
 
@@ -170,7 +179,9 @@ def only_checkpoint(path: Path) -> Path:
     if len(there) == 1:
         return there[0]
     what = f"several checkpoints ({', '.join(file.name for file in there[:4])}, ...)" if there else "no *.ckpt"
-    raise ConversionError(f"{path} has {what}; expected one of {', '.join(CHECKPOINTS)}, or a single one")
+    raise ConversionError(
+        f"{path} has {what}; expected one of {', '.join(CHECKPOINTS)}, or a single one", code="several_checkpoints"
+    )
 
 
 def embeddings(
@@ -182,7 +193,10 @@ def embeddings(
     target = theirs.first(("trg_embed.lut.weight", "src_embed.lut.weight"), (sizes[1], d))
     output = theirs.first(("decoder.output_layer.weight", "trg_embed.lut.weight"), (sizes[1], d))
     if scaled[0] != scaled[1] and not model.flag("tied_embeddings"):  # tied, both are the source's
-        raise ConversionError(f"{model.where} scales the embeddings of one side alone; models here scale both or none")
+        raise ConversionError(
+            f"{model.where} scales the embeddings of one side alone; models here scale both or none",
+            code="unsupported_setting",
+        )
     return Tables(source, target, output, scaled[0]).ours(text.sides[0], text.sides[1], Stream())
 
 
@@ -194,7 +208,9 @@ class Text:
         told = [part(data, side, where) for side in ("src", "trg")]
         marks = data.get("special_symbols") or {}
         if not isinstance(marks, dict):
-            raise ConversionError(f"{where} has special_symbols={marks!r:.40}; expected a table")
+            raise ConversionError(
+                f"{where} has special_symbols={marks!r:.40}; expected a table", code="invalid_setting"
+            )
         symbols = Settings(marks, f"{where}, special_symbols:")
         for name, usual, what in (("sep_token", None, "prompts before the text"), ("lang_tags", [], "language tags")):
             symbols.refuse(name, usual, what)
@@ -222,9 +238,9 @@ class Text:
         try:
             names = read_bytes(file).decode("utf-8").rstrip("\n").split("\n")
         except UnicodeDecodeError as error:
-            raise ConversionError(f"{file} is no UTF-8 ({error}); copy it again") from None
+            raise ConversionError(f"{file} is no UTF-8 ({error}); copy it again", code="not_utf8") from None
         if len({*names}) != len(names):
-            raise ConversionError(f"{file} has a token twice; each has one id")
+            raise ConversionError(f"{file} has a token twice; each has one id", code="duplicate_token")
         ids = [
             symbols.whole(f"{mark}_id", usual, 0) for mark, usual in (("pad", 1), ("bos", 2), ("eos", 3), ("unk", 0))
         ]
@@ -232,7 +248,10 @@ class Text:
                  (("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
-                raise ConversionError(f"{file} does not have {word!r} as its token {number}, as {symbols.where} say")
+                raise ConversionError(
+                    f"{file} does not have {word!r} as its token {number}, as {symbols.where} say",
+                    code="vocabulary_mismatch",
+                )
         return arranged(names, Marks(*ids))
 
     def cut(self, path: Path, settings: Settings, given: Path | None) -> Cut:
@@ -247,7 +266,8 @@ class Text:
             if not beside.is_file():
                 raise ConversionError(
                     f"{beside} is missing, by which {settings.where} cuts text; copy it there, or give it with "
-                    "--tokenizer"
+                    "--tokenizer",
+                    code="file_missing",
                 )
             given = beside
         return read_cut(given)
@@ -268,7 +288,8 @@ def refuse_text(settings: Settings) -> None:
     level = settings.values.get("level")
     if level not in ("bpe", "word"):
         raise ConversionError(
-            f"{settings.where} level is {level!r}; models that cut text into 'bpe' or 'word' can be imported"
+            f"{settings.where} level is {level!r}; models that cut text into 'bpe' or 'word' can be imported",
+            code="unsupported_setting",
         )
     settings.refuse("lowercase", False, "text in lower case")
     settings.refuse("normalize", False, "text that is normalized before it is cut")

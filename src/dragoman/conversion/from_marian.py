@@ -63,13 +63,14 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
     if (kind := config.values.get("model_type")) != "marian":
         raise ConversionError(
             f"{config.where} is of model_type {kind!r}; of Hugging Face's models, those of Marian (Opus-MT) can be "
-            "imported: model_type 'marian'"
+            "imported: model_type 'marian'",
+            code="unsupported_model",
         )
     for name, (usual, what) in OTHERWISE.items():
         config.refuse(name, usual, what)
     weights = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if weights is None:
-        raise ConversionError(f"{path} has neither {' nor '.join(WEIGHTS)}; copy the whole model")
+        raise ConversionError(f"{path} has neither {' nor '.join(WEIGHTS)}; copy the whole model", code="file_missing")
     text = Text(path, config, one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
     theirs = Theirs(tensors_of(tensors, weights), weights)
@@ -116,7 +117,9 @@ def read_marian(path: Path, one_target: bool = False) -> Foreign:
 def tensors_of(found: Any, path: Path) -> dict[str, Tensor]:
     """Tensors by name, refused where a file holds something else."""
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise ConversionError(f"{path} holds no tensors by name; expected the weights that save_pretrained writes")
+        raise ConversionError(
+            f"{path} holds no tensors by name; expected the weights that save_pretrained writes", code="file_damaged"
+        )
     return found
 
 
@@ -128,7 +131,8 @@ def embeddings(theirs: Theirs, config: Settings, sizes: Sequence[int], d: int) -
     if shared and sizes[0] != sizes[1]:
         raise ConversionError(
             f"{config.where} shares the embeddings of both sides, but the source has {sizes[0]} tokens and the target "
-            f"{sizes[1]}"
+            f"{sizes[1]}",
+            code="vocabulary_mismatch",
         )
     tied = config.flag("tie_word_embeddings", True)
     of_source = theirs.first((source, *both), (sizes[0], d))
@@ -144,7 +148,8 @@ def check_positions(theirs: Theirs, name: str, positions: int, d: int) -> None:
     if not torch.allclose(found[:, order], sinusoid(torch.arange(positions), d), atol=5e-3):
         raise ConversionError(
             f"{theirs.where} has positions in {name} that are not the sines and cosines of Marian's models; learned "
-            "ones cannot be imported from this kind of file"
+            "ones cannot be imported from this kind of file",
+            code="unsupported_setting",
         )
 
 
@@ -162,7 +167,7 @@ class Text:
             try:
                 cutting("sentencepiece", model)
             except ValueError as error:
-                raise ConversionError(f"{file}: {error}; copy it again") from None
+                raise ConversionError(f"{file}: {error}; copy it again", code="not_a_tokenizer") from None
         rows = config.whole("vocab_size"), config.whole("decoder_vocab_size", config.whole("vocab_size"))
         self.sizes = rows if separate or not config.flag("share_encoder_decoder_embeddings", True) else (rows[0],) * 2
         vocabularies = [named(file, size) for file, size in zip(self.files[2:], self.sizes, strict=False)]
@@ -176,11 +181,14 @@ class Text:
             if file is self.files[-1] and (pad, eos) != tuple(of_config):
                 raise ConversionError(
                     f"{file} has {words[0]} and {words[1]} as {pad} and {eos}, but {config.where} says "
-                    f"{of_config[0]} and {of_config[1]}; the two are not of one model"
+                    f"{of_config[0]} and {of_config[1]}; the two are not of one model",
+                    code="vocabulary_mismatch",
                 )
             first = start if file is self.files[-1] else pad
             if first >= size:
-                raise ConversionError(f"{config.where} has decoder_start_token_id={first}, but {size} tokens")
+                raise ConversionError(
+                    f"{config.where} has decoder_start_token_id={first}, but {size} tokens", code="vocabulary_mismatch"
+                )
             languages = codes(names) if file is self.files[2] and not one_target else {}
             sides.append(arranged(filled(names, size), Marks(pad, first, eos, unk), languages, range(len(names), size)))
         self.source, self.target = sides[0], sides[-1]
@@ -196,13 +204,14 @@ def named(file: Path, size: int) -> list[str]:
     """The tokens of a vocabulary in the order of their ids, of which there must be a row for each."""
     table = read_json(file)
     if not all(type(number) is int for number in table.values()):
-        raise ConversionError(f"{file} does not give each token a number; copy it again")
+        raise ConversionError(f"{file} does not give each token a number; copy it again", code="file_damaged")
     names = sorted(table, key=table.__getitem__)
     if [table[name] for name in names] != list(range(len(names))):
-        raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again")
+        raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again", code="file_damaged")
     if not len(names) <= size <= len(names) + MOST_MORE:
         raise ConversionError(
-            f"{file} has {len(names):,} tokens, but config.json says {size:,}; the two are not of one model"
+            f"{file} has {len(names):,} tokens, but config.json says {size:,}; the two are not of one model",
+            code="vocabulary_mismatch",
         )
     return names
 
@@ -222,7 +231,9 @@ def word(told: dict[str, Any], key: str, usual: str) -> str:
 def id_of(file: Path, names: list[str], mark: str) -> int:
     """The id of a mark."""
     if mark not in names:
-        raise ConversionError(f"{file} has no token {mark!r}, which a model needs; copy the whole model")
+        raise ConversionError(
+            f"{file} has no token {mark!r}, which a model needs; copy the whole model", code="unknown_token"
+        )
     return names.index(mark)
 
 

@@ -53,9 +53,14 @@ def fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
             case 5:
                 end = content + 4
             case kind:
-                raise ConversionError(f"a sentencepiece model has a field of kind {kind}, which is none; copy it again")
+                raise ConversionError(
+                    f"a sentencepiece model has a field of kind {kind}, which is none; copy it again",
+                    code="file_damaged",
+                )
         if end > len(message):
-            raise ConversionError("a sentencepiece model ends in the middle of a field; copy it again")
+            raise ConversionError(
+                "a sentencepiece model ends in the middle of a field; copy it again", code="file_damaged"
+            )
         yield key >> 3, key & 7, place, content, end
         place = end
 
@@ -68,7 +73,7 @@ def number(message: bytes, place: int) -> tuple[int, int]:
         value, shift, place = value | (byte & 127) << shift, shift + 7, place + 1
         if byte < 128:
             return value, place
-    raise ConversionError("a sentencepiece model ends in the middle of a number; copy it again")
+    raise ConversionError("a sentencepiece model ends in the middle of a number; copy it again", code="file_damaged")
 
 
 def written(value: int) -> bytes:

@@ -23,21 +23,28 @@ class Settings:
         """A whole number."""
         value = self.values.get(name, default)
         if type(value) is not int or not least <= value < 1 << 31:
-            raise ConversionError(f"{self.where} has {name}={value!r:.60}; expected a whole number, {least} or more")
+            raise ConversionError(
+                f"{self.where} has {name}={value!r:.60}; expected a whole number, {least} or more",
+                code="invalid_setting",
+            )
         return value
 
     def share(self, name: str, default: float = 0.0) -> float:
         """A number from 0 to 1, such as a dropout."""
         value = self.values.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= 1:
-            raise ConversionError(f"{self.where} has {name}={value!r:.60}; expected a number from 0 to 1")
+            raise ConversionError(
+                f"{self.where} has {name}={value!r:.60}; expected a number from 0 to 1", code="invalid_setting"
+            )
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or false."""
         value = self.values.get(name, default)
         if value is not None and type(value) not in (bool, int):
-            raise ConversionError(f"{self.where} has {name}={value!r:.60}; expected true or false")
+            raise ConversionError(
+                f"{self.where} has {name}={value!r:.60}; expected true or false", code="invalid_setting"
+            )
         return bool(value)
 
     def word(self, name: str, among: Mapping[str, str], default: str | None = None) -> str:
@@ -45,7 +52,8 @@ class Settings:
         value = self.values.get(name, default)
         if not isinstance(value, str) or value not in among:
             raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}, which Dragoman does not have; it imports: {', '.join(among)}"
+                f"{self.where} has {name}={value!r:.60}, which Dragoman does not have; it imports: {', '.join(among)}",
+                code="unsupported_setting",
             )
         return among[value]
 
@@ -55,7 +63,8 @@ class Settings:
         if value != usual and not (value is None and not usual):
             raise ConversionError(
                 f"{self.where} has {name}={value!r:.60}: {what}; models here have none of that, so it cannot be "
-                f"imported; expected {name}={usual!r}"
+                f"imported; expected {name}={usual!r}",
+                code="unsupported_setting",
             )
 
     def same(self, one: str, other: str) -> int:
@@ -64,7 +73,8 @@ class Settings:
         if first != second:
             raise ConversionError(
                 f"{self.where} has {one}={first} and {other}={second}; models here have the same in encoder and "
-                "decoder, so it cannot be imported"
+                "decoder, so it cannot be imported",
+                code="unsupported_setting",
             )
         return first
 
@@ -83,18 +93,22 @@ class Theirs:
         """A tensor as float32."""
         if name not in self.tensors:
             raise ConversionError(
-                f"{self.where} has no tensor {name}; the model's settings ask for one of {list(shape)}"
+                f"{self.where} has no tensor {name}; the model's settings ask for one of {list(shape)}",
+                code="tensor_missing",
             )
         found = self.tensors[name]
         if list(found.shape) != [*shape]:
             raise ConversionError(
                 f"{self.where} has the tensor {name} of shape {list(found.shape)}; the model's settings ask for "
-                f"{[*shape]}: the two are not of one model, or it has something that is not known here"
+                f"{[*shape]}: the two are not of one model, or it has something that is not known here",
+                code="shape_mismatch",
             )
         self.taken.add(name)
         tensor = found.detach().to(torch.float32)
         if not tensor.isfinite().all():
-            raise ConversionError(f"{self.where} has numbers that are none (NaN or infinite) in {name}; it is damaged")
+            raise ConversionError(
+                f"{self.where} has numbers that are none (NaN or infinite) in {name}; it is damaged", code="not_finite"
+            )
         return tensor
 
     def first(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
@@ -114,7 +128,8 @@ class Theirs:
             more = f" and {len(rest) - 1} more" if rest[1:] else ""
             raise ConversionError(
                 f"{self.where} has the tensor {rest[0]}{more}, which no model of its settings has; it is of a kind "
-                "that cannot be imported"
+                "that cannot be imported",
+                code="unexpected_tensor",
             )
 
 
@@ -123,11 +138,13 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConversionError(f"{path} is missing; copy the whole model") from None
+        raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
     except (OSError, ValueError) as error:
-        raise ConversionError(f"{path} cannot be read ({error}); copy it again") from None
+        raise ConversionError(f"{path} cannot be read ({error}); copy it again", code="file_damaged") from None
     if not isinstance(found, dict):
-        raise ConversionError(f"{path} holds {found!r:.40}; expected a table of names and values; copy it again")
+        raise ConversionError(
+            f"{path} holds {found!r:.40}; expected a table of names and values; copy it again", code="file_damaged"
+        )
     return found
 
 
@@ -136,6 +153,6 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise ConversionError(f"{path} is missing; copy the whole model") from None
+        raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
     except OSError as error:
-        raise ConversionError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConversionError(f"{path} cannot be read: {error.strerror}", code="file_unreadable") from None

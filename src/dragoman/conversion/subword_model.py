@@ -42,7 +42,8 @@ def read_cut(file: Path | None) -> Cut:
     except (UnicodeDecodeError, TextError) as error:
         raise ConversionError(
             f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the text "
-            "was cut with when the model was trained"
+            "was cut with when the model was trained",
+            code="not_a_tokenizer",
         ) from None
     return Cut("subword-nmt", codes, file)
 

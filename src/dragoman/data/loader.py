@@ -41,19 +41,23 @@ class Loader:
         pin: bool | None = None,
     ) -> None:
         if not 0 <= rank < world:
-            raise DataError(f"rank {rank} of {world} cannot be; ranks are 0 to {world - 1}")
+            raise DataError(f"rank {rank} of {world} cannot be; ranks are 0 to {world - 1}", code="out_of_range")
         if state < 0:
-            raise DataError(f"the loader's state is a number from 0; got {state}")
+            raise DataError(f"the loader's state is a number from 0; got {state}", code="out_of_range")
         if not len(split):
-            raise DataError("there are no pairs to make batches from")
+            raise DataError("there are no pairs to make batches from", code="no_pairs_left")
         if recipe.sampling and sampler is None:
-            raise DataError("data.sampling is on, but the loader was given no sampler; use Prepared.loader")
+            raise DataError(
+                "data.sampling is on, but the loader was given no sampler; use Prepared.loader", code="missing_sampler"
+            )
         self.split, self.recipe, self.rank, self.world, self.epochs = split, recipe, rank, world, epochs
         self.sampler = sampler if recipe.sampling else None
         self.weights = recipe.weights or tuple(part.weight for part in split.parts)
         if len(self.weights) != len(split.parts):
             names = [part.name for part in split.parts]
-            raise DataError(f"data.weights has {len(self.weights)} numbers for {len(names)} corpora: {names}")
+            raise DataError(
+                f"data.weights has {len(self.weights)} numbers for {len(names)} corpora: {names}", code="count_mismatch"
+            )
         self.pin = has_cuda() if pin is None else pin
         self.state = state
         growth = self.sampler.growth if self.sampler else (1.0, 1.0)
@@ -142,7 +146,8 @@ class Loader:
         if done > len(plan):
             raise DataError(
                 f"the loader's state says that {done} batches of epoch {epoch} are done, but it has {len(plan)}; "
-                "the state belongs to other data or settings"
+                "the state belongs to other data or settings",
+                code="state_mismatch",
             )
         after = (epoch, done + self.world) if done + self.world < len(plan) else (epoch + 1, 0)
         self._cursor = after

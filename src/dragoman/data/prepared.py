@@ -53,12 +53,14 @@ class Prepared:
                 found = "is missing" if size is None else f"has {size:,} bytes"
                 raise DataError(
                     f"{path} {found}, but the manifest says {expected['bytes']:,} bytes; remove {directory} and run "
-                    "the same command again"
+                    "the same command again",
+                    code="file_damaged",
                 )
             if verify and (digest := sha256(path)) != expected["sha256"]:
                 raise DataError(
                     f"{path} has SHA-256 {digest}, but the manifest says {expected['sha256']}; remove {directory} "
-                    "and run the same command again"
+                    "and run the same command again",
+                    code="file_damaged",
                 )
         return cls(directory, manifest)
 
@@ -91,7 +93,9 @@ class Prepared:
         known = self.manifest["splits"]
         if name not in known:
             held_out = "; too few pairs to hold some out: give validation files too" if name == "valid" else ""
-            raise DataError(f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}")
+            raise DataError(
+                f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}", code="unknown_split"
+            )
         sides = [
             Sentences.open(
                 self.directory, f"{name}.{side}", dtype_for(self.manifest["tokenizers"][side]["vocabulary_size"])
@@ -144,12 +148,22 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), OLD_NAMES)
     except FileNotFoundError:
-        raise DataError(f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare") from None
+        raise DataError(
+            f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare", code="not_prepared_data"
+        ) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}; remove {directory} and run the same command again") from None
+        raise DataError(
+            f"cannot read {path}: {error}; remove {directory} and run the same command again", code="file_damaged"
+        ) from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again")
+        raise DataError(
+            f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again",
+            code="unknown_format",
+        )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
-        raise DataError(f"{directory} is no prepared data: {MANIFEST} is that of something else; run: dragoman prepare")
+        raise DataError(
+            f"{directory} is no prepared data: {MANIFEST} is that of something else; run: dragoman prepare",
+            code="not_prepared_data",
+        )
     return manifest

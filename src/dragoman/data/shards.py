@@ -38,7 +38,8 @@ class Sentences:
         if not len(offsets) or offsets[-1] != len(ids):
             raise DataError(
                 f"{directory / name}.ids holds {len(ids):,} numbers where its offsets say "
-                f"{int(offsets[-1]) if len(offsets) else 0:,}; they do not belong together, so prepare the data again"
+                f"{int(offsets[-1]) if len(offsets) else 0:,}; they do not belong together, so prepare the data again",
+                code="file_damaged",
             )
         return cls(ids, offsets)
 
@@ -71,9 +72,12 @@ def mapped(path: Path, dtype: str) -> npt.NDArray[Any]:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again") from None
+        raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again", code="file_missing") from None
     if size % np.dtype(dtype).itemsize:
-        raise DataError(f"{path} has {size:,} bytes, which is no whole number of {dtype}; prepare the data again")
+        raise DataError(
+            f"{path} has {size:,} bytes, which is no whole number of {dtype}; prepare the data again",
+            code="file_damaged",
+        )
     # A plain view of the map: NumPy looks after each slice of a `memmap`, which costs more than taking the slice.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray) if size else np.zeros(0, dtype)
 
@@ -138,7 +142,8 @@ class Depths:
         if len(apart := np.flatnonzero((written - sizes) // 2)):  # it may be 0, or 1 for the first word's space
             raise DataError(
                 f"sentence {int(indices[apart[0]]):,} has {written[apart[0]]:,} bytes of text in its tokens, but its "
-                f"tree has {sizes[apart[0]]:,}; they do not belong together, so prepare the data again"
+                f"tree has {sizes[apart[0]]:,}; they do not belong together, so prepare the data again",
+                code="file_damaged",
             )
         origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
         places = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
@@ -169,14 +174,19 @@ class Split:
         """Refuse sides that do not belong together."""
         if len(self.source) != len(self.target):
             raise DataError(
-                f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split"
+                f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split",
+                code="count_mismatch",
             )
         if self.depths is not None and len(self.depths.of_bytes) != len(self.source):
             raise DataError(
-                f"{len(self.source):,} source sentences but {len(self.depths.of_bytes):,} trees in one split"
+                f"{len(self.source):,} source sentences but {len(self.depths.of_bytes):,} trees in one split",
+                code="count_mismatch",
             )
         if not self.parts or self.parts[0].start or self.parts[-1].stop != len(self.source):
-            raise DataError(f"the parts of a split must cover its {len(self.source):,} pairs; got {self.parts}")
+            raise DataError(
+                f"the parts of a split must cover its {len(self.source):,} pairs; got {self.parts}",
+                code="count_mismatch",
+            )
 
     @classmethod
     def of(cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Split:

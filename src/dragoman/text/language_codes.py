@@ -74,7 +74,8 @@ def language_of(code: str) -> str:
         raise SearchError(
             f"language={code!r} is no code of a language that is known here{meant(code)}; give two letters, such as "
             "'de' or 'zh' (ISO 639-1), or three for a language that has no code of two (ISO 639-2); for one that is "
-            "not known, give one whose sentences end alike"
+            "not known, give one whose sentences end alike",
+            code="unknown_language",
         )
     return TO_TWO.get(found[1], found[1])
 

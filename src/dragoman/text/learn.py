@@ -43,18 +43,24 @@ def learn(
     alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
     """
     if kind not in LEARNED:
-        raise TextError(f"there is no tokenizer {kind!r}; there are: {', '.join(LEARNED)}")
+        raise TextError(f"there is no tokenizer {kind!r}; there are: {', '.join(LEARNED)}", code="unknown_choice")
     if isinstance(lines, str | bytes):
-        raise TextError(f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}")
+        raise TextError(
+            f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}", code="wrong_type"
+        )
     if type(vocabulary_size) is not int:
-        raise TextError(f"vocabulary_size is a whole number; got {vocabulary_size!r}")
+        raise TextError(f"vocabulary_size is a whole number; got {vocabulary_size!r}", code="wrong_type")
     if vocabulary_size <= FIRST_LEARNED + 1:
         raise TextError(
             f"vocabulary_size={vocabulary_size} leaves no room for tokens: {FIRST_LEARNED} ids are the special ones "
-            "and the 256 bytes; ask for 300 at the very least, 8000 is usual"
+            "and the 256 bytes; ask for 300 at the very least, 8000 is usual",
+            code="out_of_range",
         )
     if not 0 < character_coverage <= 1:
-        raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual")
+        raise TextError(
+            f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual",
+            code="out_of_range",
+        )
     with collector_paused():
         words = count_words(thin_out(lines, read_characters))
         alphabet = choose_alphabet(words, character_coverage, vocabulary_size)
@@ -80,7 +86,7 @@ def thin_out(lines: Iterable[str], characters: int) -> list[str]:
         if rate < 1 and random.random() >= rate:
             continue
         if not isinstance(line, str):
-            raise TextError(f"a line of text is a str; got {type(line).__name__} {line!r:.60}")
+            raise TextError(f"a line of text is a str; got {type(line).__name__} {line!r:.60}", code="wrong_type")
         kept.append(line)
         size += len(line)
         while size > characters and len(kept) > 1:
@@ -97,7 +103,9 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
         words.update(normalize(line).split(" "))
     del words[""]
     if not words:
-        raise TextError("there is no text to learn a tokenizer from: no line holds more than white space")
+        raise TextError(
+            "there is no text to learn a tokenizer from: no line holds more than white space", code="no_text"
+        )
     return words
 
 
@@ -197,7 +205,8 @@ def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> Su
         SentencePieceTrainer.train(sentence_iterator=iter(rows), model_writer=model, **options)
     except Exception as error:  # the library's own class differs from release to release
         raise TextError(
-            f"sentencepiece could not learn {kind} with vocabulary_size={vocabulary_size}: {error}"
+            f"sentencepiece could not learn {kind} with vocabulary_size={vocabulary_size}: {error}",
+            code="learning_failed",
         ) from None
     return from_model(kind, model.getvalue())
 

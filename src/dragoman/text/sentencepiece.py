@@ -104,7 +104,8 @@ class SentencePieceTokenizer(SubwordTokenizer):
         elif not 0 <= alpha < float("inf"):
             raise TextError(
                 f"alpha={alpha} cannot be sampled with; for unigram it is the power of the segmentations' "
-                "probabilities, above 0, the smaller the more varied (0 itself is plain encoding); 0.2 is usual"
+                "probabilities, above 0, the smaller the more varied (0 itself is plain encoding); 0.2 is usual",
+                code="out_of_range",
             )
 
 
@@ -116,5 +117,7 @@ def open_model(model: bytes) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
     except Exception as error:  # the library's own class differs from release to release
-        raise TextError(f"these {len(model)} bytes are no sentencepiece model: {error}") from None
+        raise TextError(
+            f"these {len(model)} bytes are no sentencepiece model: {error}", code="not_a_tokenizer"
+        ) from None
     return processor

@@ -49,7 +49,8 @@ def save(
     """Write the model, then the description: what is half-written is never confirmed."""
     if not re.fullmatch(NAME, name):
         raise TextError(
-            f"a tokenizer cannot be saved as {name!r}; use letters, digits, '-', '_' and '.', as in 'shared'"
+            f"a tokenizer cannot be saved as {name!r}; use letters, digits, '-', '_' and '.', as in 'shared'",
+            code="invalid_name",
         )
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + KINDS[kind][0]), directory / f"{name}.json"
@@ -70,10 +71,13 @@ def save(
 def load_tokenizer(directory: Path, name: str) -> Tokenizer:
     """The tokenizer that was saved under this name; what its description does not confirm is not loaded."""
     if not re.fullmatch(NAME, name):
-        raise TextError(f"{name!r} is no name of a tokenizer; the usual ones are 'shared', or 'source' and 'target'")
+        raise TextError(
+            f"{name!r} is no name of a tokenizer; the usual ones are 'shared', or 'source' and 'target'",
+            code="invalid_name",
+        )
     description = Path(directory) / f"{name}.json"
     if not description.exists():
-        raise TextError(why_none(Path(directory), name))
+        raise TextError(why_none(Path(directory), name), code="tokenizer_not_found")
     about = read_description(description)
     kind = about["kind"]
     path = description.with_name(name + KINDS[kind][0])
@@ -81,17 +85,19 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
     if hashlib.sha256(model).hexdigest() != about["sha256"]:
         raise TextError(
             f"{path} is not the file that {description.name} describes (its SHA-256 differs): it was changed or "
-            "damaged; copy the tokenizer again, or learn it again"
+            "damaged; copy the tokenizer again, or learn it again",
+            code="file_damaged",
         )
     try:
         make: Any = KINDS[kind][1]
         tokenizer: Tokenizer = make(kind, model, about.get("targets", ()))
     except TextError as error:
-        raise TextError(f"{path} cannot be loaded: {error}") from None
+        raise TextError(f"{path} cannot be loaded: {error}", code="not_a_tokenizer") from None
     if tokenizer.vocabulary_size != about["vocabulary_size"]:
         raise TextError(
             f"{path} holds {tokenizer.vocabulary_size} tokens, but {description} says {about['vocabulary_size']}; "
-            "copy the tokenizer again, or learn it again"
+            "copy the tokenizer again, or learn it again",
+            code="file_damaged",
         )
     return tokenizer
 
@@ -103,17 +109,20 @@ def read_description(path: Path) -> dict[str, Any]:
         about = rename_keys(json.loads(content), BEFORE)
         wrong = [key for key, kind in DESCRIBED.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"{path} does not describe a tokenizer ({type(error).__name__}: {error})") from None
+        raise TextError(
+            f"{path} does not describe a tokenizer ({type(error).__name__}: {error})", code="not_a_tokenizer"
+        ) from None
     if wrong:
-        raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}")
+        raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}", code="not_a_tokenizer")
     if not isinstance(about.get("targets", []), list):
-        raise TextError(f"{path} does not describe a tokenizer: targets={about['targets']!r}")
+        raise TextError(f"{path} does not describe a tokenizer: targets={about['targets']!r}", code="not_a_tokenizer")
     known = about["format"] == (WITH_TARGETS if "targets" in about else FORMAT)
     if not known or about["normalizer"] != VERSION or about["kind"] not in KINDS:
         raise TextError(
             f"{path} has format {about['format']}, normalizer {about['normalizer']}, kind {about['kind']!r}; this "
             f"Dragoman reads format {FORMAT} (with target languages {WITH_TARGETS}), normalizer {VERSION} and "
-            f"{', '.join(KINDS)}; use the one that wrote it"
+            f"{', '.join(KINDS)}; use the one that wrote it",
+            code="unknown_format",
         )
     return dict(about)
 
@@ -123,9 +132,11 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise TextError(f"{path} does not exist; copy the tokenizer again, or learn it again") from None
+        raise TextError(
+            f"{path} does not exist; copy the tokenizer again, or learn it again", code="file_missing"
+        ) from None
     except OSError as error:
-        raise TextError(f"{path} cannot be read: {error.strerror}") from None
+        raise TextError(f"{path} cannot be read: {error.strerror}", code="file_unreadable") from None
 
 
 def why_none(directory: Path, name: str) -> str:

@@ -55,7 +55,8 @@ class Names:
         except KeyError as error:
             raise TextError(
                 f"there is no token {error.args[0]!r} in this vocabulary of {len(self)}; "
-                "tokens are what `dragoman tokenize` prints with the same tokenizer, separated by spaces"
+                "tokens are what `dragoman tokenize` prints with the same tokenizer, separated by spaces",
+                code="unknown_token",
             ) from None
 
     def checked(self, ids: Iterable[int]) -> list[int]:
@@ -63,10 +64,12 @@ class Names:
         try:
             numbers = [index(number) for number in ids]
         except TypeError:
-            raise TextError(f"ids are whole numbers, such as [5, 6, 7]; got {ids!r:.60}") from None
+            raise TextError(f"ids are whole numbers, such as [5, 6, 7]; got {ids!r:.60}", code="wrong_type") from None
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))
-            raise TextError(f"id {wrong} is outside of this vocabulary; its ids are 0 to {len(self.names) - 1}")
+            raise TextError(
+                f"id {wrong} is outside of this vocabulary; its ids are 0 to {len(self.names) - 1}", code="unknown_id"
+            )
         return numbers
 
 
@@ -80,10 +83,14 @@ class TokenTable(Names):
         if tuple(tokens[:FIRST_LEARNED]) != SPECIAL_TOKENS + BYTE_TOKENS:
             raise TextError(
                 "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte tokens; "
-                "only tokenizers learned by Dragoman can be used: learn one with `dragoman prepare`"
+                "only tokenizers learned by Dragoman can be used: learn one with `dragoman prepare`",
+                code="not_a_tokenizer",
             )
         if taken := {*map(language_token, targets)}.intersection(tokens):
-            raise TextError(f"{min(taken)} is a learned token, and cannot be that of a target language as well")
+            raise TextError(
+                f"{min(taken)} is a learned token, and cannot be that of a target language as well",
+                code="duplicate_token",
+            )
         super().__init__([*tokens, *map(language_token, targets)])
         learned = [token.replace(MARK, " ").encode("utf-8") for token in tokens[FIRST_LEARNED:]]
         special = [b""] * N_SPECIAL

@@ -136,7 +136,9 @@ class SubwordTokenizer(ABC):
         """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(f"there is no target language {language!r} in this vocabulary; {there}")
+            raise TextError(
+                f"there is no target language {language!r} in this vocabulary; {there}", code="unknown_target"
+            )
         return self.first_target + self.targets.index(language)
 
     def with_targets(self, targets: Sequence[str]) -> SubwordTokenizer:
@@ -160,9 +162,13 @@ class SubwordTokenizer(ABC):
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
         if isinstance(texts, str):
-            raise TextError(f"texts come as a list of str; got one text, {texts!r:.60}; use encode for it")
+            raise TextError(
+                f"texts come as a list of str; got one text, {texts!r:.60}; use encode for it", code="wrong_type"
+            )
         if not 1 <= threads <= MOST_THREADS:  # sentencepiece ends the process where the system refuses it a thread
-            raise TextError(f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads")
+            raise TextError(
+                f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads", code="out_of_range"
+            )
         rows: list[list[int]] = []
         with collector_paused():
             for start in range(0, len(texts), BLOCK):
@@ -236,7 +242,8 @@ class SubwordTokenizer(ABC):
         if not 0 <= alpha <= 1:
             raise TextError(
                 f"alpha={alpha} cannot be sampled with; for {self.kind} it is the probability to leave a token out, "
-                "from 0 (none, plain encoding) to 1 (all: single characters); 0.1 is usual"
+                "from 0 (none, plain encoding) to 1 (all: single characters); 0.1 is usual",
+                code="out_of_range",
             )
 
     def decode(self, ids: Sequence[int]) -> str:

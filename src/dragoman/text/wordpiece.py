@@ -73,5 +73,7 @@ def vocabulary(model: bytes) -> list[str]:
         if [table[name] for name in names] != list(range(len(names))):
             raise ValueError("its ids are not 0, 1, 2, ...")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TextError(f"these {len(model)} bytes are no WordPiece vocabulary of `tokenizers`: {error}") from None
+        raise TextError(
+            f"these {len(model)} bytes are no WordPiece vocabulary of `tokenizers`: {error}", code="not_a_tokenizer"
+        ) from None
     return names

@@ -21,6 +21,7 @@ from dragoman.modeldir.info import read_info
 from dragoman.text import BOS, EOS, PAD, UNK, load_tokenizer
 from dragoman.translation.translator import Translator
 from opus_model import HEADS, INNER, LANGUAGES, LAYERS, D, lines, write_opus
+from raising import raises
 
 TEXTS = [*lines(0)[:6], "", "half past seven"]
 
@@ -146,9 +147,7 @@ def test_halves_and_positions_that_are_stored(opus: Path, model: Path, tmp_path:
     for name, weight in ours.items():
         torch.testing.assert_close(theirs[name], weight, atol=1e-2, rtol=1e-3)
     save_file({**tensors, names[0]: stored.roll(1, 0)}, other / "model.safetensors")
-    with pytest.raises(
-        ConversionError, match=r"positions in model\.encoder\.embed_positions\.weight that are not the sines"
-    ):
+    with raises(ConversionError, "unsupported_setting", "model.encoder.embed_positions.weight"):
         read_foreign(other, Asked())
 
 
@@ -191,49 +190,57 @@ def torn(name: str, size: int = 1000) -> Callable[[Path], None]:
 
 
 FC1 = "model.encoder.layers.1.fc1.weight"
-WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "another kind": (config(model_type="bart"), r"config\.json is of model_type 'bart'; .* 'marian'"),
-    "heads differ": (config(decoder_attention_heads=8), "encoder_attention_heads=4 and decoder_attention_heads=8"),
+WRONG: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
+    "another kind": (config(model_type="bart"), ("unsupported_model", "config.json", "model_type", "'bart'")),
+    "heads differ": (
+        config(decoder_attention_heads=8),
+        ("unsupported_setting", "encoder_attention_heads=4", "decoder_attention_heads=8"),
+    ),
     "heads do not fit": (
-        config(encoder_attention_heads=5, decoder_attention_heads=5), "d_model=32 does not split into model.n_heads=5"
+        config(encoder_attention_heads=5, decoder_attention_heads=5),
+        ("unsupported_setting", "d_model=32", "model.n_heads=5"),
     ),
-    "activation": (config(activation_function="mish"), "activation_function='mish', .* swish, silu, relu"),
-    "pre-norm": (config(normalize_before=True), "normalize_before=True: a norm before each sub-layer"),
-    "no number": (config(d_model="32"), "d_model='32'; expected a whole number"),
-    "dropout": (config(dropout=7), "dropout=7; expected a number from 0 to 1"),
-    "larger": (config(d_model=64), r"tensor \S+ of shape \[\d+, 32\]; the model's settings ask for \[\d+, 64\]"),
-    "more layers": (config(encoder_layers=3), r"has no tensor model\.encoder\.layers\.2\.self_attn\.q_proj\.weight"),
-    "fewer layers": (config(decoder_layers=2), r"has the tensor model\.decoder\.layers\.2\.\S+ and 25 more, which no"),
-    "start": (config(decoder_start_token_id=9999), "decoder_start_token_id=9999, but"),
-    "end": (config(eos_token_id=3), r"has <pad> and </s> as \d+ and 0, but .* says \d+ and 3"),
-    "two ends": (config(eos_token_id=[0, 3]), r"eos_token_id=\[0, 3\]; expected a whole number"),
-    "no config": (lambda place: (place / "config.json").write_text("[]"), r"config\.json holds \[\]; expected a table"),
-    "torn config": (torn("config.json", 50), r"config\.json cannot be read"),
-    "torn weights": (torn("model.safetensors"), r"model\.safetensors cannot be read .*copy it again"),
-    "empty weights": (torn("model.safetensors", 0), r"model\.safetensors cannot be read"),
-    "no weights": (lambda place: (place / "model.safetensors").unlink(), "neither model.safetensors nor pytorch_model"),
-    "a tensor more": (weights(lambda t: t.update(more=torch.zeros(2))), "the tensor more, which no model"),
-    "no numbers": (weights(lambda t: t[FC1].fill_(torch.nan)), rf"numbers that are none \(NaN or infinite\) in {FC1}"),
-    "no source.spm": (lambda place: (place / "source.spm").unlink(), r"source\.spm is missing"),
-    "torn target.spm": (torn("target.spm"), r"target\.spm: these 1000 bytes are no sentencepiece model"),
-    "no vocabulary": (lambda place: (place / "vocab.json").unlink(), r"vocab\.json is missing"),
-    "a token more": (vocabulary(lambda t: t.update(more=len(t))), r"has \d+ tokens, but config\.json says \d+"),
-    "a gap": (vocabulary(lambda t: t.update({"<unk>": 5000})), "does not number its tokens 0, 1, 2"),
-    "words for numbers": (vocabulary(lambda t: t.update({"<unk>": "1"})), "does not give each token a number"),
+    "activation": (config(activation_function="mish"), ("unsupported_setting", "activation_function='mish'")),
+    "pre-norm": (config(normalize_before=True), ("unsupported_setting", "normalize_before=True")),
+    "no number": (config(d_model="32"), ("invalid_setting", "d_model='32'")),
+    "dropout": (config(dropout=7), ("invalid_setting", "dropout=7", "0", "1")),
+    "larger": (config(d_model=64), ("shape_mismatch", "model's")),
+    "more layers": (config(encoder_layers=3), ("tensor_missing", "model.encoder.layers.2.self_attn.q_proj.weight")),
+    "fewer layers": (config(decoder_layers=2), ("unexpected_tensor", "25")),
+    "start": (config(decoder_start_token_id=9999), ("vocabulary_mismatch", "decoder_start_token_id=9999")),
+    "end": (config(eos_token_id=3), ("vocabulary_mismatch", "<pad>", "</s>", "0")),
+    "two ends": (config(eos_token_id=[0, 3]), ("invalid_setting",)),
+    "no config": (lambda place: (place / "config.json").write_text("[]"), ("file_damaged", "config.json")),
+    "torn config": (torn("config.json", 50), ("file_damaged", "config.json")),
+    "torn weights": (torn("model.safetensors"), ("file_damaged", "model.safetensors")),
+    "empty weights": (torn("model.safetensors", 0), ("file_damaged", "model.safetensors")),
+    "no weights": (
+        lambda place: (place / "model.safetensors").unlink(),
+        ("file_missing", "model.safetensors", "pytorch_model"),
+    ),
+    "a tensor more": (weights(lambda t: t.update(more=torch.zeros(2))), ("unexpected_tensor",)),
+    "no numbers": (weights(lambda t: t[FC1].fill_(torch.nan)), ("not_finite", FC1)),
+    "no source.spm": (lambda place: (place / "source.spm").unlink(), ("file_missing", "source.spm")),
+    "torn target.spm": (torn("target.spm"), ("not_a_tokenizer", "target.spm", "1000")),
+    "no vocabulary": (lambda place: (place / "vocab.json").unlink(), ("file_missing", "vocab.json")),
+    "a token more": (vocabulary(lambda t: t.update(more=len(t))), ("vocabulary_mismatch", "config.json")),
+    "a gap": (vocabulary(lambda t: t.update({"<unk>": 5000})), ("file_damaged", "0", "1", "2")),
+    "words for numbers": (vocabulary(lambda t: t.update({"<unk>": "1"})), ("file_damaged",)),
     "no unknown": (
-        vocabulary(lambda t: t.update({"<none>": t.pop("<unk>")})), r"vocab\.json has no token '<unk>'"
+        vocabulary(lambda t: t.update({"<none>": t.pop("<unk>")})),
+        ("unknown_token", "vocab.json", "'<unk>'"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_cannot_be_is_refused_and_nothing_is_written(
     wrong: str, opus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage, message = WRONG[wrong]
+    damage, expected = WRONG[wrong]
     place = copied(opus, tmp_path / "opus")
     damage(place)
-    with pytest.raises(ConversionError, match=message):
+    with raises(ConversionError, *expected):
         read_foreign(place, Asked())
     code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "") and err.startswith("dragoman: ")
@@ -247,11 +254,11 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
 
     opus = write_opus(tmp_path / "opus", binary=True)
     torch.save({"model.shared.weight": Evil()}, opus / "pytorch_model.bin")
-    with pytest.raises(ConversionError, match=r"exec, which is not among the plain values .* would run code"):
+    with raises(ConversionError, "unsafe_pickle"):
         read_foreign(opus, Asked())
     torch.save([1, 2], opus / "pytorch_model.bin")
-    with pytest.raises(ConversionError, match="holds no tensors by name"):
+    with raises(ConversionError, "file_damaged"):
         read_foreign(opus, Asked())
     (opus / "pytorch_model.bin").write_bytes((opus / "pytorch_model.bin").read_bytes()[:200])
-    with pytest.raises(ConversionError, match=r"pytorch_model\.bin cannot be read"):
+    with raises(ConversionError, "file_damaged", "pytorch_model.bin"):
         read_foreign(opus, Asked())

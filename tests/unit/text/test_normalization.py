@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TextError
 from dragoman.text import normalize
+from raising import raises
 
 # Unicode's White_Space property and the four information separators, which str.split takes for white space too.
 WHITE = {*range(0x09, 0x0E), *range(0x1C, 0x20), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029}
@@ -65,5 +66,5 @@ def test_by_example(given_text: str, expected: str) -> None:
 @pytest.mark.parametrize("text", ["\ud800", "ab\udfffc", "\ud83d \ude00"])
 def test_a_lone_surrogate_is_refused_with_its_place(text: str) -> None:
     place = next(i for i, c in enumerate(text) if 0xD800 <= ord(c) < 0xE000)
-    with pytest.raises(TextError, match=rf"U\+{ord(text[place]):04X}, at character {place}:"):
+    with raises(TextError, "invalid_character", f"U+{ord(text[place]):04X}", f"character {place}:"):
         normalize(text)

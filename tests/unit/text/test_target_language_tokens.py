@@ -12,6 +12,7 @@ import pytest
 from dragoman.errors import TextError
 from dragoman.text import Tokenizer, learn, load_tokenizer, normalize
 from dragoman.text.target_languages import add_language_tokens, split_language_tokens
+from raising import raises
 
 LINES = ["the old box <2de> stands in the hall", "we 2 see <2fr> the box", "der alte Kasten steht im Flur <2de>"] * 5
 TEXTS = [*LINES, "", "<2de>", "<2de> box", "▁<2fr>▁", "你好 <2zh-Hans>", "2de > < 2", "\U0001f600 box"]
@@ -46,9 +47,9 @@ def test_they_are_the_last_ids_and_write_nothing(both: tuple[Tokenizer, Tokenize
         ids = several.encode(text)
         assert several.decode([heads[1], *ids]) == several.decode([*ids, heads[0]]) == normalize(text)
     assert (plain.targets, several.targets) == ((), CODES)
-    with pytest.raises(TextError, match="no target language 'it' in this vocabulary; there are: de, zh-Hans, fr"):
+    with raises(TextError, "unknown_target", "'it'"):
         several.target_id("it")
-    with pytest.raises(TextError, match="no target language 'de' in this vocabulary; it has none"):
+    with raises(TextError, "unknown_target", "'de'"):
         plain.target_id("de")
 
 
@@ -69,14 +70,13 @@ def test_files(both: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
         assert one.encode_many(TEXTS) == several.encode_many(TEXTS)
     assert len({plain.fingerprint, several.fingerprint, plain.with_targets(CODES[::-1]).fingerprint}) == 3
     assert plain.with_targets(()).fingerprint == plain.fingerprint
-    fewer = f"holds {plain.vocabulary_size} tokens"
-    for wrong, words in (
-        ({"targets": "de"}, "targets='de'"),
-        ({"format": 1}, "has format 1"),
-        ({"targets": []}, fewer),
+    for wrong, code, mention in (
+        ({"targets": "de"}, "not_a_tokenizer", "targets='de'"),
+        ({"format": 1}, "unknown_format", "format 1"),
+        ({"targets": []}, "file_damaged", f"{plain.vocabulary_size} tokens"),
     ):
         about.write_text(json.dumps({**known, **wrong}))
-        with pytest.raises(TextError, match=words):
+        with raises(TextError, code, mention):
             load_tokenizer(tmp_path, "several")
 
 
@@ -118,5 +118,5 @@ def test_heads_of_sentences_that_lie_end_to_end() -> None:
 @pytest.mark.parametrize("codes", [("de", "de"), ("d e",), ("",), ("de>",), ("x" * 33,), ("-de",), (3,)])
 def test_what_names_no_language(codes: tuple[str, ...]) -> None:
     plain = learn("bpe", LINES, 330)
-    with pytest.raises(TextError, match=r"cannot name a target language; use a code|name one of them twice"):
+    with raises(TextError, "duplicate_language" if len(codes) > 1 else "invalid_language_code"):
         plain.with_targets(codes)

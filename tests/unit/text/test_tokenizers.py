@@ -19,6 +19,7 @@ from dragoman.errors import TextError
 from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokenizer, normalize, words
 from dragoman.text.token_table import byte_ids
 from dragoman.text.words import mark
+from raising import raises
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 PARTS = [*" ▁▅<>/sx0x41|#'-é我们校的は\x00\t\n\u2028\u200d😀ש", " the", " wor", "<s>", "<0x41>", "<unk>", "我们"]
@@ -114,7 +115,7 @@ def test_decode_skips_the_special_ids_and_shows_what_is_unknown(tokenizer: Token
 
 @pytest.mark.parametrize("wrong", [-1, 10**6])
 def test_ids_outside_of_the_vocabulary_are_refused(tokenizer: Tokenizer, wrong: int) -> None:
-    with pytest.raises(TextError, match=f"id {wrong} is outside .* 0 to {tokenizer.vocabulary_size - 1}"):
+    with raises(TextError, "unknown_id", f"id {wrong} ", f"0 to {tokenizer.vocabulary_size - 1}"):
         tokenizer.decode([5, wrong])
 
 
@@ -124,13 +125,13 @@ def test_lone_surrogates_threads_and_alpha_are_refused(tokenizer: Tokenizer) -> 
         lambda text: tokenizer.encode_many([text]),
         lambda text: tokenizer.sample(text, 0.1, 1),
     ):
-        with pytest.raises(TextError, match=r"U\+D800"):
+        with raises(TextError, "invalid_character", "U+D800"):
             call("a \ud800")
-    with pytest.raises(TextError, match="from 1 to 1,024 threads"):
+    with raises(TextError, "out_of_range", "1,024"):
         tokenizer.encode_many(["a"], threads=0)
-    with pytest.raises(TextError, match=r"alpha=-0\.5"):
+    with raises(TextError, "out_of_range", "alpha=-0.5"):
         tokenizer.sample("a", -0.5, 1)
-    with pytest.raises(TextError, match="no token 'nothing like it'"):
+    with raises(TextError, "unknown_token"):
         tokenizer.to_ids(["nothing like it"])
 
 
@@ -173,19 +174,19 @@ def test_what_is_remembered_of_words_is_bounded_by_their_length_too(monkeypatch:
 @pytest.mark.parametrize("text", [None, b"the box", 7, ["the box"]])
 def test_what_is_no_text_is_refused(tokenizer: Tokenizer, text: Any) -> None:
     for ask in (tokenizer.encode, lambda one: tokenizer.encode_many([one]), lambda one: tokenizer.sample(one, 0.1, 1)):
-        with pytest.raises(TextError, match=f"a text is a str; got {type(text).__name__} "):
+        with raises(TextError, "wrong_type", type(text).__name__):
             ask(text)
 
 
 def test_one_text_is_not_taken_for_many_letters(tokenizer: Tokenizer) -> None:
-    with pytest.raises(TextError, match="got one text, 'the box'; use encode for it"):
+    with raises(TextError, "wrong_type"):
         tokenizer.encode_many("the box")
 
 
 @pytest.mark.parametrize("ids", ["56", [1.5], [None], ["5"], None, 5])
 def test_what_are_no_ids_is_refused(tokenizer: Tokenizer, ids: Any) -> None:
     for ask in (tokenizer.decode, tokenizer.tokens):
-        with pytest.raises(TextError, match="ids are whole numbers"):
+        with raises(TextError, "wrong_type"):
             ask(ids)
 
 

@@ -104,7 +104,7 @@ def test_one_command_from_files_to_a_model_and_on(tmp_path: Path, capsys: pytest
     shapes = [load_file(place / "model.safetensors") for place in (out, tmp_path / "tuned")]
     assert {name: w.shape for name, w in shapes[0].items()} == {name: w.shape for name, w in shapes[1].items()}
     code, _, err = leave(capsys, *tuned[:5], *tuned[7:], "--out", str(tmp_path / "x"))
-    assert (code, "does not say which language it is translated into" in err) == (2, True), err
+    assert (code, "numbers.en + numbers.de" in err) == (2, True), err
     code, _, err = leave(capsys, *tuned[:6], "it", *tuned[7:], "--out", str(tmp_path / "x"))
     assert (code, "is translated into 'it', which is not one of text.targets=['de', 'back']" in err) == (2, True), err
 
@@ -138,7 +138,7 @@ def test_a_language_is_added_to_a_finished_model(tmp_path: Path, capsys: pytest.
     for wrong in ('["it"]', '["back", "de", "it"]'):
         asked = ["--set", f"text.targets={wrong}", *tuned]
         code, _, err = leave(capsys, *words(tmp_path, tmp_path / "x", "--to", "de", "--to", "it", settings=asked))
-        assert (code, "name these first and those to add after them" in err) == (2, True), err
+        assert (code, "text.targets=" in err) == (2, True), err
 
 
 def test_the_token_of_a_new_language_begins_between_those_that_are_there() -> None:
@@ -168,7 +168,7 @@ def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pyte
     code, _, err = leave(capsys, *words(tmp_path, out, "--to", "de"))
     assert (code, "1 languages came with --to for 2 corpora" in err) == (2, True), err
     code, _, err = leave(capsys, *words(tmp_path, out, settings=[*SETTINGS, "--set", CODES, *ROOM]))
-    assert (code, "numbers.en + numbers.de does not say which language" in err) == (2, True), err
+    assert (code, "numbers.en + numbers.de" in err) == (2, True), err
     syntax = [*SETTINGS, *ROOM, "--set", "model.positions=syntax"]
     code, _, err = leave(capsys, *words(tmp_path, out, "--to", "de", "--to", "back", settings=syntax))
     assert (code, "cannot be together with model.positions='syntax'" in err) == (2, True), err

@@ -33,5 +33,7 @@ def map_ids(words: list[str]) -> list[int]:
     for word in words:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MOST_DIGITS:
             shown = repr(word[:MOST_DIGITS])
-            raise TextError(f"{shown} is no id; with --ids each line holds whole numbers separated by spaces")
+            raise TextError(
+                f"{shown} is no id; with --ids each line holds whole numbers separated by spaces", code="invalid_id"
+            )
     return [int(word) for word in words]

@@ -57,7 +57,7 @@ def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
                 try:
                     write(convert([text], i))
                 except TextError as error:
-                    raise TextError(f"standard input, line {i}: {error}") from None
+                    raise TextError(f"standard input, line {i}: {error}", code=error.code) from None
         number += len(texts)
 
 

@@ -43,7 +43,8 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
         if start and path.suffix in PACKINGS.values() and path.suffix != packing:
             raise DataError(
                 f"{path} is named {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
-                f"{path.suffix} file; rename it to what it is"
+                f"{path.suffix} file; rename it to what it is",
+                code="wrong_file_format",
             )
         done = 0
         try:
@@ -55,7 +56,8 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
         except DAMAGE as error:
             raise DataError(
                 f"{path} is damaged or cut short after {done:,} bytes of {path.stat().st_size:,} ({error}); "
-                "fetch or pack it again"
+                "fetch or pack it again",
+                code="file_damaged",
             ) from None
 
 
@@ -63,7 +65,7 @@ def check_text_format(path: Path, start: bytes) -> None:
     """Refuse what is no text and nothing that is unpacked here, by its first bytes."""
     for magic, what in FOREIGN.items():
         if start.startswith(magic):
-            raise DataError(f"{path} is {what}")
+            raise DataError(f"{path} is {what}", code="wrong_file_format")
 
 
 def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
@@ -125,19 +127,20 @@ def unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
 def check_file(path: Path) -> None:
     """Refuse what is no file that can be read twice, before anything is done with it."""
     if path.is_dir():
-        raise DataError(f"{path} is a directory; expected a file with a sentence per line")
+        raise DataError(f"{path} is a directory; expected a file with a sentence per line", code="not_a_file")
     if path.is_symlink() and not path.exists():
-        raise DataError(f"{path} is a link to {path.readlink()}, which is not there")
+        raise DataError(f"{path} is a link to {path.readlink()}, which is not there", code="file_missing")
     if not path.exists():
         near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, near, n=1)
         hint = f"; did you mean {path.parent / close[0]}?" if close else ""
-        raise DataError(f"there is no file {path}{hint}")
+        raise DataError(f"there is no file {path}{hint}", code="file_missing")
     if not path.is_file():
         raise DataError(
-            f"{path} is not a regular file; a pipe can be read only once, so write its text to a file first"
+            f"{path} is not a regular file; a pipe can be read only once, so write its text to a file first",
+            code="not_a_file",
         )
     try:
         path.open("rb").close()
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from None
+        raise DataError(f"cannot read {path}: {error.strerror}", code="file_unreadable") from None

@@ -41,33 +41,43 @@ class Corpus:
         if not isinstance(self.source, Path) or not isinstance(self.target, Path | None):
             raise DataError(
                 f"a corpus is named by its files, as Corpus('train.en', 'train.de'); got {self.source!r} and "
-                f"{self.target!r}"
+                f"{self.target!r}",
+                code="wrong_type",
             )
         if self.form not in get_args(Form):
-            raise DataError(f"{self.source}: form={self.form!r} is none; there are: {', '.join(get_args(Form))}")
+            raise DataError(
+                f"{self.source}: form={self.form!r} is none; there are: {', '.join(get_args(Form))}",
+                code="unknown_choice",
+            )
         if not isinstance(self.weight, int | float):
-            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight!r}")
+            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight!r}", code="wrong_type")
         if (self.target is None) == (self.form == "plain"):
             raise DataError(
                 f"{self.source}: plain files come in twos, source and target, while TSV and JSON lines hold both sides "
-                f"in one; got form={self.form!r} with target={self.target}"
+                f"in one; got form={self.form!r} with target={self.target}",
+                code="missing_side",
             )
         if self.form == "jsonl" and not (self.source_key and self.target_key):
-            raise DataError(f"{self.source}: JSON lines need --source-key and --target-key, such as en and de")
+            raise DataError(
+                f"{self.source}: JSON lines need --source-key and --target-key, such as en and de", code="missing_key"
+            )
         if self.form != "plain" and self.source_key == self.target_key != "":
             raise DataError(
-                f"{self.source}: {self.source_key!r} is given as source and as target; a pair has two sides"
+                f"{self.source}: {self.source_key!r} is given as source and as target; a pair has two sides",
+                code="duplicate_key",
             )
         if self.form == "tsv":
             for key in (self.source_key, self.target_key):
                 if bool(self.source_key) != bool(self.target_key) or (key and not column_number(key)):
                     raise DataError(
                         f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
-                        f"got {self.source_key!r} and {self.target_key!r}"
+                        f"got {self.source_key!r} and {self.target_key!r}",
+                        code="invalid_column",
                     )
         if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
             raise DataError(
-                f"{self.source}: a weight is a number over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}"
+                f"{self.source}: a weight is a number over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}",
+                code="out_of_range",
             )
 
         self._check_language()
@@ -77,18 +87,29 @@ class Corpus:
         if self.to and not is_language_code(self.to):
             raise DataError(
                 f"{self.source}: to={self.to!r} names no target language; use a code of letters, digits and hyphens, "
-                "such as 'de' or 'zh-Hans'"
+                "such as 'de' or 'zh-Hans'",
+                code="invalid_language_code",
             )
         if self.to_key and self.form == "plain":
-            raise DataError(f"{self.source}: plain files have no key {self.to_key!r}; give --to, the language of all")
+            raise DataError(
+                f"{self.source}: plain files have no key {self.to_key!r}; give --to, the language of all",
+                code="incompatible_settings",
+            )
         if self.to and self.to_key:
-            raise DataError(f"{self.source}: its language comes from {self.to_key!r} or is {self.to!r}, but not both")
+            raise DataError(
+                f"{self.source}: its language comes from {self.to_key!r} or is {self.to!r}, but not both",
+                code="incompatible_settings",
+            )
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
             raise DataError(
-                f"{self.source}: the key of the language in a TSV file is a column number from 1; got {self.to_key!r}"
+                f"{self.source}: the key of the language in a TSV file is a column number from 1; got {self.to_key!r}",
+                code="invalid_column",
             )
         if self.to_key and self.to_key in self._both_keys():
-            raise DataError(f"{self.source}: {self.to_key!r} is given as a side and as the language; give another")
+            raise DataError(
+                f"{self.source}: {self.to_key!r} is given as a side and as the language; give another",
+                code="duplicate_key",
+            )
 
     def _both_keys(self) -> tuple[str, str]:
         """The keys of both sides; of a TSV file with languages the first two columns, where none are given."""

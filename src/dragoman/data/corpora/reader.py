@@ -66,7 +66,8 @@ def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) ->
             counts = [counts[0] + len(more_sources), counts[1] + len(more_targets)]
         raise DataError(
             f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line i of one must be the translation "
-            f"of line i of the other, so the counts must be equal"
+            f"of line i of the other, so the counts must be equal",
+            code="count_mismatch",
         )
 
 
@@ -97,13 +98,17 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
         if len(cells) != 2:
             raise DataError(
                 f"{corpus.source}, line {number}: {len(cells)} columns, but a pair is source, tab, target; where there "
-                f"are more columns, say which two with --source-key and --target-key"
+                f"are more columns, say which two with --source-key and --target-key",
+                code="wrong_columns",
             )
         return cells
     columns = [int(key) for key in corpus.keys]
     if len(cells) < max(columns):
         asked = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
-        raise DataError(f"{corpus.source}, line {number}: {len(cells)} columns, but columns {asked} were asked for")
+        raise DataError(
+            f"{corpus.source}, line {number}: {len(cells)} columns, but columns {asked} were asked for",
+            code="missing_column",
+        )
     return [cells[column - 1] for column in columns]
 
 
@@ -115,27 +120,37 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:  # no JSON, one number of thousands of digits, or nested too deep
-        raise DataError(f"{where}: not JSON ({error}); each line must be one JSON object") from None
+        raise DataError(
+            f"{where}: not JSON ({error}); each line must be one JSON object", code="invalid_json"
+        ) from None
     if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
         beside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}  # a language may stand outside
         entry = {**entry["translation"], **beside}
     if not isinstance(entry, dict):
-        raise DataError(f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}')
+        raise DataError(
+            f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}',
+            code="invalid_json",
+        )
     found = []
     for key in corpus.keys:
         if key not in entry:
             keys = ", ".join(map(repr, list(entry)[:8])) or "none"
-            raise DataError(f"{where}: there is no key {key!r}; the keys there are {keys}")
+            raise DataError(f"{where}: there is no key {key!r}; the keys there are {keys}", code="missing_key")
         text = entry[key]
         if not isinstance(text, str):
-            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text")
+            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text", code="invalid_json")
         if "\0" in text:
-            raise DataError(f"{where}: {key!r} has a NUL character, which is no part of a sentence")
+            raise DataError(
+                f"{where}: {key!r} has a NUL character, which is no part of a sentence", code="invalid_character"
+            )
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             half = f"U+{ord(text[error.start]):04X}"
-            raise DataError(f"{where}: {key!r} has half of a surrogate pair ({half}), which is no character") from None
+            raise DataError(
+                f"{where}: {key!r} has half of a surrogate pair ({half}), which is no character",
+                code="invalid_character",
+            ) from None
         found.append(text)
     return found
 
@@ -149,7 +164,7 @@ def read_line_blocks(
         number += len(found)
         yield found
     if not number:
-        raise DataError(f"{path} is empty; expected {holds}")
+        raise DataError(f"{path} is empty; expected {holds}", code="file_empty")
 
 
 def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
@@ -165,7 +180,8 @@ def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
             if len(rest) > MAX_LINE_BYTES:
                 raise DataError(
                     f"{path}, line {number + 1}: more than {MAX_LINE_BYTES >> 20} MiB without an end of line; expected "
-                    "text with a sentence per line"
+                    "text with a sentence per line",
+                    code="line_too_long",
                 )
             continue
         found, wrong = decode(path, rest + block[: cut - 1], number)
@@ -196,14 +212,16 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         bad = " ".join(f"{byte:02x}" for byte in block[error.start : error.start + 4])
         wrong = DataError(
             f"{path}, line {line}, byte {error.start - start + 1}: not UTF-8 ({bad}: {error.reason}); convert the "
-            "file, for example with: iconv -f LATIN1 -t UTF-8"
+            "file, for example with: iconv -f LATIN1 -t UTF-8",
+            code="not_utf8",
         )
         text = block[:start].decode("utf-8")
     if "\0" in text:
         start = text.rfind("\n", 0, text.index("\0")) + 1
         line = before + text.count("\n", 0, start) + 1
         wrong = DataError(
-            f"{path}, line {line}: a NUL byte; expected UTF-8 text, and this may be UTF-16 or no text at all"
+            f"{path}, line {line}: a NUL byte; expected UTF-8 text, and this may be UTF-16 or no text at all",
+            code="invalid_character",
         )
         text = text[:start]
     if not before and text.startswith("\ufeff"):

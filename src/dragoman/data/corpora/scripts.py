@@ -73,7 +73,7 @@ def parse_script(script: str) -> frozenset[str]:
         hint = suggest(script, known)
         if len(hint) > 200:
             hint = "; use 'auto', 'off', or a script's name in Unicode such as latin, cyrillic, greek, arabic, japanese"
-        raise DataError(f"there is no script {script!r}{hint}")
+        raise DataError(f"there is no script {script!r}{hint}", code="unknown_choice")
     return frozenset({wanted})
 
 

@@ -19,4 +19,6 @@ def staged(place: Path) -> Iterator[Path]:
     except OSError as error:  # a full disk, as a rule; files that are read have errors of their own
         if isinstance(error, DragomanError):
             raise
-        raise DataError(f"cannot write {place}: {error.strerror or error}; nothing is left of it") from error
+        raise DataError(
+            f"cannot write {place}: {error.strerror or error}; nothing is left of it", code="write_failed"
+        ) from error

@@ -47,7 +47,7 @@ class Workers:
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise DataError(DIED) from None
+            raise DataError(DIED, code="worker_died") from None
         finally:
             for future in waiting:
                 future.cancel()
@@ -59,7 +59,7 @@ class Workers:
         try:
             return self._submit(work, *arguments).result()
         except BrokenProcessPool:
-            raise DataError(DIED) from None
+            raise DataError(DIED, code="worker_died") from None
 
     def close(self) -> None:
         """End the helpers."""

@@ -100,13 +100,17 @@ def cutting(cut: object, model: object, tokens: Container[str] = ()) -> Cutting:
     if cut == "spaces":
         return BySpaces()
     if cut not in CUTS or not isinstance(model, str):
-        raise TextError(f"cut={cut!r:.40} is no way to cut text; there are: {', '.join(CUTS)}")
+        raise TextError(f"cut={cut!r:.40} is no way to cut text; there are: {', '.join(CUTS)}", code="unknown_choice")
     if cut in ("subword-nmt", KNOWN):
         return BySpaces(model, tokens if cut == KNOWN else None)
     try:
         return BySentencePiece(b64decode(model, validate=True))
     except ValueError as error:  # a TextError is one too, and has said it
-        raise error if isinstance(error, TextError) else TextError(f"its model is no base 64: {error}") from None
+        raise (
+            error
+            if isinstance(error, TextError)
+            else TextError(f"its model is no base 64: {error}", code="file_damaged")
+        ) from None
 
 
 def as_text(model: bytes) -> str:

@@ -27,7 +27,9 @@ class SubwordCodes:
         if lines[0].startswith("#version:"):
             version = lines.pop(0).partition(":")[2].strip()
             if version not in ("0.1", "0.2"):
-                raise TextError(f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2")
+                raise TextError(
+                    f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2", code="not_a_tokenizer"
+                )
             self.whole_end = version == "0.1"
         else:
             self.whole_end = True
@@ -36,7 +38,8 @@ class SubwordCodes:
             if len(pair) != 2:
                 raise TextError(
                     f"these are no codes of subword-nmt: line {number} of the pairs is {line!r:.60}; expected two "
-                    "symbols and a space between them"
+                    "symbols and a space between them",
+                    code="not_a_tokenizer",
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
         self.vocabulary = vocabulary

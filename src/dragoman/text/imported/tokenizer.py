@@ -44,7 +44,10 @@ class ImportedTokenizer:
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
         self.cutting: Cutting = cutting(about["cut"], about["model"], self.known)
         if len(self.known) != len(tokens):
-            raise TextError(f"{len(tokens) - len(self.known)} of its tokens are there twice; each has one id")
+            raise TextError(
+                f"{len(tokens) - len(self.known)} of its tokens are there twice; each has one id",
+                code="duplicate_token",
+            )
         self.first_target = N_SPECIAL + len(tokens)
         self.stored = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.stored))}
@@ -74,7 +77,9 @@ class ImportedTokenizer:
         """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(f"there is no target language {language!r} in this vocabulary; {there}")
+            raise TextError(
+                f"there is no target language {language!r} in this vocabulary; {there}", code="unknown_target"
+            )
         return self.first_target + self.targets.index(language)
 
     def with_targets(self, targets: Sequence[str]) -> ImportedTokenizer:
@@ -101,9 +106,13 @@ class ImportedTokenizer:
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
         if isinstance(texts, str):
-            raise TextError(f"texts come as a list of str; got one text, {texts!r:.60}; use encode for it")
+            raise TextError(
+                f"texts come as a list of str; got one text, {texts!r:.60}; use encode for it", code="wrong_type"
+            )
         if not 1 <= threads <= MOST_THREADS:
-            raise TextError(f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads")
+            raise TextError(
+                f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads", code="out_of_range"
+            )
         rows, known = self.cutting.cut_many([checked(text) for text in texts], threads), self.known
         return [[known.get(token, UNK) for token in row] for row in rows]
 
@@ -124,7 +133,8 @@ class ImportedTokenizer:
         if alpha != 0:
             raise TextError(
                 f"alpha={alpha} cannot be sampled with: this tokenizer was imported, and has one segmentation of a "
-                "text; train with data.sampling=0"
+                "text; train with data.sampling=0",
+                code="sampling_unsupported",
             )
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -185,7 +195,12 @@ def read_model(model: bytes) -> dict[str, Any]:
         if wrong is None and not all(type(number) is int for number in about["silent"]):
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"these {len(model)} bytes are no imported tokenizer ({error!r:.60})") from None
+        raise TextError(
+            f"these {len(model)} bytes are no imported tokenizer ({error!r:.60})", code="not_a_tokenizer"
+        ) from None
     if wrong is not None:
-        raise TextError(f"these {len(model)} bytes are no imported tokenizer: {wrong} is {about[wrong]!r:.60}")
+        raise TextError(
+            f"these {len(model)} bytes are no imported tokenizer: {wrong} is {about[wrong]!r:.60}",
+            code="not_a_tokenizer",
+        )
     return dict(about)

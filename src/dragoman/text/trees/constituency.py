@@ -53,7 +53,10 @@ class Bracketing:
     def __post_init__(self) -> None:
         """Refuse what is no tree."""
         if not self.words or len(self.words) != len(self.tags):
-            raise TextError(f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}")
+            raise TextError(
+                f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}",
+                code="invalid_tree",
+            )
         around = [Phrase("", 0, len(self.words))]
         for number, phrase in enumerate(self.phrases):
             while phrase.first >= around[-1].end and len(around) > 1:
@@ -62,12 +65,14 @@ class Bracketing:
             if not (max(parent.first, before.first) <= phrase.first < phrase.end <= parent.end):
                 raise TextError(
                     f"{self.where}: {phrase} does not stand inside {parent}, after {before}; phrases are nested, the "
-                    "outer before the inner and the left before the right"
+                    "outer before the inner and the left before the right",
+                    code="invalid_tree",
                 )
             around.append(phrase)
         if not self.phrases or self.phrases[0].end - self.phrases[0].first != len(self.words):
             raise TextError(
-                f"{self.where}: its first phrase must have all {len(self.words)} words; got {self.phrases[:1]!r}"
+                f"{self.where}: its first phrase must have all {len(self.words)} words; got {self.phrases[:1]!r}",
+                code="invalid_tree",
             )
 
     def walk(
@@ -107,7 +112,8 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
                 if part != "(":
                     raise TextError(
                         f"{name}, line {number}: {part!r} stands outside of any tree; trees are written in brackets, "
-                        "such as (S (NP (PRP it)) (VP (VBZ works)))"
+                        "such as (S (NP (PRP it)) (VP (VBZ works)))",
+                        code="invalid_tree",
                     )
                 tree = Unfinished(f"{name}, line {number}")
             tree.add(part, f"{name}, line {number}")
@@ -117,7 +123,8 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
     if tree is not None:
         raise TextError(
             f"{tree.where}: the tree that begins here is not closed: {len(tree.open)} closing brackets are missing at "
-            "the end of the file"
+            "the end of the file",
+            code="invalid_tree",
         )
 
 
@@ -149,10 +156,12 @@ class Unfinished:
                 above = self.open[-1]
                 if above.label is None:
                     if len(self.open) > 1:
-                        raise TextError(f"{where}: a bracket without a label; only the outermost may have none")
+                        raise TextError(
+                            f"{where}: a bracket without a label; only the outermost may have none", code="invalid_tree"
+                        )
                     above.label = ""
                 if above.word is not None:
-                    raise TextError(self._beside(where, above))
+                    raise TextError(self._beside(where, above), code="invalid_tree")
                 above.parts += 1
             self.open.append(Open(None, len(self.words), len(self.phrases)))
             self.phrases.append(None)
@@ -163,7 +172,7 @@ class Unfinished:
         else:
             here = self.open[-1]
             if here.word is not None or here.parts:
-                raise TextError(self._beside(where, here, part))
+                raise TextError(self._beside(where, here, part), code="invalid_tree")
             here.word = part
 
     @staticmethod
@@ -181,7 +190,8 @@ class Unfinished:
         elif not here.parts:
             raise TextError(
                 f"{where}: the bracket ({here.label or ''}) holds nothing; a word has a tag, such as (NN dog), and a "
-                "phrase has words"
+                "phrase has words",
+                code="invalid_tree",
             )
         elif len(self.words) > here.first:
             self.phrases[here.place] = Phrase(bare(here.label or ""), here.first, len(self.words))

@@ -39,7 +39,9 @@ class Tree:
         """From words and the number of each one's head, counted from 1; 0 for the root."""
         all_words, all_heads = several(words), several(heads)
         if all_words is None or all_heads is None or len(all_words) != len(all_heads):
-            raise TextError(f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}")
+            raise TextError(
+                f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}", code="invalid_tree"
+            )
         return cls(all_words, tuple(depths(all_heads, [where] * len(all_heads))), where)
 
     def __post_init__(self) -> None:
@@ -52,7 +54,8 @@ class Tree:
             and all(isinstance(depth, Integral) and int(depth) >= 0 for depth in deep or ())
         ):
             raise TextError(
-                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}"
+                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}",
+                code="invalid_tree",
             )
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "depths", deep)
@@ -64,7 +67,7 @@ class Tree:
         """
         forms = [normalize(word).replace(" ", "") for word in self.words]
         if "".join(forms) != text.replace(" ", ""):
-            raise TextError(self._misfit(forms, text, name))
+            raise TextError(self._misfit(forms, text, name), code="tree_mismatch")
         deep = zip(forms, self.depths, strict=True)
         bare = b"".join(bytes([min(depth, DEEPEST)]) * len(form.encode()) for form, depth in deep)
         laid, start = bytearray(), 0
@@ -112,7 +115,8 @@ def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
             if isinstance(head, bool) or not isinstance(head, Integral) or not 0 <= head <= len(heads):
                 raise TextError(
                     f"{where[word]}: word {word + 1} has head {head!r}; heads are words of the sentence, 1 to "
-                    f"{len(heads)}, or 0 for the root"
+                    f"{len(heads)}, or 0 for the root",
+                    code="invalid_tree",
                 )
             if head == 0:
                 found[word] = 0
@@ -124,7 +128,8 @@ def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
             round_about = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
             lead = "no word has head 0, and " if 0 not in heads else ""
             raise TextError(
-                f"{where[word]}: {lead}heads go round in a circle, {round_about}; a tree has a root and none"
+                f"{where[word]}: {lead}heads go round in a circle, {round_about}; a tree has a root and none",
+                code="invalid_tree",
             )
         for distance, each in enumerate(reversed([one for one in path if found[one] is None]), 1):
             found[each] = above + distance
@@ -159,23 +164,31 @@ class Sentence:
         if len(cells) != COLUMNS:
             raise TextError(
                 f"{where}: {len(cells)} columns, but CoNLL-U has {COLUMNS}, separated by tabs, a word on each line and "
-                "an empty line after each sentence"
+                "an empty line after each sentence",
+                code="invalid_tree",
             )
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
         if kind is None or len(cells[0]) > 2 * MOST_DIGITS:
-            raise TextError(f"{where}: {cells[0]!r:.40} is no number of a word; expected such as 3, 3-4 or 3.1")
+            raise TextError(
+                f"{where}: {cells[0]!r:.40} is no number of a word; expected such as 3, 3-4 or 3.1", code="invalid_tree"
+            )
         if kind[1] is None:
             return
         first, last = int(kind[1]), int(kind[2] or kind[1])
         if first != len(self.heads) + 1 or last < first or (kind[2] and first <= self._covered()):
-            raise TextError(f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected; words count from 1")
+            raise TextError(
+                f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected; words count from 1",
+                code="invalid_tree",
+            )
         if kind[2]:
             self.tokens.append((form, first, last))
             self.open = where
             return
         if not head.isdecimal() or len(head) > MOST_DIGITS:
-            raise TextError(f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root")
+            raise TextError(
+                f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root", code="invalid_tree"
+            )
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))
@@ -189,7 +202,9 @@ class Sentence:
         """The tree, if there was a word; a token of several words stands where the highest of them stands."""
         if self._covered() > len(self.heads):
             token = self.tokens[-1]
-            raise TextError(f"{self.open}: the token {token[1]}-{token[2]} ends after the sentence's last word")
+            raise TextError(
+                f"{self.open}: the token {token[1]}-{token[2]} ends after the sentence's last word", code="invalid_tree"
+            )
         if self.heads:
             deep = depths(self.heads, self.places)
             words = tuple(form for form, _, _ in self.tokens)
@@ -205,7 +220,8 @@ def depths_of_tokens(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes)
     if place not in (-1, 0):
         raise TextError(
             f"{len(ids)} tokens write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
-            "tokens and tree are not of the same text"
+            "tokens and tree are not of the same text",
+            code="tree_mismatch",
         )
     found = []
     for number in ids:
@@ -231,12 +247,14 @@ class TreeAligner:
         if tree is END:
             raise TextError(
                 f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; each line with "
-                f"text needs one{f' (the last tree is at {self.last})' if self.last else ''}"
+                f"text needs one{f' (the last tree is at {self.last})' if self.last else ''}",
+                code="count_mismatch",
             )
         if not isinstance(tree, Tree):
             raise TextError(
                 f"a tree is a dragoman.text.Tree, such as read_trees gives; got {tree!r}; a text of "
-                "nothing but white space has none at all"
+                "nothing but white space has none at all",
+                code="wrong_type",
             )
         self.taken, self.last = self.taken + 1, tree.where
         return tree.byte_depths(text, f"line {self.texts:,}")
@@ -247,5 +265,6 @@ class TreeAligner:
         if more is not END:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
-                f"{where}: a tree too many: there are {self.taken:,} lines with text, and each has its tree"
+                f"{where}: a tree too many: there are {self.taken:,} lines with text, and each has its tree",
+                code="count_mismatch",
             )

@@ -10,6 +10,7 @@ from dragoman.data.corpora.cleaning import RULES, Cleaner, HashSet, check_chunk
 from dragoman.data.corpora.scripts import count_letters, detect_scripts, expected_share, parse_script
 from dragoman.errors import DataError
 from dragoman.text.normalization import normalize
+from raising import raises
 
 LATIN = frozenset({"LATIN"})
 RECIPE = DataRecipe()
@@ -91,11 +92,11 @@ def test_a_pair_is_more_than_its_text():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 50), max_size=20)))
-def test_seen_is_a_set(runs):
+def test_a_hash_set_is_a_set(runs):
     seen, reference = HashSet(), set()
     for run in runs:
         hashes = np.array(run, np.uint64)
-        assert seen.known(hashes).tolist() == [h in reference for h in run]
+        assert seen.contains(hashes).tolist() == [h in reference for h in run]
         seen.add(hashes)
         reference |= set(run)
     assert {int(h) for run in seen.runs for h in run} == reference
@@ -136,9 +137,9 @@ def test_shares_count_letters_alone():
 
 def test_scripts_by_name():
     assert parse_script("latin") == LATIN and parse_script("Chinese") == {"CJK"}
-    with pytest.raises(DataError, match="did you mean 'cyrillic'"):
+    with raises(DataError, "unknown_choice", "'cyrillic'"):
         parse_script("cyrilic")
-    with pytest.raises(DataError, match="use 'auto', 'off'"):
+    with raises(DataError, "unknown_choice", "'auto'", "'off'"):
         parse_script("zzzzzzzz")
-    with pytest.raises(DataError, match=r"no script 'klingon'; (?!did you mean 'kelvin')"):  # a letter, and no script
+    with raises(DataError, "unknown_choice", "'klingon'"):  # a letter, and no script
         parse_script("klingon")

@@ -14,6 +14,7 @@ from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError, DragomanError
+from raising import raises
 from small_corpora import RECIPE, changed, files, put, some_pairs
 
 
@@ -91,7 +92,7 @@ def test_two_preparations_of_one_place_do_not_mix(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
     with (tmp_path / ".out.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(DragomanError, match="another process is writing"):
+        with raises(DragomanError, "error"):
             prepare([corpus], RECIPE, tmp_path / "out")
     prepare([corpus], RECIPE, tmp_path / "out")
 
@@ -108,7 +109,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
         def advance(self, done):
             pass
 
-    with pytest.raises(DataError, match=r"a\.en changed while it was being read"):
+    with raises(DataError, "file_changed", "a.en"):
         prepare([corpus], RECIPE, tmp_path / "out", watch=Meddle())
     assert not (tmp_path / "out").exists()
 
@@ -118,27 +119,27 @@ def test_damage_is_noticed(tmp_path):
     ids = out / "train.target.ids"
     content = ids.read_bytes()
     ids.write_bytes(content[:-2])
-    with pytest.raises(DataError, match=rf"train\.target\.ids has {len(content) - 2:,} bytes, but the manifest says"):
+    with raises(DataError, "file_damaged", "train.target.ids", f"{len(content) - 2:,} bytes"):
         Prepared.open(out)
     ids.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     Prepared.open(out)
-    with pytest.raises(DataError, match=r"train\.target\.ids has SHA-256 .* but the manifest says"):
+    with raises(DataError, "file_damaged", "train.target.ids", "SHA-256"):
         Prepared.open(out, verify=True)
     ids.unlink()
-    with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
+    with raises(DataError, "file_damaged", "train.target.ids"):
         Prepared.open(out)
     corpus = Corpus(tmp_path / "a.en", tmp_path / "a.de")
-    with pytest.raises(DataError, match=r"train\.target\.ids is missing"):
+    with raises(DataError, "file_damaged", "train.target.ids"):
         prepare([corpus], RECIPE, out)
     assert len(prepare([corpus], RECIPE, out, anew=True).split()) == 57
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
-    with pytest.raises(DataError, match="has format 99; this version reads format 1"):
+    with raises(DataError, "unknown_format", "99", "1"):
         Prepared.open(out)
     (out / "manifest.json").write_text("{")
-    with pytest.raises(DataError, match=r"cannot read .*manifest\.json"):
+    with raises(DataError, "file_damaged", "manifest.json"):
         Prepared.open(out)
-    with pytest.raises(DataError, match="is no prepared data"):
+    with raises(DataError, "not_prepared_data"):
         Prepared.open(tmp_path)
 
 
@@ -149,8 +150,8 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("dragoman.data.shards.Writer.append", full)
-    with pytest.raises(DataError, match=r"cannot write .*out: No space left on device"):
+    with raises(DataError, "write_failed"):
         prepare([corpus], RECIPE, tmp_path / "out")
-    with pytest.raises(DataError, match=r"cannot write .*: Not a directory"):
+    with raises(DataError, "write_failed"):
         prepare([corpus], RECIPE, corpus.source / "below" / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en"]

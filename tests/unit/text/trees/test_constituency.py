@@ -9,6 +9,7 @@ from dragoman.errors import TextError
 from dragoman.text import Bracketing, read_brackets
 from dragoman.text.trees.constituency import Phrase
 from nested_trees import TREES, Nested, leaves, spans, written
+from raising import raises
 
 JOHN = """
 ( (S
@@ -78,21 +79,21 @@ def test_a_no_break_space_is_inside_its_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
-        ("(S (VB go))\n\nno tree", "wsj.mrg, line 3: 'no' stands outside of any tree; trees are written in brackets"),
-        ("(S (VB go)))", r"line 1: '\)' stands outside of any tree"),
-        ("\n(S (VP (VB go)\n", "line 2: the tree that begins here is not closed: 2 closing brackets are missing"),
-        ("(S\n(NP the (NN dog)))", "line 2: 'the' stands in NP beside something else; a word and its tag have a"),
-        ("(S (NP (NN dog) barks))", "line 1: 'barks' stands in NP beside something else"),
-        ("(S (NN big dog))", "line 1: 'dog' stands in NN beside something else"),
-        ("(S (VB go)\n (NP))", r"line 2: the bracket \(NP\) holds nothing"),
-        ("()", r"line 1: the bracket \(\) holds nothing"),
-        ("(S\n\n((VB go)))", "line 3: a bracket without a label; only the outermost may have none"),
+        ("(S (VB go))\n\nno tree", ("invalid_tree", "wsj.mrg", "3", "'no'")),
+        ("(S (VB go)))", ("invalid_tree", "1", "')'")),
+        ("\n(S (VP (VB go)\n", ("invalid_tree", "2")),
+        ("(S\n(NP the (NN dog)))", ("invalid_tree", "2", "'the'")),
+        ("(S (NP (NN dog) barks))", ("invalid_tree", "1", "'barks'")),
+        ("(S (NN big dog))", ("invalid_tree", "1", "'dog'")),
+        ("(S (VB go)\n (NP))", ("invalid_tree", "2")),
+        ("()", ("invalid_tree", "1")),
+        ("(S\n\n((VB go)))", ("invalid_tree", "3")),
     ],
 )
-def test_what_is_no_tree_is_refused(text: str, said: str) -> None:
-    with pytest.raises(TextError, match=said):
+def test_what_is_no_tree_is_refused(text: str, expected: tuple[str, ...]) -> None:
+    with raises(TextError, *expected):
         read(text)
 
 
@@ -117,13 +118,13 @@ def test_trees_before_a_wrong_one_are_given() -> None:
     ],
 )
 def test_phrases_that_are_no_tree_are_refused(phrases: list[tuple[str, int, int]]) -> None:
-    with pytest.raises(TextError, match="the tree"):
+    with raises(TextError, "invalid_tree"):
         Bracketing(("a", "b", "c"), ("X", "Y", "Z"), tuple(Phrase(*phrase) for phrase in phrases))
 
 
 def test_words_and_tags_come_in_twos() -> None:
     for words, tags in (((), ()), (("a", "b"), ("X",))):
-        with pytest.raises(TextError, match="needs words and a tag for each"):
+        with raises(TextError, "invalid_tree"):
             Bracketing(words, tags, (Phrase("S", 0, len(words)),))
 
 
