@@ -212,7 +212,7 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*corpus[:4], *settings, *syntax], "model.positions='syntax' needs the dependency tree of each source senten"),
         ([*corpus, *settings], "--source-trees would do nothing: model.positions='sinusoidal' reads no trees"),
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
-        ([*corpus, *valid[:4], *settings, *syntax], "trees are given for some files and not for numbers.en"),
+        ([*corpus, *valid[:4], *settings, *syntax], "none for numbers.en + numbers.de"),
         ([*corpus, *corpus[4:], *settings, *syntax], "2 files of trees came for 1 corpora"),
         ([*corpus, *valid[4:], *settings, *syntax], "belongs to a validation set, and none is given"),
     ):
