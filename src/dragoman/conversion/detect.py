@@ -34,9 +34,11 @@ EXPECTED: Final = (
 def read_foreign(path: Path, asked: Asked) -> Foreign:
     """The model at a place, whichever toolkit wrote it."""
     if not path.exists():
-        raise ConversionError(f"there is no {path}{suggest_directory(path, looks_foreign) or f'; {EXPECTED}'}")
+        raise ConversionError(
+            f"there is no {path}{suggest_directory(path, looks_foreign) or f'; {EXPECTED}'}", code="model_not_found"
+        )
     if path.is_dir() and is_model(path):
-        raise ConversionError(f"{path} is a model of Dragoman already; use it as it is")
+        raise ConversionError(f"{path} is a model of Dragoman already; use it as it is", code="already_imported")
     if is_marian(path):
         refuse(asked, "Opus-MT", "tokenizer", "target_tokenizer", "vocabulary")
         return read_marian(path, asked.one_target)
@@ -51,10 +53,11 @@ def read_foreign(path: Path, asked: Asked) -> Foreign:
     if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
         raise ConversionError(
             f"{checkpoint} is a checkpoint of OpenNMT-py, whose encoder reads sources without an end mark; models here "
-            "read them with one, so it cannot be imported"
+            "read them with one, so it cannot be imported",
+            code="unsupported_model",
         )
     held = f"; it holds {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
-    raise ConversionError(f"{checkpoint} is no model that can be imported{held}; {EXPECTED}")
+    raise ConversionError(f"{checkpoint} is no model that can be imported{held}; {EXPECTED}", code="not_a_model")
 
 
 def looks_foreign(place: Path) -> bool:
@@ -69,9 +72,12 @@ def chosen(directory: Path) -> Path:
     if best is not None or len(there) == 1:
         return best if best is not None else there[0]
     if there:
-        raise ConversionError(f"{directory} has {format_names(there)}; say which one to import, as {there[-1]}")
+        raise ConversionError(
+            f"{directory} has {format_names(there)}; say which one to import, as {there[-1]}",
+            code="several_checkpoints",
+        )
     held = f" (it has {format_names(directory.iterdir())})" if any(directory.iterdir()) else " (it is empty)"
-    raise ConversionError(f"{directory} is no model that can be imported{held}; {EXPECTED}")
+    raise ConversionError(f"{directory} is no model that can be imported{held}; {EXPECTED}", code="not_a_model")
 
 
 def refuse(asked: Asked, toolkit: str, *names: str) -> None:
@@ -80,4 +86,4 @@ def refuse(asked: Asked, toolkit: str, *names: str) -> None:
         value: Any = getattr(asked, name)
         if value:
             option = "--" + name.replace("_", "-")
-            raise ConversionError(f"{option} does nothing for a model of {toolkit}; leave it out")
+            raise ConversionError(f"{option} does nothing for a model of {toolkit}; leave it out", code="unused_option")

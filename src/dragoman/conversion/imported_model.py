@@ -108,4 +108,6 @@ def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
     try:
         return ModelRecipe(**settings)
     except RecipeError as error:
-        raise ConversionError(f"the settings of {where} make no model here: {error}") from None
+        raise ConversionError(
+            f"the settings of {where} make no model here: {error}", code="unsupported_setting"
+        ) from None
