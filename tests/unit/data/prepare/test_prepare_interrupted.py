@@ -23,7 +23,7 @@ def stopped_at(stage, after):
         def __init__(self):
             self.stages, self.steps = 0, 0
 
-        def stage(self, title, total, unit):
+        def start_stage(self, title, total, unit):
             self.stages, self.steps = self.stages + 1, 0
             self.advance(0)
 
@@ -44,7 +44,7 @@ def test_an_interrupted_preparation_leaves_nothing_half_written(tmp_path, stage,
         prepare([corpus], RECIPE, out)
         before = files(out)
     with pytest.raises(KeyboardInterrupt):
-        prepare([corpus], changed(max_tokens=50), out, anew=True, watch=stopped_at(stage, after))
+        prepare([corpus], changed(max_tokens=50), out, anew=True, reporter=stopped_at(stage, after))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", *(["out"] if old else [])]
     assert not old or files(out) == before
     assert len(prepare([corpus], changed(max_tokens=50), out, anew=True).split()) == 57
@@ -59,13 +59,13 @@ from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.corpora.reader import Corpus
 
 class Die:
-    def stage(self, title, total, unit):
+    def start_stage(self, title, total, unit):
         if title == "encode":
             os.kill(os.getpid(), signal.SIGKILL)
     def advance(self, done):
         pass
 
-prepare([Corpus(Path({folder!r}) / "a.en", Path({folder!r}) / "a.de")], RECIPE, Path({folder!r}) / "out", watch=Die())
+prepare([Corpus(Path({folder!r}) / "a.en", Path({folder!r}) / "a.de")], RECIPE, Path({folder!r}) / "out", reporter=Die())
 """
 
 
@@ -84,7 +84,7 @@ def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
     before = files(out)
     out.rename(tmp_path / ".out.old")
     with pytest.raises(KeyboardInterrupt):
-        prepare([corpus], RECIPE, out, watch=stopped_at(1, 1))
+        prepare([corpus], RECIPE, out, reporter=stopped_at(1, 1))
     assert files(out) == before and not (tmp_path / ".out.old").exists()
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
 
     class Meddle:
-        def stage(self, title, total, unit):
+        def start_stage(self, title, total, unit):
             if title == "encode":
                 time.sleep(0.01)
                 corpus.source.write_text(corpus.source.read_text().upper())
@@ -110,7 +110,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
             pass
 
     with raises(DataError, "file_changed", "a.en"):
-        prepare([corpus], RECIPE, tmp_path / "out", watch=Meddle())
+        prepare([corpus], RECIPE, tmp_path / "out", reporter=Meddle())
     assert not (tmp_path / "out").exists()
 
 
