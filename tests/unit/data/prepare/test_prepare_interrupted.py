@@ -65,7 +65,8 @@ class Die:
     def advance(self, done):
         pass
 
-prepare([Corpus(Path({folder!r}) / "a.en", Path({folder!r}) / "a.de")], RECIPE, Path({folder!r}) / "out", reporter=Die())
+folder = Path({folder!r})
+prepare([Corpus(folder / "a.en", folder / "a.de")], RECIPE, folder / "out", reporter=Die())
 """
 
 
@@ -92,7 +93,7 @@ def test_two_preparations_of_one_place_do_not_mix(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
     with (tmp_path / ".out.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with raises(DragomanError, "error"):
+        with raises(DragomanError, "locked"):
             prepare([corpus], RECIPE, tmp_path / "out")
     prepare([corpus], RECIPE, tmp_path / "out")
 
