@@ -16,7 +16,7 @@ from dragoman.config import Recipe
 from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.errors import ConversionError
-from dragoman.modeldir.info import read_info
+from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.models.loading import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.translation.translator import Translator
@@ -89,7 +89,7 @@ def test_the_settings_and_the_vocabulary(tmp_path: Path) -> None:
     recipe = Recipe.load(tmp_path / "model" / "recipe.toml")
     assert (recipe.model.positions, recipe.model.max_positions, recipe.model.tie) == ("learned", 60, "all")
     assert (recipe.model.dropout, recipe.data.max_tokens) == (0.3, 49)
-    assert read_info(tmp_path / "model").vocabulary == len(dictionaries(True)[0]) + 4 + 1
+    assert read_info(tmp_path / "model") == ModelInfo(len(dictionaries(True)[0]) + 4 + 1, ("en",), ("de",))
     assert (tmp_path / "model" / "card.md").read_text().startswith("# en to de\n")
 
 

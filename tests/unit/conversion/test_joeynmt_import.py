@@ -21,6 +21,7 @@ from dragoman.conversion.detect import read_foreign
 from dragoman.conversion.options import Asked
 from dragoman.conversion.sentencepiece_model import restricted
 from dragoman.errors import ConversionError
+from dragoman.modeldir.info import read_info
 from dragoman.models.loading import load_model
 from dragoman.nn import sinusoid
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
@@ -148,6 +149,7 @@ def test_text_is_cut_into_known_tokens_alone(tmp_path: Path, capsys: pytest.Capt
     assert tokens == ["▁low", "▁low", "<unk>", "▁<unk>", "▁new"]  # "lower" is no token: low@@ e@@ r, as it was merged
     assert model.source.decode(model.source.encode("low new")) == "low new"
     assert (tmp_path / "model" / "card.md").read_text().startswith("# en to de\n")
+    assert read_info(tmp_path / "model").language_pair == ("en", "de")
     recipe = Recipe.load(tmp_path / "model" / "recipe.toml")
     assert (recipe.model.tie, recipe.model.output_bias, recipe.model.d_ff) == ("target", False, INNER[0])
     (place / "codes.txt").unlink()

@@ -45,8 +45,9 @@ def test_the_directory_is_a_model_of_ours(model: Path) -> None:
     assert (recipe.model.encoder_layers, recipe.model.decoder_layers) == LAYERS
     assert (recipe.model.activation, recipe.model.tie, recipe.model.output_bias) == ("silu", "all", True)
     assert (recipe.text.kind, recipe.text.shared, recipe.data.max_tokens) == ("imported", False, 63)
-    size = read_info(model).vocabulary
-    assert size == recipe.text.vocabulary_size == load_tokenizer(model, "source").vocabulary_size
+    info = read_info(model)
+    assert info.language_pair == ("en", "de")
+    assert info.vocabulary == recipe.text.vocabulary_size == load_tokenizer(model, "source").vocabulary_size
     assert (model / "card.md").read_text().startswith("# en to de\n")
     assert all(file.stat().st_mode & 0o044 for file in model.iterdir())
 
@@ -83,7 +84,7 @@ def test_it_translates_scores_and_aligns(model: Path, capsys: pytest.CaptureFixt
 
 
 def test_it_is_fine_tuned_and_averaged(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sides = [tmp_path / f"train.{code}" for code in ("en", "de")]
+    sides = [tmp_path / f"train.{side}" for side in ("source", "target")]  # which tell no language
     for side, path in enumerate(sides):
         path.write_text("".join(f"{line}\n" for line in lines(side)[:60]))
     given = [f"--{name}={path}" for name, path in zip(("source", "target"), sides, strict=True)]
@@ -92,12 +93,13 @@ def test_it_is_fine_tuned_and_averaged(model: Path, tmp_path: Path, capsys: pyte
     tuned = tmp_path / "tuned"
     code, _, err = leave(capsys, "train", f"--from={model}", *given, f"--out={tuned}", *asked)
     assert code == 0, err
-    assert read_info(tuned).vocabulary == read_info(model).vocabulary
+    assert read_info(tuned) == read_info(model)
     before, after = (load_file(place / "model.safetensors") for place in (model, tuned))
     assert before.keys() == after.keys()
     assert not torch.equal(before["embeddings.output_bias"], after["embeddings.output_bias"])
     code, _, err = leave(capsys, "average", str(model), str(tuned), f"--out={tmp_path / 'mean'}")
     assert code == 0, err
+    assert read_info(tmp_path / "mean") == read_info(model)
     both = Translator.load(tmp_path / "mean", ensemble=model).translate(TEXTS[0], max_length=9)
     assert both.tokens
     code, _, err = leave(
@@ -115,6 +117,8 @@ def test_languages_are_targets_unless_told_otherwise(tmp_path: Path, capsys: pyt
     assert many.source.tokens([many.source.target_id("fra")]) == ["<2fra>"]
     assert many.target.decode([many.source.target_id("fra")]) == ""
     assert len({many.score([(TEXTS[0], TEXTS[1])], to=to)[0].score for to in LANGUAGES}) == len(LANGUAGES)
+    info = read_info(tmp_path / "many")
+    assert (info.source_languages, info.target_languages) == (("en",), LANGUAGES)
     card = (tmp_path / "many" / "card.md").read_text()
     assert card.startswith("# en to fra, zho_Hans, deu\n")
     assert "into fra, zho_Hans, deu: `dragoman translate --to fra`" in card

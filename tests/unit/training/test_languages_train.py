@@ -14,6 +14,7 @@ from dragoman.config import Recipe
 from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepared import Prepared
+from dragoman.modeldir.info import read_info
 from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
@@ -54,6 +55,8 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
     assert card.startswith("# numbers.en to de, back\n")
     assert card.count("| numbers.en |") == card.count("| numbers.back |") == 1
     assert "It translates into de (" in card and "bleu is the mean of the target languages'" in card
+    info = read_info(tmp_path / "m")
+    assert (info.source_languages, info.target_languages) == (("en",), ("de", "back"))
     translator = Translator.load(tmp_path / "m", device="cpu", engine="torch")
     assert translator.targets == ("de", "back")
 
