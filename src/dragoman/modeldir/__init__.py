@@ -1,1 +1,1 @@
-"""The directory that is a model: what is in it, and how it is found, verified, read and written. No PyTorch."""
+"""The model directory: its layout, and how it is found, verified, loaded and saved without PyTorch."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +51,9 @@ def test_a_license_is_recorded(tmp_path: Path) -> None:
     assert read_info(model) == ModelInfo(before.vocabulary, ("en",), ("de",), "CC-BY-4.0")
     assert Translator.load(model, device="cpu", engine="torch").translate("box", max_length=2)
     assert json.loads((model / INFO).read_text())["format"] == 2
+
+
+def test_no_module_of_the_package_imports_torch() -> None:
+    modules = [f"dragoman.modeldir.{path.stem}" for path in Path(dragoman.modeldir.save.__file__).parent.glob("*.py")]
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
