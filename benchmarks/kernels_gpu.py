@@ -1,7 +1,7 @@
 """Our Triton kernels by themselves: microseconds of a call, and terabytes a second of what they must read and write.
 
     python benchmarks/kernels_gpu.py --sizes base big
-    python benchmarks/kernels_gpu.py --only norm-backward --vary nn.residual_norm.ROWS=32,64,128
+    python benchmarks/kernels_gpu.py --only norm-backward --vary nn.kernels.residual_norm.ROWS_PER_PROGRAM=32,64,128
     python benchmarks/kernels_gpu.py --only attention attention-backward --orders random tiles
 
 Each is called as the step calls it, on a batch of 32,768 tokens with lengths of about 28, in bfloat16. `--vary` sets a

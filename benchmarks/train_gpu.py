@@ -120,9 +120,9 @@ def do_without(part: str) -> None:
 
     match part:
         case "loss":  # all logits are held, as where there is no kernel for it
-            dragoman.training.loss.cross_entropy.available = lambda kind: False  # type: ignore[assignment]
+            dragoman.training.loss.cross_entropy.triton_available = lambda kind: False  # type: ignore[assignment]
         case "norm":
-            dragoman.nn.residual.suits = lambda x, y: False
+            dragoman.nn.residual.fuses_residual_norm = lambda x, y: False
         case "products":
             dragoman.nn.kernels.gpu_matmul.cublas_lt = lambda: None  # type: ignore[assignment]
         case "adam":

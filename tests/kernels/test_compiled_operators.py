@@ -40,7 +40,7 @@ def alike(operator: Callable[..., Any], *args: Any) -> Any:
 
 @pytest.mark.parametrize(("d", "parts"), [(48, 5), (96, 3)])
 def test_norms(d: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("ROWS", 16), ("WIDE", 64), ("WIDTH", 32)):
+    for name, value in (("ROWS_PER_PROGRAM", 16), ("WIDE_D_MODEL", 64), ("COLUMNS_PER_LOAD", 32)):
         monkeypatch.setattr(residual_norm, name, value)
     drawn, weight = torch.tensor([0.3, 0.8], device=DEVICE), of(d)
     _, *kept = alike(residual_norm.residual_norm, of(N, d), of(N, d), weight, of(d), drawn, 0.1, 1e-5)
@@ -50,7 +50,7 @@ def test_norms(d: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_relu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("ROWS", 32), ("TILE", 8), ("COLUMNS", 32)):
+    for name, value in (("ROWS_PER_PROGRAM", 32), ("ROWS_PER_TILE", 8), ("COLUMNS_PER_PROGRAM", 32)):
         monkeypatch.setattr(linear_relu, name, value)
     out = alike(linear_relu.linear_relu, of(N, 5), of(11, 5), of(11))
     assert alike(linear_relu.relu_backward, torch.randn_like(out), out)[1].shape == (3, 11)

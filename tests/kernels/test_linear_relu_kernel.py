@@ -9,19 +9,19 @@ import torch.nn.functional as F
 pytest.importorskip("triton")
 
 from dragoman.nn.kernels import linear_relu as module
-from dragoman.nn.kernels.linear_relu import by_kernel, linear_relu, relu_backward
+from dragoman.nn.kernels.linear_relu import linear_relu, relu_backward, uses_triton
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.mark.parametrize(("n", "width"), [(1, 1), (7, 5), (64, 32), (67, 71)])
 def test_what_passes_and_its_sums(n: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROWS", 32)
-    monkeypatch.setattr(module, "TILE", 8)
-    monkeypatch.setattr(module, "COLUMNS", 32)
+    monkeypatch.setattr(module, "ROWS_PER_PROGRAM", 32)
+    monkeypatch.setattr(module, "ROWS_PER_TILE", 8)
+    monkeypatch.setattr(module, "COLUMNS_PER_PROGRAM", 32)
     grad, out = (torch.randn(n, width, device=DEVICE) for _ in range(2))
     out = F.relu(out)
-    assert by_kernel(grad)
+    assert uses_triton(grad)
     cut, sums = relu_backward(grad, out)
     expected = torch.where(out > 0, grad, torch.zeros_like(grad))
     assert torch.equal(cut, expected)

@@ -56,7 +56,7 @@ def test_within_sentences(rule: object) -> None:
 
 @pytest.mark.parametrize("around", [3, 16])
 def test_tiles_beyond_the_usual_number(around: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "AROUND", around)
+    monkeypatch.setattr(packed, "EXTRA_PROGRAMS", around)
     heads = MultiHeadSelfAttention(D, H, d_k=K, d_v=K).to(DEVICE)
     lengths = [33] * 24  # no two of which share a tile
     x = torch.randn(sum(lengths), D, device=DEVICE)
@@ -154,9 +154,9 @@ def test_bfloat16_is_as_near_as_its_digits_and_repeats_to_the_bit(size: int) -> 
 
 
 def test_heads_that_are_too_wide_in_float32_go_the_other_way() -> None:
-    assert packed.takes(64, torch.float32) and packed.takes(128, torch.bfloat16)
-    assert not packed.takes(128, torch.float32) and not packed.takes(48, torch.bfloat16)
-    assert not packed.takes(16, torch.float64)
+    assert packed.supports(64, torch.float32) and packed.supports(128, torch.bfloat16)
+    assert not packed.supports(128, torch.float32) and not packed.supports(48, torch.bfloat16)
+    assert not packed.supports(16, torch.float64)
     heads = MultiHeadSelfAttention(D, 1, d_k=128, d_v=128).to(DEVICE)
     x, outs = torch.randn(sum(TARGET), D, device=DEVICE), []
     for tiled in (False, True):

@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 from dragoman.nn.dropout import hashed_mask
 from dragoman.nn.kernels import residual_norm as module
-from dragoman.nn.kernels.residual_norm import by_kernel, residual_norm, residual_norm_backward
+from dragoman.nn.kernels.residual_norm import residual_norm, residual_norm_backward, uses_triton
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SIZES = [(1, 1), (7, 5), (9, 64), (67, 71), (13, 96)]  # the last two need chunks, the middle one fills its tile
@@ -30,8 +30,8 @@ def expected(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, drawn: Tensor, 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ROWS", 16)
-    monkeypatch.setattr(module, "WIDTH", 32)
+    monkeypatch.setattr(module, "ROWS_PER_PROGRAM", 16)
+    monkeypatch.setattr(module, "COLUMNS_PER_LOAD", 32)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
@@ -39,7 +39,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_and_all_gradients(n: int, d: int, p: float) -> None:
     x, y, weight, bias, grad, _ = made(n, d)
     drawn = torch.tensor([0.37, 0.81], device=DEVICE)
-    assert by_kernel(y)
+    assert uses_triton(y)
     leaves = [t.requires_grad_() for t in (x, y, weight, bias)]
     exact = [t.detach().double().requires_grad_() for t in leaves]
     ours, theirs = residual_norm(*leaves, drawn, p, 1e-5)[0], expected(*exact, drawn, p)

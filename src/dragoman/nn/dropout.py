@@ -1,4 +1,4 @@
-"""Dropout (section 5.4), drawn quickly where PyTorch draws slowly."""
+"""Dropout (section 5.4), with faster random masks than PyTorch's."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 LEVELS = 1 << 16
-ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))  # shifts and multipliers of C. Wellons' "triple32"
+HASH_ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))  # shifts and multipliers of C. Wellons' "triple32"
 
 
 class Dropout(nn.Module):
     """Zeroes each element with probability `p` in training, and scales the rest by 1 / (1 - p).
 
     On a CPU, PyTorch draws a random number for each element, which takes a quarter of a small model's training time.
-    There we cut every 64 random bits into four of 16, and `p` is rounded to a multiple of 1/65536. Compiled for a GPU,
-    ten rounds of a cipher for each element would cost more than reading and writing it; there two numbers are drawn,
-    and a hash of them and the element's place decides, which a backward pass can make again instead of keeping it.
+    There every 64 random bits are split into four of 16, and `p` is rounded to a multiple of 1/65536. Compiled for a
+    GPU, ten rounds of a cipher per element would cost more than reading and writing it; there two seeds are drawn, and
+    a hash of them and the element's index decides, which a backward pass can compute again.
     """
 
     def __init__(self, p: float) -> None:
@@ -40,22 +40,22 @@ class Dropout(nn.Module):
 
 def keep_mask(x: Tensor, p: float) -> Tensor:
     """0 with probability `p` and 1 / (1 - p) otherwise, in the shape and type of `x`."""
-    dropped = min(round(p * LEVELS), LEVELS - 1)  # a p next to 1 leaves one level
+    dropped = min(round(p * LEVELS), LEVELS - 1)  # a p close to 1 leaves one level
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     levels = words.view(torch.int16)[: x.numel()].view(x.shape)
     return (levels >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
 
 
-def hashed_mask(x: Tensor, p: float, drawn: Tensor) -> Tensor:
-    """False with probability `p`, in the shape of `x`: a function of each place and two numbers from [0, 1).
+def hashed_mask(x: Tensor, p: float, seeds: Tensor) -> Tensor:
+    """False with probability `p`, in the shape of `x`: a function of each index and two seeds from [0, 1).
 
     With two rounds instead of three, neighbors were correlated by 0.005.
     """
-    first, second = (drawn * (1 << 24)).to(torch.int32).unbind()
+    first, second = (seeds * (1 << 24)).to(torch.int32).unbind()
     bits = torch.arange(x.numel(), dtype=torch.int32, device=x.device).view(x.shape) + (first << 7)
-    for round_, (shift, factor) in enumerate(ROUNDS):
-        shifted = (bits >> shift) & ((1 << (32 - shift)) - 1)  # without the sign's copies
+    for round_, (shift, factor) in enumerate(HASH_ROUNDS):
+        shifted = (bits >> shift) & ((1 << (32 - shift)) - 1)  # without copies of the sign bit
         bits = (bits ^ shifted) * (factor - (factor >> 31 << 32))
         if not round_:
             bits = bits + (second << 7)
-    return bits >= min(round(p * (1 << 32)), (1 << 32) - 1) - (1 << 31)  # a p next to 1 leaves one level here too
+    return bits >= min(round(p * (1 << 32)), (1 << 32) - 1) - (1 << 31)  # likewise

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dragoman.nn.dropout import Dropout
-from dragoman.nn.kernels.residual_norm import add_and_norm, suits
+from dragoman.nn.kernels.residual_norm import add_and_norm, fuses_residual_norm
 from dragoman.nn.norm import LayerNorm, Norm
 
 
@@ -31,7 +31,12 @@ class PostNorm(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
         """Add, then normalize; what passes between layers has the precision of the products."""
         y = sublayer(x)
-        if self.training and torch.compiler.is_compiling() and isinstance(self.norm, LayerNorm) and suits(x, y):
+        if (
+            self.training
+            and torch.compiler.is_compiling()
+            and isinstance(self.norm, LayerNorm)
+            and fuses_residual_norm(x, y)
+        ):
             return add_and_norm(x, y, self.norm, self.dropout.p)
         return self.norm(x + self.dropout(y), real).to(y.dtype)
 

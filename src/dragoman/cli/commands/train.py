@@ -144,7 +144,7 @@ def settled(
     watch: Any,
 ) -> Recipe:
     """Prepare the data, and settle the recipe by what they are, where none was given."""
-    from dragoman.nn.kernels.availability import available
+    from dragoman.nn.kernels.availability import triton_available
     from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
     from dragoman.training.defaults import (
         Choice,
@@ -219,7 +219,7 @@ def settled(
         chosen += precision_choices(recipe.model, has_bfloat16_matmul if not fast else lambda: False)
         recipe = made()
         length = recipe.train.steps, recipe.train.steps * recipe.data.batch_tokens
-        chosen += speed_choices(*length, fast and world == 1 and available("cuda"), recipe.model)
+        chosen += speed_choices(*length, fast and world == 1 and triton_available("cuda"), recipe.model)
         recipe = made()
         if base is not None:
             added = recipe.text.targets[len(base.text.targets) :]

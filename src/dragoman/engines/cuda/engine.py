@@ -21,7 +21,7 @@ from dragoman.engines.cuda.state import Kernels, Shape, Weights, fits
 from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
-from dragoman.nn.kernels.availability import available
+from dragoman.nn.kernels.availability import triton_available
 from dragoman.search.types import NO_NUMBERS, Hypothesis, Search
 
 SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -186,7 +186,7 @@ def shape_of(lengths: Integers, limits: Integers, beam: int) -> Shape:
 
 def choose_kernels(device: torch.device) -> Kernels:
     """Triton's where it is installed and has a device."""
-    if device.type != "cuda" or not available(device.type):
+    if device.type != "cuda" or not triton_available(device.type):
         return TorchKernels()
     from dragoman.engines.cuda.kernels_triton import TritonKernels
 

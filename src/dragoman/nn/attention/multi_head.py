@@ -44,7 +44,7 @@ class _MultiHead(nn.Module):
     def _flat(self, projected: Tensor) -> bool:
         """Whether the kernels for packed sentences do what this attention does."""
         plain = isinstance(self.function, ScaledDotProduct) and not (self.training and self.dropout)
-        return plain and self.d_k == self.d_v and packed.takes(self.d_k, projected.dtype)
+        return plain and self.d_k == self.d_v and packed.supports(self.d_k, projected.dtype)
 
     def _heads(self, x: Tensor) -> Tensor:
         """`[B, T, H*C]` to `[B, H, T, C]`."""

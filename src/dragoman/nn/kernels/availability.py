@@ -1,4 +1,4 @@
-"""Where Triton's kernels can run."""
+"""Whether our Triton kernels can run on a device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ HAS_TRITON: Final = find_spec("triton") is not None
 INTERPRETED: Final = os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def available(kind: str) -> bool:
-    """Whether the kernels run on this kind of device: CUDA with Triton, or anywhere in Triton's interpreter.
+def triton_available(device_type: str) -> bool:
+    """Whether the kernels run on this type of device: CUDA with Triton, or any in Triton's interpreter.
 
-    PyTorch calls AMD's GPUs cuda as well, whose Triton does not know all that our kernels ask for.
+    PyTorch also calls AMD's GPUs cuda; their Triton lacks features that our kernels use.
     """
-    return HAS_TRITON and (INTERPRETED or (kind == "cuda" and torch.version.hip is None))
+    return HAS_TRITON and (INTERPRETED or (device_type == "cuda" and torch.version.hip is None))

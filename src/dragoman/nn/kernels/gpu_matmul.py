@@ -19,7 +19,7 @@ from torch import Tensor
 from dragoman.native.cublas import ALIGNMENT, WORKSPACE_BYTES, CublasLt, MatmulProblem, cublas
 
 MAX_ALGORITHMS: Final = 8  # that are timed
-ROUNDS, REPEATS = 3, 4  # of timing
+TIMING_ROUNDS, TIMING_REPEATS = 3, 4
 WORTHWHILE: Final = 0.98  # share of the guess's time that another algorithm must stay below
 MIN_MULTIPLICATIONS: Final = 1 << 27  # below which nothing is gained
 HALF_DTYPES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -138,11 +138,11 @@ def _algorithm(lt: CublasLt, problem: MatmulProblem, device: int, run: Callable[
 def _milliseconds(run: Callable[[bytes], bool], algorithms: list[bytes]) -> list[float]:
     """The best time of some rounds, each of which runs all of them: the GPU's clock changes meanwhile."""
     best = [float("inf")] * len(algorithms)
-    for _ in range(ROUNDS):
+    for _ in range(TIMING_ROUNDS):
         for i, algorithm in enumerate(algorithms):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
             start.record()
-            for _ in range(REPEATS):
+            for _ in range(TIMING_REPEATS):
                 run(algorithm)
             end.record()
             end.synchronize()

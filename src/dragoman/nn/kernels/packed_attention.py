@@ -1,7 +1,7 @@
-"""Scaled dot-product attention on packed sentences as they lie, without a grid: the kernels as PyTorch operators.
+"""Scaled dot-product attention on packed sentences: Triton kernels as PyTorch operators.
 
-The operators take and give whole projections (`[N, 3*H*K]` or `[N, H*K]` with `[M, 2*H*K]`), so that neither queries
-nor gradients are ever cut apart and put together again in memory.
+Inputs and outputs are whole projections (`[N, 3*H*K]`, or `[N, H*K]` with `[M, 2*H*K]`): neither queries nor gradients
+are split and concatenated in memory.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dragoman.nn.attention.sees import Tiled
 from dragoman.nn.layout import TILE
 
 BLOCK = 64
-AROUND = 16  # programs for each head that go round the tiles beyond the usual number
-SIZES = (16, 32, 64, 128)  # of d_k: what the matrix units take
-WIDEST_EXACT = 64  # d_k in float32: beyond it, gradients want more shared memory than most GPUs have
+EXTRA_PROGRAMS = 16  # programs per head that loop over the tiles beyond the usual number
+HEAD_SIZES = (16, 32, 64, 128)  # values of d_k that the matrix units support
+MAX_FLOAT32_HEAD_SIZE = 64  # beyond it, gradients need more shared memory than most GPUs have
 
 
-def takes(d_k: int, kind: torch.dtype) -> bool:
-    """Whether the kernels are for heads of this size in this precision."""
-    if kind == torch.float64:
+def supports(d_k: int, dtype: torch.dtype) -> bool:
+    """Whether the kernels support heads of this size and type."""
+    if dtype == torch.float64:
         return False  # their sums are float32
-    return d_k in SIZES and (d_k <= WIDEST_EXACT or kind.itemsize < torch.float32.itemsize)
+    return d_k in HEAD_SIZES and (d_k <= MAX_FLOAT32_HEAD_SIZE or dtype.itemsize < torch.float32.itemsize)
 
 
 def attend(q: Tensor, kv: Tensor | None, heads: int, tiled: Tiled) -> Tensor:
-    """Attention `[N, H*K]` from projections as they come from their products; see `packed_attention`."""
+    """Attention `[N, H*K]` from whole projections; see `packed_attention`."""
     out: Tensor
     out, _ = packed_attention(
         q, kv, heads, tiled.causal, tiled.q_tiles, tiled.k_tiles, tiled.low, tiled.high, tiled.first, tiled.final
@@ -49,25 +49,29 @@ def _options(q: Tensor, heads: int, width: int, registers: int) -> dict[str, Any
         "K": width // heads,
         "TILE": TILE,
         "BLOCK": BLOCK,
-        # In three products of the matrix units, float32 keeps its digits, and is far shorter than without them.
+        # Three products of the matrix units keep float32's precision, and are far faster than without them.
         "PRECISION": "tf32x3" if exact else "tf32",
         "num_warps": 4,
         "num_stages": 1,
-        # More programs at once are worth more than the few registers that are then kept in memory.
+        # More programs at once are worth more than the few registers that then spill.
         "maxnreg": None if exact or width // heads > 64 else registers,
     }
 
 
-def _launch(usual: Any, others: Any, heads: int, tiles: Tensor, arguments: tuple[Any, ...], **options: Any) -> None:
-    """One program a head for each of as many tiles as are usual, and a few that go round the rest of the table.
+def _launch(
+    main_kernel: Any, overflow_kernel: Any, heads: int, tiles: Tensor, arguments: tuple[Any, ...], **options: Any
+) -> None:
+    """One program per head for each of the usual number of tiles, and a few that loop over the rest of the table.
 
     Full tiles take a sixth of the table, and sentences in any order mostly less than a quarter.
     """
-    room = len(tiles) - 1
-    enough = -(-room // 4)
-    usual[(heads, enough)](*arguments, **options)
-    if room > enough:
-        others[(heads, min(room - enough, AROUND))](*arguments, enough, room, **options)
+    capacity = len(tiles) - 1
+    main_tiles = -(-capacity // 4)
+    main_kernel[(heads, main_tiles)](*arguments, **options)
+    if capacity > main_tiles:
+        overflow_kernel[(heads, min(capacity - main_tiles, EXTRA_PROGRAMS))](
+            *arguments, main_tiles, capacity, **options
+        )
 
 
 @torch.library.custom_op("dragoman::packed_attention", mutates_args=())
@@ -83,11 +87,11 @@ def packed_attention(
     first: Tensor,
     final: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Attend from `q [N, H*K]` to `kv [M, 2*H*K]`, or within `q [N, 3*H*K]` where `kv` is None.
+    """Attend from `q [N, H*K]` to `kv [M, 2*H*K]`, or within `q [N, 3*H*K]` if `kv` is None.
 
     A query sees the keys `low .. high - 1` (up to itself, if causal); a key is seen by queries among
-    `first .. final - 1`. Tiles, as many for queries as for keys, are rows at which programs begin. Gives the output
-    `[N, H*K]` and a log-sum-exp for the backward pass.
+    `first .. final - 1`. Tiles, as many for queries as for keys, are the first rows of programs. Returns the
+    output `[N, H*K]` and a log-sum-exp for the backward pass.
     """
     from dragoman.nn.kernels.packed_attention_triton import attention_kernel, other_tiles_kernel
 
@@ -104,7 +108,7 @@ def packed_attention(
 
 
 @packed_attention.register_fake
-def _(q: Tensor, kv: Tensor | None, heads: int, *others: Any) -> tuple[Tensor, Tensor]:
+def _(q: Tensor, kv: Tensor | None, heads: int, *_: Any) -> tuple[Tensor, Tensor]:
     width = q.shape[1] // 3 if kv is None else q.shape[1]
     return q.new_empty(len(q), width), q.new_empty(heads, len(q), dtype=torch.float32)
 
@@ -125,7 +129,7 @@ def packed_attention_backward(
     first: Tensor,
     final: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of `q` and `kv`; the latter is empty where `kv` is None."""
+    """The gradients of `q` and `kv`; the latter is empty if `kv` is None."""
     from dragoman.nn.kernels.packed_attention_triton import (
         attention_backward_kernel,
         other_tiles_backward_kernel,
@@ -147,11 +151,11 @@ def packed_attention_backward(
 
 
 @packed_attention_backward.register_fake
-def _(grad: Tensor, out: Tensor, lse: Tensor, q: Tensor, kv: Tensor | None, *others: Any) -> tuple[Tensor, Tensor]:
+def _(grad: Tensor, out: Tensor, lse: Tensor, q: Tensor, kv: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(q), q.new_empty(0) if kv is None else torch.empty_like(kv)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, kv, heads, causal, *bounds = inputs
     ctx.heads, ctx.causal = heads, causal
     ctx.save_for_backward(*output, q, kv, *bounds)
@@ -163,4 +167,4 @@ def _backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     return dq, None if kv is None else dkv, None, None, *(None for _ in bounds)
 
 
-packed_attention.register_autograd(_backward, setup_context=_keep)
+packed_attention.register_autograd(_backward, setup_context=_save)

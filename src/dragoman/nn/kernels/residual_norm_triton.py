@@ -2,8 +2,8 @@
 """Triton kernels for LayerNorm(x + Dropout(y)) and its gradients: each row is read once, by one warp.
 
 A tile is `[CHUNKS * TILE, WIDTH]`: first the first `WIDTH` columns of `TILE` rows, then their next, and so on. A warp,
-or a few, then hold a whole row and load 16 bytes a thread. What fell is found again by the hash of `nn/dropout.py`, and
-nothing is added atomically, so that results repeat to the bit.
+or a few, then hold a whole row and load 16 bytes a thread. The dropout mask is hashed again as in `nn/dropout.py`, and
+nothing is added atomically: results repeat to the bit.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from dragoman.nn.dropout import ROUNDS
+from dragoman.nn.dropout import HASH_ROUNDS
 
-SHIFT_1, FACTOR_1 = tl.constexpr(ROUNDS[0][0]), tl.constexpr(ROUNDS[0][1])
-SHIFT_2, FACTOR_2 = tl.constexpr(ROUNDS[1][0]), tl.constexpr(ROUNDS[1][1])
-SHIFT_3, FACTOR_3 = tl.constexpr(ROUNDS[2][0]), tl.constexpr(ROUNDS[2][1])
+SHIFT_1, FACTOR_1 = tl.constexpr(HASH_ROUNDS[0][0]), tl.constexpr(HASH_ROUNDS[0][1])
+SHIFT_2, FACTOR_2 = tl.constexpr(HASH_ROUNDS[1][0]), tl.constexpr(HASH_ROUNDS[1][1])
+SHIFT_3, FACTOR_3 = tl.constexpr(HASH_ROUNDS[2][0]), tl.constexpr(HASH_ROUNDS[2][1])
 
 
 @triton.jit
-def _numbers(drawn):
-    """The two numbers of a dropout, as `hashed_mask` makes them."""
-    first = (tl.load(drawn) * (1 << 24)).to(tl.int32) << 7
-    second = (tl.load(drawn + 1) * (1 << 24)).to(tl.int32) << 7
+def _load_seeds(seeds):
+    """The two seeds of a dropout mask, as `hashed_mask` uses them."""
+    first = (tl.load(seeds) * (1 << 24)).to(tl.int32) << 7
+    second = (tl.load(seeds + 1) * (1 << 24)).to(tl.int32) << 7
     return first, second.to(tl.uint32, bitcast=True)
 
 
 @triton.jit
-def _kept(places, first, second, threshold):
-    """`hashed_mask` of these places."""
-    bits = (places + first).to(tl.uint32, bitcast=True)
+def _keeps(offsets, first, second, threshold):
+    """`hashed_mask` at these offsets."""
+    bits = (offsets + first).to(tl.uint32, bitcast=True)
     bits = (bits ^ (bits >> SHIFT_1)) * FACTOR_1 + second
     bits = (bits ^ (bits >> SHIFT_2)) * FACTOR_2
     bits = (bits ^ (bits >> SHIFT_3)) * FACTOR_3
@@ -37,7 +37,7 @@ def _kept(places, first, second, threshold):
 
 
 @triton.jit
-def _along(x, CHUNKS: tl.constexpr, TILE: tl.constexpr):
+def _row_sums(x, CHUNKS: tl.constexpr, TILE: tl.constexpr):
     """Sums of rows, for each chunk of a row: `[CHUNKS * TILE, 1]`."""
     sums = tl.sum(tl.reshape(tl.sum(x, 1), [CHUNKS, TILE]), 0)
     return tl.reshape(tl.broadcast_to(sums[None, :], [CHUNKS, TILE]), [CHUNKS * TILE])[:, None]
@@ -45,36 +45,36 @@ def _along(x, CHUNKS: tl.constexpr, TILE: tl.constexpr):
 
 @triton.jit
 def residual_norm_kernel(
-    x_base, y_base, weight_base, bias_base, drawn, out_base, sum_base, mean_base, slope_base,
+    x_base, y_base, weight_base, bias_base, seeds, out_base, sum_base, mean_base, rstd_base,
     n, epsilon, threshold, factor,
     D: tl.constexpr, DROP: tl.constexpr, CHUNKS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """`TILE` rows: the sum, its norm, and the mean and the reciprocal deviation of each row."""
+    """`TILE` rows: the sum, its norm, and the mean and the reciprocal standard deviation of each row."""
     lines = tl.arange(0, CHUNKS * TILE)[:, None]
     rows, columns = tl.program_id(0) * TILE + lines % TILE, lines // TILE * WIDTH + tl.arange(0, WIDTH)[None, :]
-    places, inside = rows * D + columns, (rows < n) & (columns < D)
-    y = tl.load(y_base + places, mask=inside, other=0.0).to(tl.float32)
-    x = tl.load(x_base + places, mask=inside, other=0.0).to(tl.float32)
+    offsets, inside = rows * D + columns, (rows < n) & (columns < D)
+    y = tl.load(y_base + offsets, mask=inside, other=0.0).to(tl.float32)
+    x = tl.load(x_base + offsets, mask=inside, other=0.0).to(tl.float32)
     if DROP:
-        first, second = _numbers(drawn)
-        y = tl.where(_kept(places, first, second, threshold), y * factor, 0.0)
+        first, second = _load_seeds(seeds)
+        y = tl.where(_keeps(offsets, first, second, threshold), y * factor, 0.0)
     total = (x + y).to(sum_base.dtype.element_ty)
-    tl.store(sum_base + places, total, mask=inside)
-    total = total.to(tl.float32)  # as the backward pass will find it
-    mean = _along(total, CHUNKS, TILE) / D
+    tl.store(sum_base + offsets, total, mask=inside)
+    total = total.to(tl.float32)  # as the backward pass reads it
+    mean = _row_sums(total, CHUNKS, TILE) / D
     centered = tl.where(columns < D, total - mean, 0.0)
-    slope = 1 / tl.sqrt(_along(centered * centered, CHUNKS, TILE) / D + epsilon)
+    rstd = 1 / tl.sqrt(_row_sums(centered * centered, CHUNKS, TILE) / D + epsilon)
     weight = tl.load(weight_base + columns, mask=columns < D, other=0.0)
     bias = tl.load(bias_base + columns, mask=columns < D, other=0.0)
-    tl.store(out_base + places, (centered * slope * weight + bias).to(out_base.dtype.element_ty), mask=inside)
+    tl.store(out_base + offsets, (centered * rstd * weight + bias).to(out_base.dtype.element_ty), mask=inside)
     once = (rows < n) & (lines < TILE)
     tl.store(mean_base + rows, mean, mask=once)
-    tl.store(slope_base + rows, slope, mask=once)
+    tl.store(rstd_base + rows, rstd, mask=once)
 
 
 @triton.jit
 def residual_norm_backward_kernel(
-    grad_base, other_base, sum_base, mean_base, slope_base, weight_base, drawn, dx_base, dy_base, sums_base,
+    grad_base, other_base, sum_base, mean_base, rstd_base, weight_base, seeds, dx_base, dy_base, sums_base,
     n, threshold, factor,
     D: tl.constexpr, DROP: tl.constexpr, TWO: tl.constexpr, ROWS: tl.constexpr,
     CHUNKS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
@@ -87,26 +87,26 @@ def residual_norm_backward_kernel(
     of_weight = tl.zeros([CHUNKS * TILE, WIDTH], tl.float32)
     of_bias = tl.zeros([CHUNKS * TILE, WIDTH], tl.float32)
     if DROP:
-        first, second = _numbers(drawn)
-    for start in tl.range(0, ROWS, TILE, num_stages=3):  # two tiles are on their way while one is worked on
+        first, second = _load_seeds(seeds)
+    for start in tl.range(0, ROWS, TILE, num_stages=3):  # two tiles are loading while one is computed
         rows = part * ROWS + start + lines % TILE
-        places, inside = rows * D + columns, (rows < n) & (columns < D)
-        grad = tl.load(grad_base + places, mask=inside, other=0.0).to(tl.float32)
+        offsets, inside = rows * D + columns, (rows < n) & (columns < D)
+        grad = tl.load(grad_base + offsets, mask=inside, other=0.0).to(tl.float32)
         if TWO:
-            grad += tl.load(other_base + places, mask=inside, other=0.0).to(tl.float32)
-        total = tl.load(sum_base + places, mask=inside, other=0.0).to(tl.float32)
+            grad += tl.load(other_base + offsets, mask=inside, other=0.0).to(tl.float32)
+        total = tl.load(sum_base + offsets, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(mean_base + rows, mask=rows < n, other=0.0)
-        slope = tl.load(slope_base + rows, mask=rows < n, other=0.0)
-        normal = (total - mean) * slope
+        rstd = tl.load(rstd_base + rows, mask=rows < n, other=0.0)
+        normal = (total - mean) * rstd
         of_weight += grad * normal
         of_bias += grad
         grad *= weight
-        even, along = _along(grad, CHUNKS, TILE) / D, _along(grad * normal, CHUNKS, TILE) / D
-        dx = (grad - even - normal * along) * slope
-        tl.store(dx_base + places, dx.to(dx_base.dtype.element_ty), mask=inside)
+        even, along = _row_sums(grad, CHUNKS, TILE) / D, _row_sums(grad * normal, CHUNKS, TILE) / D
+        dx = (grad - even - normal * along) * rstd
+        tl.store(dx_base + offsets, dx.to(dx_base.dtype.element_ty), mask=inside)
         if DROP:
-            dx = tl.where(_kept(places, first, second, threshold), dx * factor, 0.0)
-        tl.store(dy_base + places, dx.to(dy_base.dtype.element_ty), mask=inside)
+            dx = tl.where(_keeps(offsets, first, second, threshold), dx * factor, 0.0)
+        tl.store(dy_base + offsets, dx.to(dy_base.dtype.element_ty), mask=inside)
     columns = tl.arange(0, CHUNKS)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     sums = sums_base + part * 2 * D + columns
     tl.store(sums, tl.sum(tl.reshape(of_weight, [CHUNKS, TILE, WIDTH]), 1), mask=columns < D)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
-from dragoman.nn.kernels.availability import available
+from dragoman.nn.kernels.availability import triton_available
 from dragoman.nn.linear import matmul_into
 from dragoman.training.loss.fused_cross_entropy import projected_loss
 from dragoman.training.loss.r_drop import ProjectedAgreement
@@ -112,7 +112,7 @@ class TranslationLoss(nn.Module):
             kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
             together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
             return LossSum(*together)
-        if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and available("cuda"):
+        if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and triton_available("cuda"):
             hidden = hidden.to(torch.get_autocast_dtype("cuda"))
             sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, torch.is_grad_enabled())
             return LossSum(sums[0], sums[1].detach())

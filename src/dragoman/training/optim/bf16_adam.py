@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.nn.kernels.availability import available
+from dragoman.nn.kernels.availability import triton_available
 from dragoman.training.optim.bf16_weights import Bf16Weights
 from dragoman.training.optim.optimizer import Optimizer
 
@@ -24,7 +24,7 @@ def supports_bf16_adam(bf16: Bf16Weights, optimizer: Optimizer, batches: int) ->
     """Whether the kernel applies; gradients of several batches are summed in float32 and left to PyTorch's Adam."""
     kinds = {half.device.type for half in bf16.copies}
     plain = len(optimizer.inner) == 1 and isinstance(optimizer.inner[0], torch.optim.Adam | torch.optim.AdamW)
-    if batches != 1 or not plain or not kinds or not all(available(kind) for kind in kinds):
+    if batches != 1 or not plain or not kinds or not all(triton_available(kind) for kind in kinds):
         return False
     states = [optimizer.inner[0].state.get(weight, {}) for weight in bf16.master]
     held = [*bf16.master, *(state[name] for state in states if state for name in ("exp_avg", "exp_avg_sq"))]

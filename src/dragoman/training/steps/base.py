@@ -13,7 +13,7 @@ from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.errors import TrainingError
 from dragoman.native import why_not
-from dragoman.nn.kernels.availability import available
+from dragoman.nn.kernels.availability import triton_available
 from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul, torch_bfloat16_works
 from dragoman.nn.layout import joint_tiles
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -22,7 +22,7 @@ from dragoman.text.special_tokens import BOS, EOS, PAD
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """The batch on the device; a rank whose epoch has ended takes part with a sentence of weight 0."""
     if batch.layout == "packed":
-        return (add_tiles(batch) if available(device.type) else batch).to(device)
+        return (add_tiles(batch) if triton_available(device.type) else batch).to(device)
     return batch.to(device) if batch.n_sentences else empty_batch(device, batch.state)
 
 

@@ -79,7 +79,7 @@ ADDED_INSIDE, FAST_PRODUCTS = AddedInside(), FastProducts()
 def compiled(task: nn.Module) -> Callable[..., Any]:
     """The task, compiled for one shape when it is first called, with residual connections and norms by our kernel."""
     _announce(torch.ops.dragoman.projected_loss.default)
-    residual_norm.announced = True
+    residual_norm.compiler_ready = True
     options: dict[str, Any] = {"post_grad_custom_pre_pass": ADDED_INSIDE}
     if products.cublas_lt() is not None:
         _announce(torch.ops.dragoman.tuned_matmul.default)

@@ -17,6 +17,6 @@ def test_on_nvidias_gpus_or_in_the_interpreter(
     monkeypatch.setattr(kernels, "HAS_TRITON", True)
     monkeypatch.setattr(kernels, "INTERPRETED", interpreted)
     monkeypatch.setattr(torch.version, "hip", hip)
-    assert (kernels.available("cuda"), kernels.available("cpu")) == (cuda, cpu)
+    assert (kernels.triton_available("cuda"), kernels.triton_available("cpu")) == (cuda, cpu)
     monkeypatch.setattr(kernels, "HAS_TRITON", False)
-    assert not kernels.available("cuda") and not kernels.available("cpu")
+    assert not kernels.triton_available("cuda") and not kernels.triton_available("cpu")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from dragoman.nn import LayerNorm, PostNorm
 from dragoman.nn.dropout import hashed_mask
-from dragoman.nn.kernels.residual_norm import add_and_norm, residual_norm, residual_norm_backward, suits
+from dragoman.nn.kernels.residual_norm import add_and_norm, fuses_residual_norm, residual_norm, residual_norm_backward
 
 N, D = 7, 11
 DRAWN = torch.tensor([0.31, 0.77])
@@ -52,9 +52,9 @@ def test_a_dropout_is_drawn_anew_each_time_and_drops_its_share() -> None:
 
 
 def test_a_cpu_keeps_the_plain_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.announced", True)
+    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.compiler_ready", True)
     x = torch.randn(N, D)
-    assert not suits(x, x.bfloat16())
+    assert not fuses_residual_norm(x, x.bfloat16())
     around = PostNorm(LayerNorm(D), 0.0).train()
     torch.testing.assert_close(around(x, lambda h: 2 * h), F.layer_norm(3 * x, (D,)))
 
@@ -73,7 +73,7 @@ def test_layers_around_which_it_is_used_learn_the_same(monkeypatch: pytest.Monke
 
     plain = gradients()
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    monkeypatch.setattr("dragoman.nn.residual.suits", lambda x, y: True)
+    monkeypatch.setattr("dragoman.nn.residual.fuses_residual_norm", lambda x, y: True)
     used = gradients()
     assert "residual_norm" in str(used[0].grad_fn)
     for a, b in zip(used, plain, strict=True):

@@ -109,7 +109,7 @@ def test_layers_learn_the_same_where_the_compiler_takes_them_whole(monkeypatch: 
         return make_boxed_func(graph.forward)
 
     plain = [(out := forward(x)), *torch.autograd.grad(out, weights, probe)]
-    monkeypatch.setattr("dragoman.nn.residual.suits", lambda x, y: True)
+    monkeypatch.setattr("dragoman.nn.residual.fuses_residual_norm", lambda x, y: True)
     backend = aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(graph.forward), bw_compiler=backward)
     try:
         out = torch.compile(forward, backend=backend, fullgraph=True)(x)
@@ -122,9 +122,9 @@ def test_layers_learn_the_same_where_the_compiler_takes_them_whole(monkeypatch: 
 
 
 def test_what_is_compiled_takes_the_pass_and_turns_the_operator_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.announced", False)
+    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.compiler_ready", False)
     compiling.compiled(nn.Linear(2, 3))  # unknown options would be refused here
-    assert compiling.residual_norm.announced
+    assert compiling.residual_norm.compiler_ready
     assert compiling.AddedInside().uuid() == compiling.AddedInside().uuid()
 
 
@@ -153,7 +153,7 @@ def test_one_process_can_train_many_models(monkeypatch: pytest.MonkeyPatch) -> N
         given_options.append(options)
         return real(task, backend="eager", **named)
 
-    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.announced", False)
+    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.compiler_ready", False)
     monkeypatch.setattr(torch, "compile", without_a_compiler)
     try:
         for size in range(1, 12):  # the compiler would refuse the ninth
@@ -193,7 +193,7 @@ def test_products_are_left_to_the_compiler_where_there_is_no_library(
     there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_options: list[dict[str, object]] = []
-    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.announced", False)
+    monkeypatch.setattr("dragoman.nn.kernels.residual_norm.compiler_ready", False)
     monkeypatch.setattr(compiling.products, "cublas_lt", lambda: object() if there else None)
     monkeypatch.setattr(torch, "compile", lambda task, options, **_: given_options.append(options))
     compiling.compiled(nn.Linear(2, 3))

@@ -17,7 +17,7 @@ from dragoman.data.batch import Batch, Flat, make_batch
 from dragoman.data.batching import Shape
 from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.nn.kernels import gpu_matmul as products
-from dragoman.nn.kernels.availability import available
+from dragoman.nn.kernels.availability import triton_available
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.replica import Replica
@@ -124,10 +124,10 @@ def test_steps_in_half_precision_are_those_of_autocast(device: torch.device, bat
     for number, (pair, count) in enumerate(zip(pairs, counts, strict=True), 1):
         queue.submit(list(pair), number, count, count, 0.01)
     assert all(o.finite for o in queue.completed(wait=True))
-    assert (queue.adam is not None) == (batches == 1 and available(device.type))
+    assert (queue.adam is not None) == (batches == 1 and triton_available(device.type))
     moved = [ours.detach() - before for ours, before in zip(task.parameters(), start, strict=True)]
     wanted = [theirs - before for theirs, before in zip(expected, start, strict=True)]
-    rough = available(device.type)  # compiled or interpreted, other places are rounded
+    rough = triton_available(device.type)  # compiled or interpreted, other places are rounded
     if rough:  # bfloat16 by itself makes 0.08, a lost batch 0.75
         moved, wanted = ([torch.cat([part.flatten() for part in parts])] for parts in (moved, wanted))
     for ours, theirs in zip(moved, wanted, strict=True):
@@ -154,7 +154,7 @@ def flat(task: nn.Module) -> Tensor:
 
 
 def test_adam_by_the_kernel_is_pytorchs_in_every_replay(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not available(device.type):
+    if not triton_available(device.type):
         pytest.skip("no Triton for this device")
     found, start = [], flat(setting(device)[0])
     for by_kernel in (True, False):
@@ -191,7 +191,7 @@ def test_a_run_that_is_stopped_and_one_whose_weights_are_lent_go_on_as_if_nothin
     again.load_state_dict(weights, strict=False)
     other.restore(state)
     resumed = cuda_graph.CudaGraphSteps(again, other, resumed.recipe, lambda: in_bfloat16(device), Ranks(device=device))
-    rough = available(device.type) and device.type == "cpu"  # the interpreter cuts bfloat16 off, PyTorch rounds
+    rough = triton_available(device.type) and device.type == "cpu"  # the interpreter cuts bfloat16 off, PyTorch rounds
     for name, half in resumed.bf16.named.items():
         assert rough or torch.equal(half, copies[name]) or queue.adam is None, name
     go(resumed, range(5, 9))
