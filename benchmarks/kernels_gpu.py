@@ -33,7 +33,7 @@ def of(*shape: int, kind: torch.dtype = KIND) -> Tensor:
 
 
 def attention(size: str, tokens: int, order: str, backward: bool, causal: bool, cross: bool) -> Call:
-    from dragoman.data.batching import fill_steps
+    from dragoman.data.batching import fill_tiles
     from dragoman.nn import Packed, everything, look
     from dragoman.nn import causal as no_later
     from dragoman.nn.kernels.packed_attention import packed_attention, packed_attention_backward
@@ -43,7 +43,7 @@ def attention(size: str, tokens: int, order: str, backward: bool, causal: bool, 
     sides = lengths(3 * tokens // 28, 3)
     count = min(int(np.searchsorted(np.cumsum(side), tokens, side="right")) for side in sides)
     sides = tuple(side[:count] for side in sides)
-    chosen = fill_steps(*sides) if order == "tiles" else np.arange(count)
+    chosen = fill_tiles(*sides) if order == "tiles" else np.arange(count)
     counts = [torch.from_numpy(side[chosen]) for side in sides]
     tables = joint_tiles(counts[0], counts[1], tokens, tokens)
     source, target = (

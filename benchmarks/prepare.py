@@ -155,7 +155,7 @@ def measure(folder: Path, data: Path, languages: list[str], pairs: int, recipe: 
                 taken += 1
             seconds, busy = time.perf_counter() - started, processor_time() - busy
         word = "padding" if layout == "padded" else "filler"
-        waste = [100 * (1 - used) for used in plan.used]
+        waste = [100 * (1 - used) for used in plan.fill_rates]
         print(
             f"{layout}: {batches:,} batches an epoch of at most {recipe.data.batch_tokens:,} tokens a side, planned in "
             f"{planned:.2f} s; {taken / seconds:,.0f} batches/s, {tokens / seconds / 1e6:.1f} M tokens/s, "

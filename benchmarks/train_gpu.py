@@ -92,8 +92,8 @@ def ceilings() -> dict[str, float]:
 
 def packed_batches(size: str, count: int) -> list[Any]:
     """Batches as the loader makes them, of random ids."""
-    from dragoman.data.batch import Flat, make_batch
-    from dragoman.data.batching import Shape, fill_steps
+    from dragoman.data.batch import FlatSentences, make_batch
+    from dragoman.data.batching import PackedShape, fill_tiles
 
     *_, vocabulary, tokens = SIZES[size]
     source, target = lengths(3 * count * tokens // 28, 3)
@@ -102,11 +102,12 @@ def packed_batches(size: str, count: int) -> list[Any]:
         ends = [np.searchsorted(np.cumsum(x[start:]), tokens, side="right") for x in (source, target)]
         here = slice(start, start + min(ends))
         start = here.stop
-        order = fill_steps(source[here], target[here])
+        order = fill_tiles(source[here], target[here])
         flats = [
-            Flat(rng.integers(4, vocabulary, int((n - 1).sum())), n[order] - 1) for n in (source[here], target[here])
+            FlatSentences(rng.integers(4, vocabulary, int((n - 1).sum())), n[order] - 1)
+            for n in (source[here], target[here])
         ]
-        shape = Shape(tokens, tokens, tokens // 16, 128)
+        shape = PackedShape(tokens, tokens, tokens // 16, 128)
         made.append(make_batch(np.arange(len(order)), *flats, shape, 0).pin())
     return made
 

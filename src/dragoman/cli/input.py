@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from dragoman.data.corpora.compression import PACKINGS, check_file, check_text_format, read_blocks
+from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
 from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
 
@@ -60,7 +60,7 @@ def plain(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The blocks of a pipe, refused where they are packed: what comes a bit at a time is not unpacked."""
     start = next(blocks, b"")
     check_text_format(path, start)
-    for magic, suffix in PACKINGS.items():
+    for magic, suffix in COMPRESSIONS.items():
         if start.startswith(magic):
             raise DataError(f"{path} is packed as {suffix}; give the name of the file, which is unpacked, or unpack it")
     yield start

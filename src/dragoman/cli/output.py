@@ -13,7 +13,7 @@ from typing import IO, TextIO
 
 from dragoman.cli import tell
 from dragoman.cli.input import is_pipe
-from dragoman.data.corpora.compression import PACKINGS
+from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.errors import DataError
 
 
@@ -38,7 +38,7 @@ def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | N
             raise DataError(f"{output} is a link that leads back to itself; choose another place to write to") from None
     if output.is_dir():
         raise DataError(f"{output} is a directory; give the name of a file to write to")
-    if output.suffix in PACKINGS.values() and not is_pipe(output):
+    if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise DataError(
             f"{output} is named {output.suffix}, but text is written unpacked; leave {output.suffix} away, or write "
             "to a pipe that packs it"

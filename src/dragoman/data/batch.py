@@ -1,4 +1,4 @@
-"""One batch as tensors, padded or packed; `nn`'s layouts are made from its lengths."""
+"""One batch as tensors, padded or packed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.arrays import Int64Array
-from dragoman.data.batching import Shape
-from dragoman.data.shards import spread
+from dragoman.data.batching import PackedShape
+from dragoman.data.shards import expand_ranges
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ class Batch:
     Padded: ids are `[B, S]` and `[B, T]`, filled with PAD on the right. Packed: ids are `[N]`, sentences end to end in
     order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have one fixed size, with 0 and -1 after
     the last sentence. Lengths count the mark. A rank that has no pairs left in an epoch gets a batch with
-    `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added where a kernel wants
-    them. `source_depths` is how deep each source token stands in its tree, 0 at the mark, where there are trees.
+    `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added if a kernel needs them.
+    `source_depths` is the depth of each source token in its dependency tree, 0 at EOS, if there are trees.
     """
 
     layout: Literal["padded", "packed"]
@@ -46,11 +46,11 @@ class Batch:
     source_depths: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on a device; from pinned memory the copy does not make the host wait."""
+        """The same batch on a device; from pinned memory, the copy is asynchronous."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> Batch:
-        """The same batch in memory that a GPU can read by itself."""
+        """The same batch in pinned memory."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     def _each(self, change: Any) -> Batch:
@@ -61,22 +61,27 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Flat:
-    """Sentences end to end and their lengths, without marks."""
+class FlatSentences:
+    """Concatenated sentences and their lengths, without BOS and EOS."""
 
     ids: npt.NDArray[Any]
     lengths: Int64Array
 
-    def in_order(self, order: Int64Array) -> Flat:
+    def reorder(self, order: Int64Array) -> FlatSentences:
         """The same sentences in another order."""
         lengths = self.lengths[order]
-        return Flat(self.ids[spread((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
+        return FlatSentences(self.ids[expand_ranges((np.cumsum(self.lengths) - self.lengths)[order], lengths)], lengths)
 
 
 def make_batch(
-    pairs: Int64Array, source: Flat, target: Flat, shape: Shape | None, state: int, depths: Int64Array | None = None
+    pairs: Int64Array,
+    source: FlatSentences,
+    target: FlatSentences,
+    shape: PackedShape | None,
+    state: int,
+    depths: Int64Array | None = None,
 ) -> Batch:
-    """The tensors of these sentences: packed into `shape`, or padded where there is none; `depths` are the source's."""
+    """The tensors of these sentences: packed into `shape`, or padded without one; `depths` are the source's."""
     import torch
 
     def tensor(array: npt.NDArray[Any]) -> Tensor:
@@ -84,55 +89,57 @@ def make_batch(
 
     n = len(pairs)
     rows = n if shape is None else shape.sentences
-    source_grid = places(source.lengths + 1, None if shape is None else shape.source)
-    target_grid = places(target.lengths + 1, None if shape is None else shape.target)
+    source_grid = tensor_layout(source.lengths + 1, None if shape is None else shape.source)
+    target_grid = tensor_layout(target.lengths + 1, None if shape is None else shape.target)
     longest = [int(side.lengths.max(initial=0)) + 1 for side in (source, target)]
     return Batch(
         layout="padded" if shape is None else "packed",
-        source=tensor(lay(source, source_grid, last=EOS)),
-        source_lengths=tensor(filled(source.lengths + 1, rows, 0)),
-        target_in=tensor(lay(target, target_grid, first=BOS)),
-        target_out=tensor(lay(target, target_grid, last=EOS)),
-        target_lengths=tensor(filled(target.lengths + 1, rows, 0)),
-        pairs=tensor(filled(pairs, rows, -1)),
+        source=tensor(fill_tensor(source, source_grid, last=EOS)),
+        source_lengths=tensor(pad_to(source.lengths + 1, rows, 0)),
+        target_in=tensor(fill_tensor(target, target_grid, first=BOS)),
+        target_out=tensor(fill_tensor(target, target_grid, last=EOS)),
+        target_lengths=tensor(pad_to(target.lengths + 1, rows, 0)),
+        pairs=tensor(pad_to(pairs, rows, -1)),
         n_sentences=n,
         source_tokens=len(source.ids) + n,
         target_tokens=len(target.ids) + n,
         longest=max(longest) if shape is None else shape.longest,
         state=state,
-        source_depths=None if depths is None else tensor(lay(Flat(depths, source.lengths), source_grid, filler=0)),
+        source_depths=None
+        if depths is None
+        else tensor(fill_tensor(FlatSentences(depths, source.lengths), source_grid, filler=0)),
     )
 
 
-def places(lengths: Int64Array, size: int | None) -> tuple[tuple[int, ...], Int64Array]:
-    """The shape of a tensor for sentences of these lengths, and where in it, read flat, each begins."""
+def tensor_layout(lengths: Int64Array, size: int | None) -> tuple[tuple[int, ...], Int64Array]:
+    """The shape of a tensor for sentences of these lengths, and where each begins in it, read flat."""
     if size is not None:
         return (size,), np.cumsum(lengths) - lengths
     width = int(lengths.max(initial=1))
     return (len(lengths), width), np.arange(len(lengths)) * width
 
 
-def lay(
-    sentences: Flat,
+def fill_tensor(
+    sentences: FlatSentences,
     grid: tuple[tuple[int, ...], Int64Array],
     first: int | None = None,
     last: int | None = None,
     filler: int = PAD,
 ) -> Int64Array:
-    """The sentences at their places, with a mark before each or after each."""
+    """A tensor of the sentences, with a special token before each or after each."""
     shape, starts = grid
-    laid = np.full(shape, filler, np.int64)
-    flat = laid.reshape(-1)
-    flat[spread(starts + (first is not None), sentences.lengths)] = sentences.ids
+    tensor = np.full(shape, filler, np.int64)
+    flat = tensor.reshape(-1)
+    flat[expand_ranges(starts + (first is not None), sentences.lengths)] = sentences.ids
     if first is not None:
         flat[starts] = first
     if last is not None:
         flat[starts + sentences.lengths] = last
-    return laid
+    return tensor
 
 
-def filled(values: Int64Array, size: int, filler: int) -> Int64Array:
+def pad_to(values: Int64Array, size: int, filler: int) -> Int64Array:
     """The values, then filler up to `size`."""
-    whole = np.full(size, filler, np.int64)
-    whole[: len(values)] = values
-    return whole
+    padded = np.full(size, filler, np.int64)
+    padded[: len(values)] = values
+    return padded

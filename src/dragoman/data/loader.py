@@ -1,7 +1,7 @@
 """Batches made ahead of need, in an order that depends on (seed, epoch) alone.
 
 The loader's state is one number, `epoch * 2**32 + batches of that epoch handed out to all ranks`: a loader made with it
-goes on exactly there, whatever the number of workers, and even with another number of ranks.
+continues exactly there, with any number of workers or ranks.
 """
 
 from __future__ import annotations
@@ -12,20 +12,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from dragoman.config import DataRecipe
-from dragoman.data.batch import Batch, Flat, make_batch
-from dragoman.data.batching import Plan, Shape, draw, fill_steps, packed_shape, plan_packed, plan_padded
+from dragoman.data.batch import Batch, FlatSentences, make_batch
+from dragoman.data.batching import (
+    EpochPlan,
+    PackedShape,
+    draw_pairs,
+    fill_tiles,
+    packed_shape,
+    plan_packed,
+    plan_padded,
+)
 from dragoman.data.shards import Split
-from dragoman.data.subword_sampling import Sampler
+from dragoman.data.subword_sampling import SubwordSampler
 from dragoman.errors import DataError
 
-EPOCH = 1 << 32
+EPOCH_STRIDE = 1 << 32
 
 
 class Loader:
-    """Iterates over the batches of one rank, epoch after epoch, up to epoch `epochs` where it is given.
+    """Iterates over the batches of one rank, epoch after epoch, up to epoch `epochs` if given.
 
     Rank r of w takes the batches r, r + w, r + 2w ... of an epoch. Every rank gets the same number of them; where the
-    epoch does not divide, the last ones are empty, so that no pair is repeated and none is left out.
+    epoch does not divide, the last ones are empty, so no pair is repeated and none is left out.
     """
 
     def __init__(
@@ -37,19 +45,17 @@ class Loader:
         world: int = 1,
         state: int = 0,
         epochs: int | None = None,
-        sampler: Sampler | None = None,
+        sampler: SubwordSampler | None = None,
         pin: bool | None = None,
     ) -> None:
         if not 0 <= rank < world:
-            raise DataError(f"rank {rank} of {world} cannot be; ranks are 0 to {world - 1}", code="out_of_range")
+            raise DataError(f"rank={rank} is not in 0 .. {world - 1}, with world={world}", code="out_of_range")
         if state < 0:
-            raise DataError(f"the loader's state is a number from 0; got {state}", code="out_of_range")
+            raise DataError(f"state must be at least 0; got {state}", code="out_of_range")
         if not len(split):
             raise DataError("there are no pairs to make batches from", code="no_pairs_left")
         if recipe.sampling and sampler is None:
-            raise DataError(
-                "data.sampling is on, but the loader was given no sampler; use Prepared.loader", code="missing_sampler"
-            )
+            raise DataError("data.sampling needs a sampler; use Prepared.loader", code="missing_sampler")
         self.split, self.recipe, self.rank, self.world, self.epochs = split, recipe, rank, world, epochs
         self.sampler = sampler if recipe.sampling else None
         self.weights = recipe.weights or tuple(part.weight for part in split.parts)
@@ -62,24 +68,24 @@ class Loader:
         self.state = state
         growth = self.sampler.growth if self.sampler else (1.0, 1.0)
         longest = int(max(split.source.lengths.max(), split.target.lengths.max())) + 1
-        # What is planned with: the end mark counts, and sampled tokens are more than the plain ones.
+        # Lengths to plan with: EOS counts, and sampled segmentations are longer than the plain ones.
         self.source_lengths = (split.source.lengths * growth[0]).astype("int64").clip(max=longest - 1) + 1
         self.target_lengths = (split.target.lengths * growth[1]).astype("int64").clip(max=longest - 1) + 1
-        self.shape: Shape | None = None
+        self.shape: PackedShape | None = None
         if recipe.layout == "packed":
             self.shape = packed_shape(
                 self.source_lengths, self.target_lengths, recipe.batch_tokens, recipe.batch_sentences, longest
             )
-        self._cursor = divmod(state, EPOCH)
-        self._waiting: deque[Future[Batch]] = deque()
-        self._plans: dict[int, Future[Plan]] = {}
+        self._cursor = divmod(state, EPOCH_STRIDE)
+        self._pending: deque[Future[Batch]] = deque()
+        self._plans: dict[int, Future[EpochPlan]] = {}
         self._planner = ThreadPoolExecutor(1, "dragoman-plan")
         self._makers = ThreadPoolExecutor(recipe.workers, "dragoman-batch")
 
-    def plan(self, epoch: int) -> Plan:
-        """Which pairs make up the batches of an epoch, for all ranks together."""
+    def plan(self, epoch: int) -> EpochPlan:
+        """The batches of an epoch, of all ranks."""
         recipe = self.recipe
-        pairs = draw(self.split.parts, self.weights, recipe.seed, epoch)
+        pairs = draw_pairs(self.split.parts, self.weights, recipe.seed, epoch)
         source, target = self.source_lengths[pairs], self.target_lengths[pairs]
         if self.shape is not None:
             return plan_packed(pairs, source, target, self.shape, recipe.seed, epoch)
@@ -92,17 +98,17 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch that the next batch belongs to."""
-        return self.state // EPOCH
+        return self.state // EPOCH_STRIDE
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
-        while len(self._waiting) <= self.recipe.ahead and self._submit():
+        while len(self._pending) <= self.recipe.ahead and self._submit():
             pass
-        if not self._waiting:
+        if not self._pending:
             raise StopIteration
-        batch = self._waiting.popleft().result()
+        batch = self._pending.popleft().result()
         self.state = batch.state
         return batch
 
@@ -110,7 +116,7 @@ class Loader:
         """Stop making batches; a loader that is used as a context manager closes itself."""
         for pool in (self._makers, self._planner):
             pool.shutdown(wait=True, cancel_futures=True)
-        self._waiting.clear()
+        self._pending.clear()
         if self.sampler is not None:
             self.sampler.close()
 
@@ -122,19 +128,19 @@ class Loader:
     ) -> None:
         self.close()
 
-    def _planned(self, epoch: int) -> Plan:
-        """The plan of an epoch, with the next one begun in the background and older ones forgotten."""
+    def _planned(self, epoch: int) -> EpochPlan:
+        """The plan of an epoch; starts the next one in the background and forgets older ones."""
         last = self.epochs is not None and epoch + 1 >= self.epochs
-        for wanted in (epoch,) if last else (epoch, epoch + 1):
-            if wanted not in self._plans:
-                self._plans[wanted] = self._planner.submit(self.plan, wanted)
+        for number in (epoch,) if last else (epoch, epoch + 1):
+            if number not in self._plans:
+                self._plans[number] = self._planner.submit(self.plan, number)
         plan = self._plans[epoch].result()
         for old in [e for e in self._plans if e < epoch]:
             del self._plans[old]
         return plan
 
     def _submit(self) -> bool:
-        """Have one more batch made; False where the last epoch is over."""
+        """Submit one more batch; False if the last epoch is over."""
         while True:
             epoch, done = self._cursor
             if self.epochs is not None and epoch >= self.epochs:
@@ -151,22 +157,25 @@ class Loader:
             )
         after = (epoch, done + self.world) if done + self.world < len(plan) else (epoch + 1, 0)
         self._cursor = after
-        self._waiting.append(
-            self._makers.submit(self._make, plan, done + self.rank, epoch, after[0] * EPOCH + after[1])
+        self._pending.append(
+            self._makers.submit(self._make, plan, done + self.rank, epoch, after[0] * EPOCH_STRIDE + after[1])
         )
         return True
 
-    def _make(self, plan: Plan, number: int, epoch: int, state: int) -> Batch:
+    def _make(self, plan: EpochPlan, number: int, epoch: int, state: int) -> Batch:
         pairs = plan[number] if number < len(plan) else plan.pairs[:0]
-        source, target = Flat(*self.split.source.gather(pairs)), Flat(*self.split.target.gather(pairs))
+        source, target = (
+            FlatSentences(*self.split.source.gather(pairs)),
+            FlatSentences(*self.split.target.gather(pairs)),
+        )
         if self.sampler is not None:
             rooms = (self.shape.source, self.shape.target) if self.shape else (None, None)
             planned = self.source_lengths[pairs], self.target_lengths[pairs]
             source = self.sampler.sample(0, source, pairs, epoch, planned[0], rooms[0])
             target = self.sampler.sample(1, target, pairs, epoch, planned[1], rooms[1])
         if self.shape is not None:  # after sampling, which decides in random order what may grow
-            order = fill_steps(source.lengths + 1, target.lengths + 1)
-            pairs, source, target = pairs[order], source.in_order(order), target.in_order(order)
+            order = fill_tiles(source.lengths + 1, target.lengths + 1)
+            pairs, source, target = pairs[order], source.reorder(order), target.reorder(order)
         trees = self.split.depths
         depths = None if trees is None else trees.of_tokens(pairs, source.ids, source.lengths)
         batch = make_batch(pairs, source, target, self.shape, state, depths)
@@ -174,7 +183,7 @@ class Loader:
 
 
 def has_cuda() -> bool:
-    """Whether pinned memory is of use here."""
+    """Whether there is a GPU, which pinned memory is for."""
     import torch
 
     return bool(torch.cuda.is_available())

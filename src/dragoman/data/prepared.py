@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dragoman.config import DataRecipe
-from dragoman.data.shards import Depths, Part, Sentences, Split, dtype_for
+from dragoman.data.shards import Part, Sentences, Split, TreeDepths, dtype_for
 from dragoman.errors import DataError
 from dragoman.files import sha256
 from dragoman.values import rename_keys
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 TOKENIZERS = "tokenizers"
-OLD_NAMES = {"tokenisers": TOKENIZERS}  # names as they were written before
+OLD_NAMES = {"tokenisers": TOKENIZERS}  # written by earlier versions
 PICTURE = "lengths.png"
 SIDES = ("source", "target")
-DEPTHS = "depths"  # of the source's bytes in their trees, where there are any
+DEPTHS = "depths"  # of the source's bytes in their trees, if there are any
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Prepared:
 
     @classmethod
     def open(cls, directory: str | Path, verify: bool = False) -> Prepared:
-        """Open and check that every file is there in its size, or with `verify` in every byte."""
+        """Open, and check the size of every file, or with `verify` every byte."""
         directory = Path(directory)
         manifest = read_manifest(directory)
         for name, expected in manifest["files"].items():
@@ -66,7 +66,7 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of inputs, settings and tokenizers: equal where the prepared ids are equal."""
+        """SHA-256 of inputs, settings and tokenizers; equal if the prepared ids are equal."""
         return str(self.manifest["fingerprint"])
 
     @property
@@ -76,12 +76,12 @@ class Prepared:
 
     @property
     def tokenizers_directory(self) -> Path:
-        """Where its tokenizers are."""
+        """The directory of its tokenizers."""
         return self.directory / next((name for name in OLD_NAMES if (self.directory / name).is_dir()), TOKENIZERS)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """The tokenizers of source and target; one and the same where the vocabulary is shared."""
+        """The tokenizers of source and target; the same object if the vocabulary is shared."""
         from dragoman.text import load_tokenizer
 
         names = [self.manifest["tokenizers"][side]["name"] for side in SIDES]
@@ -92,7 +92,9 @@ class Prepared:
         """The encoded pairs of "train" or "valid"."""
         known = self.manifest["splits"]
         if name not in known:
-            held_out = "; too few pairs to hold some out: give validation files too" if name == "valid" else ""
+            held_out = (
+                "; there were too few pairs to hold some out, so give validation files" if name == "valid" else ""
+            )
             raise DataError(
                 f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}", code="unknown_split"
             )
@@ -106,15 +108,15 @@ class Prepared:
 
     @property
     def has_trees(self) -> bool:
-        """Whether trees of the source sentences were given."""
+        """Whether the source sentences have dependency trees."""
         return f"train.{DEPTHS}.ids" in self.manifest["files"]
 
-    def _depths(self, name: str) -> Depths | None:
-        """How deep the source's bytes stand in their trees, if there are any."""
+    def _depths(self, name: str) -> TreeDepths | None:
+        """The depths of the source's bytes in their trees, if there are any."""
         if not self.has_trees:
             return None
         widths = np.array(self.tokenizers[0].widths, np.int64)
-        return Depths(Sentences.open(self.directory, f"{name}.{DEPTHS}", "uint8"), widths)
+        return TreeDepths(Sentences.open(self.directory, f"{name}.{DEPTHS}", "uint8"), widths)
 
     def loader(
         self,
@@ -127,29 +129,31 @@ class Prepared:
         epochs: int | None = None,
         pin: bool | None = None,
     ) -> Loader:
-        """Batches of a split; tokens are sampled in training alone."""
+        """Batches of a split; subwords are sampled in training only."""
         from dataclasses import replace
 
         from dragoman.data.loader import Loader
-        from dragoman.data.subword_sampling import Sampler
+        from dragoman.data.subword_sampling import SubwordSampler
 
         pairs, sampler = self.split(split), None
         if split != "train":
             recipe = replace(recipe, sampling=0.0, weights=())
         if recipe.sampling:
             names = tuple(self.manifest["tokenizers"][side]["name"] for side in SIDES)
-            sampler = Sampler(self.tokenizers_directory, names, pairs, recipe.sampling, recipe.seed, recipe.workers)
+            sampler = SubwordSampler(
+                self.tokenizers_directory, names, pairs, recipe.sampling, recipe.seed, recipe.workers
+            )
         return Loader(pairs, recipe, rank=rank, world=world, state=state, epochs=epochs, sampler=sampler, pin=pin)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a prepared directory, or why it is none."""
+    """The manifest of a directory of prepared data."""
     path = directory / MANIFEST
     try:
         manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), OLD_NAMES)
     except FileNotFoundError:
         raise DataError(
-            f"{directory} is no prepared data: it has no {MANIFEST}; run: dragoman prepare", code="not_prepared_data"
+            f"{directory} is not prepared data: it has no {MANIFEST}; run: dragoman prepare", code="not_prepared_data"
         ) from None
     except (OSError, ValueError) as error:
         raise DataError(
@@ -163,7 +167,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
         raise DataError(
-            f"{directory} is no prepared data: {MANIFEST} is that of something else; run: dragoman prepare",
+            f"{directory} is not prepared data: its {MANIFEST} belongs to something else; run: dragoman prepare",
             code="not_prepared_data",
         )
     return manifest

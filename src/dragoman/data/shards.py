@@ -1,4 +1,4 @@
-"""Sentences as numbers, end to end in one file, read through memory maps: an epoch of any size costs no memory."""
+"""Sentences as ids, concatenated in memory-mapped files: an epoch of any size needs no memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.errors import DataError
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sequence i is `ids[offsets[i] : offsets[i + 1]]`; on disk or in memory is the same to a reader."""
+    """Sentence i is `ids[offsets[i] : offsets[i + 1]]`, on disk or in memory."""
 
     ids: npt.NDArray[Any]
     offsets: Int64Array
@@ -33,8 +33,8 @@ class Sentences:
 
     @classmethod
     def open(cls, directory: Path, name: str, dtype: str) -> Sentences:
-        """The sentences that a `Writer` of the same name wrote."""
-        ids, offsets = mapped(directory / f"{name}.ids", dtype), mapped(directory / f"{name}.offsets", "int64")
+        """The sentences that a `SentenceWriter` of the same name wrote."""
+        ids, offsets = map_file(directory / f"{name}.ids", dtype), map_file(directory / f"{name}.offsets", "int64")
         if not len(offsets) or offsets[-1] != len(ids):
             raise DataError(
                 f"{directory / name}.ids holds {len(ids):,} numbers where its offsets say "
@@ -51,44 +51,44 @@ class Sentences:
 
     @cached_property
     def lengths(self) -> npt.NDArray[np.int32]:
-        """How long each sentence is."""
+        """The length of each sentence."""
         return np.diff(self.offsets).astype(np.int32)
 
     def gather(self, indices: Int64Array) -> tuple[npt.NDArray[Any], Int64Array]:
-        """The chosen sentences end to end, and the length of each; batches are made of it, so it has no loop."""
+        """The chosen sentences, concatenated, and the length of each; vectorized, as every batch is made with it."""
         starts = self.offsets[indices]
         lengths = self.offsets[indices + 1] - starts
-        return self.ids[spread(starts, lengths)], lengths
+        return self.ids[expand_ranges(starts, lengths)], lengths
 
 
-def spread(starts: Int64Array, lengths: Int64Array) -> Int64Array:
+def expand_ranges(starts: Int64Array, lengths: Int64Array) -> Int64Array:
     """starts[0], starts[0] + 1, ... for lengths[0] numbers, then the same from starts[1], and so on."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
 
 
-def mapped(path: Path, dtype: str) -> npt.NDArray[Any]:
-    """A file of numbers as an array that the operating system reads when it is looked at."""
+def map_file(path: Path, dtype: str) -> npt.NDArray[Any]:
+    """A file of numbers as a memory-mapped array."""
     try:
         size = path.stat().st_size
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again", code="file_missing") from None
     if size % np.dtype(dtype).itemsize:
         raise DataError(
-            f"{path} has {size:,} bytes, which is no whole number of {dtype}; prepare the data again",
+            f"{path} has {size:,} bytes, which is not a multiple of {dtype}; prepare the data again",
             code="file_damaged",
         )
-    # A plain view of the map: NumPy looks after each slice of a `memmap`, which costs more than taking the slice.
+    # A plain view: slicing a `memmap` object costs more than the slice itself.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray) if size else np.zeros(0, dtype)
 
 
 def dtype_for(vocabulary_size: int) -> str:
-    """The smallest type that holds every id of a vocabulary."""
+    """The smallest dtype that holds every id of a vocabulary."""
     return "uint16" if vocabulary_size <= 1 << 16 else "uint32"
 
 
-class Writer:
-    """Appends sentences to `name.ids` and `name.offsets`; what it wrote is on the disk when it is closed."""
+class SentenceWriter:
+    """Appends sentences to `name.ids` and `name.offsets`; closing it syncs them to disk."""
 
     def __init__(self, directory: Path, name: str, dtype: str) -> None:
         self.directory, self.name, self.dtype = directory, name, dtype
@@ -99,14 +99,14 @@ class Writer:
         self.offsets.write(np.zeros(1, np.int64).tobytes())
 
     def append(self, flat: npt.NDArray[Any], lengths: npt.NDArray[Any]) -> None:
-        """Sentences that lie end to end in `flat`."""
+        """Append sentences, which are concatenated in `flat`."""
         ends = self.total + np.cumsum(lengths, dtype=np.int64)
         self.ids.write(np.ascontiguousarray(flat, self.dtype).data)
         self.offsets.write(ends.tobytes())
         self.total += len(flat)
         self.count += len(lengths)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> SentenceWriter:
         return self
 
     def __exit__(
@@ -124,36 +124,38 @@ class Writer:
 
 
 @dataclass(frozen=True)
-class Depths:
-    """The trees of source sentences, laid over their text: how deep each byte stands; `widths` are those of tokens."""
+class TreeDepths:
+    """Depths in dependency trees of the bytes of source sentences; `widths` are the bytes of each token."""
 
     of_bytes: Sentences
     widths: Int64Array
 
     def of_tokens(self, indices: Int64Array, ids: npt.NDArray[Any], lengths: Int64Array) -> Int64Array:
-        """The depths of tokens, in which the chosen sentences lie end to end: that of the byte where each begins.
+        """The depth of each token of the chosen sentences, which are concatenated: that of its first byte.
 
-        As `depths_of_tokens` of dragoman.text.trees.dependency, which has one sentence and no NumPy.
+        Like `depths_of_tokens` of dragoman.text.trees.dependency, which takes one sentence and no NumPy.
         """
-        deep, sizes = self.of_bytes.gather(indices)
+        depths, sizes = self.of_bytes.gather(indices)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])
         last = np.cumsum(lengths)
         written = ends[last] - ends[last - lengths]
-        if len(apart := np.flatnonzero((written - sizes) // 2)):  # it may be 0, or 1 for the first word's space
+        mismatched = np.flatnonzero((written - sizes) // 2)  # the difference is 0, or 1 for the first word's space
+        if len(mismatched):
+            first = mismatched[0]
             raise DataError(
-                f"sentence {int(indices[apart[0]]):,} has {written[apart[0]]:,} bytes of text in its tokens, but its "
-                f"tree has {sizes[apart[0]]:,}; they do not belong together, so prepare the data again",
+                f"the tokens of sentence {int(indices[first]):,} write {written[first]:,} bytes, but its tree has "
+                f"{sizes[first]:,}; they do not belong together, so prepare the data again",
                 code="file_damaged",
             )
         origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
-        places = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
-        found: Int64Array = deep[np.maximum(places, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
+        positions = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
+        found: Int64Array = depths[np.maximum(positions, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
         return found
 
 
 @dataclass(frozen=True)
 class Part:
-    """The pairs start .. stop - 1 of a split come from this corpus, and an epoch goes `weight` times through them."""
+    """The pairs start .. stop - 1 of a split, from one corpus; an epoch goes through them `weight` times."""
 
     name: str
     start: int
@@ -163,15 +165,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """Encoded pairs, without begin and end marks: what batches are made from."""
+    """Encoded pairs, without BOS and EOS."""
 
     source: Sentences
     target: Sentences
     parts: tuple[Part, ...]
-    depths: Depths | None = None
+    depths: TreeDepths | None = None
 
     def __post_init__(self) -> None:
-        """Refuse sides that do not belong together."""
+        """Reject sides that do not belong together."""
         if len(self.source) != len(self.target):
             raise DataError(
                 f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split",

@@ -1,8 +1,8 @@
-"""Other tokens for the same sentence each epoch (BPE-dropout, subword regularization), while training.
+"""Subword regularization and BPE-dropout: another segmentation of each sentence in every epoch of training.
 
-Sentences are decoded from their ids and encoded again by sampling, which is possible because decoding gives the
-normalized text back exactly; so prepared data need not keep the text. What is drawn is a function of (seed, epoch,
-pair, side), and so is the same in whatever process it is drawn.
+Sentences are decoded from their ids and encoded again by sampling; decoding gives the normalized text back exactly, so
+prepared data need not keep the text. A segmentation is a function of (seed, epoch, pair, side), and so the same in
+every process.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from dragoman.arrays import Int64Array, Uint64Array
-from dragoman.data.batch import Flat
+from dragoman.data.batch import FlatSentences
 from dragoman.data.prepare.encoding import cached_tokenizer
 from dragoman.data.prepare.workers import Workers
-from dragoman.data.shards import Sentences, Split, spread
+from dragoman.data.shards import Sentences, Split, expand_ranges
 from dragoman.randomness import GAMMA, mix64
 
-PROBES = 512
+PROBE_SENTENCES = 512
 
 
-class Sampler:
-    """Draws tokens for both sides; `growth` is how many times longer sentences become, by which batches are planned.
+class SubwordSampler:
+    """Samples segmentations for both sides; `growth` is how much longer sentences become, for planning batches.
 
-    In C it happens in the thread that makes the batch. Where there is no compiler it is slow and in Python, so with
-    `processes` over 1 it happens there; they load the tokenizers from `directory` by their `names`.
+    With a C compiler, sampling runs in the thread that makes the batch. Without, it is slow and in Python, so it runs
+    in `processes` if there are several; they load the tokenizers from `directory` by their `names`.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class Sampler:
         in_threads = all(cached_tokenizer(directory, name).resamples_in_threads for name in names)
         self.workers = Workers(1 if in_threads else processes)
         self.longest = int(max(split.source.lengths.max(initial=0), split.target.lengths.max(initial=0)))
-        self.growth = (self._measure(0, split.source), self._measure(1, split.target))
+        self.growth = (self._measure_growth(0, split.source), self._measure_growth(1, split.target))
 
     def sample(
-        self, side: int, plain: Flat, pairs: Int64Array, epoch: int, planned: Int64Array, room: int | None
-    ) -> Flat:
-        """The sentences of a batch in other tokens; where they would outgrow the batch, the plain tokens stay.
+        self, side: int, plain: FlatSentences, pairs: Int64Array, epoch: int, planned: Int64Array, room: int | None
+    ) -> FlatSentences:
+        """The sentences of a batch, resampled; those that would outgrow the batch keep their plain tokens.
 
-        Padded (no `room`): no sentence may become wider than the batch was planned. Packed: all must fit into `room`.
+        Padded (no `room`): no sentence may become wider than planned. Packed: all must fit into `room`.
         """
-        task = (self.directory, self.names[side], plain, self.alpha, seeds(self.seed, epoch, pairs, side))
-        drawn = self.workers.call(draw, *task)
+        task = (self.directory, self.names[side], plain, self.alpha, pair_seeds(self.seed, epoch, pairs, side))
+        drawn = self.workers.call(resample_sentences, *task)
         spare = np.inf if room is None else room - len(plain.ids) - len(pairs)
         widest = int(planned.max(initial=1)) - 1 if room is None else self.longest
         fits = np.zeros(len(pairs), bool)
@@ -54,33 +54,37 @@ class Sampler:
                 spare -= length - before
                 fits[i] = True
         lengths = np.where(fits, drawn.lengths, plain.lengths)
-        starts = np.where(fits, begins(drawn), len(drawn.ids) + begins(plain))
-        return Flat(np.concatenate([drawn.ids, plain.ids])[spread(starts, lengths)], lengths)
+        starts = np.where(fits, sentence_starts(drawn), len(drawn.ids) + sentence_starts(plain))
+        return FlatSentences(np.concatenate([drawn.ids, plain.ids])[expand_ranges(starts, lengths)], lengths)
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         self.workers.close()
 
-    def _measure(self, side: int, sentences: Sentences) -> float:
-        """How much longer some sentences become, spread evenly over the corpus; a little more, for the spread."""
-        probes = np.unique(np.linspace(0, len(sentences) - 1, PROBES).astype(np.int64))
-        plain = Flat(*sentences.gather(probes))
-        drawn = draw(self.directory, self.names[side], plain, self.alpha, seeds(self.seed, 0, probes, side))
+    def _measure_growth(self, side: int, sentences: Sentences) -> float:
+        """How much longer sentences become, from a few spread evenly over the corpus, with a margin of 1 %."""
+        probes = np.unique(np.linspace(0, len(sentences) - 1, PROBE_SENTENCES).astype(np.int64))
+        plain = FlatSentences(*sentences.gather(probes))
+        drawn = resample_sentences(
+            self.directory, self.names[side], plain, self.alpha, pair_seeds(self.seed, 0, probes, side)
+        )
         return max(1.0, 1.01 * len(drawn.ids) / max(len(plain.ids), 1))
 
 
-def draw(directory: Path, name: str, plain: Flat, alpha: float, seeds: Uint64Array) -> Flat:
-    """Other tokens of each sentence."""
-    return Flat(*cached_tokenizer(directory, name).resample(plain.ids, plain.lengths, alpha, seeds))
+def resample_sentences(
+    directory: Path, name: str, plain: FlatSentences, alpha: float, pair_seeds: Uint64Array
+) -> FlatSentences:
+    """Another segmentation of each sentence."""
+    return FlatSentences(*cached_tokenizer(directory, name).resample(plain.ids, plain.lengths, alpha, pair_seeds))
 
 
-def begins(sentences: Flat) -> Int64Array:
+def sentence_starts(sentences: FlatSentences) -> Int64Array:
     """Where each sentence begins."""
     return np.cumsum(sentences.lengths) - sentences.lengths
 
 
-def seeds(seed: int, epoch: int, pairs: Int64Array, side: int) -> Uint64Array:
-    """A seed for each pair, in which every bit of the four counters has its part."""
+def pair_seeds(seed: int, epoch: int, pairs: Int64Array, side: int) -> Uint64Array:
+    """A seed for each pair, which depends on every bit of the four counters."""
     mixed = np.zeros(len(pairs), np.uint64)
     for counter in (seed, epoch, pairs, side):
         mixed = mix64(mixed + np.asarray(counter, np.int64).astype(np.uint64) + np.uint64(GAMMA))

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.data.batching import (
-    STEP,
-    Shape,
-    cut_padded,
-    draw,
-    fill_steps,
+    TILE_TOKENS,
+    PackedShape,
+    draw_pairs,
+    fill_tiles,
     packed_shape,
     plan_packed,
     plan_padded,
     random_order,
+    split_padded,
 )
 from dragoman.data.shards import Part
 from dragoman.errors import DataError
@@ -78,14 +78,14 @@ def test_padded_batches_hold_each_pair_once_and_keep_the_budget(lengths, budget,
         widths = source[rows].max(), target[rows].max()
         assert len(rows) * max(widths) <= budget and (not most or len(rows) <= most)
         area = [area[i] + len(rows) * int(widths[i]) for i in range(2)]
-    assert plan.used == pytest.approx((source.sum() / area[0], target.sum() / area[1]))
+    assert plan.fill_rates == pytest.approx((source.sum() / area[0], target.sum() / area[1]))
 
 
 @settings(max_examples=100, deadline=None)
 @given(lengths=LENGTHS, sizes=st.tuples(st.integers(17, 70), st.integers(23, 70)), most=st.integers(1, 9))
 def test_packed_batches_hold_each_pair_once_and_end_only_when_full(lengths, sizes, most):
     pairs, source, target = sides(lengths)
-    plan = plan_packed(pairs, source, target, Shape(*sizes, most, 23), 7, 2)
+    plan = plan_packed(pairs, source, target, PackedShape(*sizes, most, 23), 7, 2)
     assert sorted(plan.pairs.tolist()) == pairs.tolist()
     for k in range(len(plan)):
         rows = plan[k] - 100
@@ -93,7 +93,7 @@ def test_packed_batches_hold_each_pair_once_and_end_only_when_full(lengths, size
         if k + 1 < len(plan):
             more = [*rows, plan[k + 1][0] - 100]
             assert len(more) > most or source[more].sum() > sizes[0] or target[more].sum() > sizes[1]
-    assert plan.used == pytest.approx((source.sum() / sizes[0] / len(plan), target.sum() / sizes[1] / len(plan)))
+    assert plan.fill_rates == pytest.approx((source.sum() / sizes[0] / len(plan), target.sum() / sizes[1] / len(plan)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,11 +113,11 @@ def test_neighbors_fill_steps_as_the_rule_says(lengths, room):
         left = [left[0] - source[best], left[1] - target[best]]
         waiting.remove(best)
         expected.append(best)
-    assert fill_steps(np.array(source, np.int64), np.array(target, np.int64), room).tolist() == expected
+    assert fill_tiles(np.array(source, np.int64), np.array(target, np.int64), room).tolist() == expected
 
 
 def test_sentences_of_common_lengths_nearly_fill_their_steps():
-    assert STEP == TILE  # which kernels take at a time
+    assert TILE_TOKENS == TILE  # which kernels take at a time
     rng = np.random.default_rng(1)
     source = np.exp(rng.normal(3.2, 0.55, 1200)).clip(3, 120).astype(np.int64)
     target = (source * rng.normal(1, 0.15, 1200)).clip(3, 120).astype(np.int64)
@@ -126,8 +126,8 @@ def test_sentences_of_common_lengths_nearly_fill_their_steps():
         starts, _ = joint_tiles(*(torch.from_numpy(n[order]) for n in (source, target)), source.sum(), target.sum())
         return int((starts.diff() > 0).sum())
 
-    least = np.maximum(source, target).sum() / STEP
-    assert tiles(fill_steps(source, target)) < 1.12 * least < 1.25 * least < tiles(np.arange(1200))
+    least = np.maximum(source, target).sum() / TILE_TOKENS
+    assert tiles(fill_tiles(source, target)) < 1.12 * least < 1.25 * least < tiles(np.arange(1200))
 
 
 @settings(max_examples=100, deadline=None)
@@ -142,7 +142,7 @@ def test_mixing_is_exact_in_every_epoch_and_over_epochs(sizes, weights, seed):
     weights = weights[: len(sizes)]
     counts = Counter()
     for epoch in range(7):
-        drawn = draw(parts, weights, seed, epoch).tolist()
+        drawn = draw_pairs(parts, weights, seed, epoch).tolist()
         counts.update(drawn)
         for part, weight in zip(parts, weights, strict=True):
             n, w = part.stop - part.start, Fraction(str(weight))
@@ -156,7 +156,7 @@ def test_mixing_is_exact_in_every_epoch_and_over_epochs(sizes, weights, seed):
 
 def test_a_fraction_rotates_and_does_not_repeat_the_same_pairs():
     part = [Part("x", 0, 100)]
-    halves = [set(draw(part, [0.5], 1, epoch).tolist()) for epoch in range(2)]
+    halves = [set(draw_pairs(part, [0.5], 1, epoch).tolist()) for epoch in range(2)]
     assert len(halves[0]) == len(halves[1]) == 50 and not halves[0] & halves[1]
 
 
@@ -166,9 +166,9 @@ def test_pairs_of_like_length_on_both_sides_share_a_padded_batch():
     target = np.clip((source * rng.normal(1.1, 0.15, len(source))).astype(int), 1, 256)
     plan = plan_padded(np.arange(len(source)), source, target, 4096, 0, 1, 0)
     one_side = np.lexsort((target, source))  # what sorting by the source alone would give, cut by the same budget
-    bounds = cut_padded(np.maximum(source, target)[one_side], 4096, 0)
+    bounds = split_padded(np.maximum(source, target)[one_side], 4096, 0)
     area = np.diff(bounds) @ np.maximum.reduceat(target[one_side], bounds[:-1])
-    assert min(plan.used) > 0.9 > 0.87 > target.sum() / area
+    assert min(plan.fill_rates) > 0.9 > 0.87 > target.sum() / area
 
 
 def test_packed_sizes_leave_little_filler_on_either_side():
@@ -178,7 +178,7 @@ def test_packed_sizes_leave_little_filler_on_either_side():
     shape = packed_shape(source, target, 8192, 0, 257)
     plan = plan_packed(np.arange(len(source)), source, target, shape, 1, 0)
     assert shape.target == 8192 and shape.source < 0.85 * 8192
-    assert min(plan.used) > 0.95
+    assert min(plan.fill_rates) > 0.95
 
 
 def test_the_longest_sentence_fits_into_the_smaller_side_too():
@@ -190,4 +190,4 @@ def test_a_sentence_that_fits_nowhere_is_refused():
     with raises(DataError, "sentence_too_long", "31", "30", "data.batch_tokens"):
         plan_padded(np.arange(2), np.array([3, 4]), np.array([31, 2]), 30, 0, 1, 0)
     with raises(DataError, "sentence_too_long", "31"):
-        plan_packed(np.arange(2), np.array([31, 4]), np.array([3, 2]), Shape(30, 40, 5, 40), 1, 0)
+        plan_packed(np.arange(2), np.array([31, 4]), np.array([3, 2]), PackedShape(30, 40, 5, 40), 1, 0)

@@ -11,7 +11,7 @@ import torch
 
 from dragoman.data.prepare.encoding import cached_tokenizer
 from dragoman.data.prepare.pipeline import prepare
-from dragoman.data.subword_sampling import seeds
+from dragoman.data.subword_sampling import pair_seeds
 from dragoman.text.tokenizer import SubwordTokenizer
 from small_corpora import RECIPE, put, some_pairs
 
@@ -37,6 +37,6 @@ def test_threads_in_c_processes_and_plain_python_make_the_same_batches(kind, tmp
 
 def test_seeds_depend_on_every_counter():
     pairs = np.arange(50)
-    found = [seeds(seed, epoch, pairs, side) for seed, epoch, side in product((0, 1, 2**40), (0, 1, 2), (0, 1))]
+    found = [pair_seeds(seed, epoch, pairs, side) for seed, epoch, side in product((0, 1, 2**40), (0, 1, 2), (0, 1))]
     assert len(np.unique(np.concatenate(found))) == 18 * 50
-    assert seeds(3, 1, pairs[[7, 5]], 0).tolist() == seeds(3, 1, pairs, 0)[[7, 5]].tolist()
+    assert pair_seeds(3, 1, pairs[[7, 5]], 0).tolist() == pair_seeds(3, 1, pairs, 0)[[7, 5]].tolist()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dragoman.config import DataRecipe
 from dragoman.data.batch import Batch
-from dragoman.data.batching import fill_steps
-from dragoman.data.loader import EPOCH, Loader
+from dragoman.data.batching import fill_tiles
+from dragoman.data.loader import EPOCH_STRIDE, Loader
 from dragoman.data.shards import Part, Sentences, Split
-from dragoman.data.subword_sampling import Sampler
+from dragoman.data.subword_sampling import SubwordSampler
 from dragoman.errors import DataError
 from dragoman.text.special_tokens import BOS, EOS, PAD
 from raising import raises
@@ -40,7 +40,7 @@ def take(loader, n):
 
 
 def whole_epoch(split, recipe, rank=0, world=1, epoch=0, **more):
-    with Loader(split, recipe, rank=rank, world=world, state=epoch * EPOCH, epochs=epoch + 1, **more) as loader:
+    with Loader(split, recipe, rank=rank, world=world, state=epoch * EPOCH_STRIDE, epochs=epoch + 1, **more) as loader:
         return list(loader)
 
 
@@ -73,7 +73,7 @@ def test_every_pair_once_an_epoch_for_one_two_and_three_ranks(n, world, layout, 
     assert seen == Counter(range(n))
     empty = [batch for batches in ranks for batch in batches if not batch.n_sentences]
     assert len(empty) < world  # only the last step of an epoch may have some
-    assert all(batches[-1].state == (epoch + 1) * EPOCH for batches in ranks)
+    assert all(batches[-1].state == (epoch + 1) * EPOCH_STRIDE for batches in ranks)
 
 
 @settings(max_examples=30, deadline=None)
@@ -189,7 +189,7 @@ def test_an_epoch_without_pairs_is_passed_over(layout):
     split = split_of(pairs_of(3))
     batches = take(Loader(split, replace(RECIPE, layout=layout, weights=(0.1,))), 3)
     assert sorted(i for batch in batches for i in numbers(batch)) == [0, 1, 2]
-    assert [batch.state // EPOCH for batch in batches] == [4, 7, 10]  # 0.3 pairs an epoch: one after 4, 7 and 10
+    assert [batch.state // EPOCH_STRIDE for batch in batches] == [4, 7, 10]  # 0.3 pairs an epoch: one after 4, 7 and 10
 
 
 def test_epochs_and_seeds_differ_in_order_but_not_in_pairs():
@@ -241,7 +241,7 @@ def test_what_cannot_be_is_refused():
     with raises(DataError, "out_of_range", "0", "-1"):
         Loader(split, RECIPE, state=-1)
     with raises(DataError, "state_mismatch", "1000", "2"):
-        take(Loader(split, RECIPE, state=2 * EPOCH + 1000), 1)
+        take(Loader(split, RECIPE, state=2 * EPOCH_STRIDE + 1000), 1)
     with raises(DataError, "no_pairs_left"):
         Loader(Split.of([], []), RECIPE)
     with raises(DataError, "count_mismatch", "9", "8"):
@@ -297,7 +297,7 @@ def test_sampled_tokens_spell_the_same_text_and_fit(layout, monkeypatch):
     words = ["".join(map(chr, rng.integers(97, 123, rng.integers(1, 36)))) for _ in range(120)]
     split = split_of([(letters.encode(s), letters.encode(t)) for s, t in zip(words[:60], words[60:], strict=True)])
     recipe = replace(RECIPE, layout=layout, sampling=0.4)
-    sampler = Sampler(Path("nowhere"), ("shared", "shared"), split, 0.4, recipe.seed)
+    sampler = SubwordSampler(Path("nowhere"), ("shared", "shared"), split, 0.4, recipe.seed)
     assert 1.2 < min(sampler.growth) <= max(sampler.growth) < 1.7
     epochs = [whole_epoch(split, recipe, epoch=e, sampler=sampler) for e in (0, 1)]
     drawn = []
@@ -310,7 +310,7 @@ def test_sampled_tokens_spell_the_same_text_and_fit(layout, monkeypatch):
             start = 0
             if layout == "packed":  # laid by the lengths that were drawn
                 lengths = [side[: batch.n_sentences].numpy() for side in (batch.source_lengths, batch.target_lengths)]
-                assert fill_steps(*lengths).tolist() == list(range(batch.n_sentences))
+                assert fill_tiles(*lengths).tolist() == list(range(batch.n_sentences))
             for k, pair in enumerate(numbers(batch)):
                 length = int(batch.source_lengths[k])
                 begin = start if layout == "packed" else k * row

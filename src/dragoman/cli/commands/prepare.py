@@ -12,7 +12,7 @@ from dragoman.cli.options.completion import complete_recipe
 from dragoman.cli.options.corpus_options import FILE, Given, corpus_options
 from dragoman.config import Recipe
 from dragoman.data.prepare.pipeline import prepare
-from dragoman.data.prepare.report import draw_lengths, print_report
+from dragoman.data.prepare.report import plot_lengths, print_report
 from dragoman.data.prepared import PICTURE, Prepared
 from dragoman.progress import ConsoleReporter
 
@@ -67,7 +67,7 @@ def show(prepared: Prepared, seconds: float) -> None:
     print_report(prepared, Console(highlight=False))
     picture = prepared.directory / PICTURE
     try:
-        seen = f"; {picture.name} shows the lengths" if draw_lengths(prepared, picture) else ""
+        seen = f"; {picture.name} shows the lengths" if plot_lengths(prepared, picture) else ""
     except OSError as error:
         picture.unlink(missing_ok=True)
         seen = f"; {picture.name} could not be written ({error.strerror or error}), but the data are whole"

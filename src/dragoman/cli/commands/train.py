@@ -16,7 +16,7 @@ from dragoman.cli.options.corpus_options import FILE, Given, corpus_options
 from dragoman.config import Recipe, toml_value, unused_keys
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare
-from dragoman.data.prepare.report import in_a_line
+from dragoman.data.prepare.report import summarize
 from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
@@ -202,7 +202,7 @@ def settled(
         watch.close()
     recipe = made()
     if not prepared.reused:
-        watch.note(in_a_line(prepared))
+        watch.note(summarize(prepared))
     if source_recipe is None:
         split = prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)

@@ -1,4 +1,4 @@
-"""The bytes of a file, unpacked where it is packed: .gz, .xz and .zst, known by their first bytes."""
+"""Read files that may be compressed: .gz, .xz and .zst, recognized by their first bytes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OpenFile = Callable[[Path], IO[bytes]]  # how a file is opened: plainly, or to b
 
 BLOCK = 1 << 20
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
-PACKINGS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
-FOREIGN = {
+COMPRESSIONS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"BZh91AY": "packed with bzip2; unpack it with bunzip2 first",
     b"\xff\xfe": "UTF-16; convert it with: iconv -f UTF-16 -t UTF-8",
@@ -38,9 +38,9 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
     with open_file(path) as raw:
         start = raw.read(8)
         raw.seek(0)
-        packing = next((name for magic, name in PACKINGS.items() if start.startswith(magic)), "")
+        compression = next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), "")
         check_text_format(path, start)
-        if start and path.suffix in PACKINGS.values() and path.suffix != packing:
+        if start and path.suffix in COMPRESSIONS.values() and path.suffix != compression:
             raise DataError(
                 f"{path} is named {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
                 f"{path.suffix} file; rename it to what it is",
@@ -48,31 +48,31 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
             )
         done = 0
         try:
-            for block in unpack(raw, packing):
+            for block in decompress(raw, compression):
                 done = raw.tell()
                 yield block
             while raw.read(BLOCK):  # what follows the end of an archive belongs to the file, too
                 pass
         except DAMAGE as error:
             raise DataError(
-                f"{path} is damaged or cut short after {done:,} bytes of {path.stat().st_size:,} ({error}); "
-                "fetch or pack it again",
+                f"{path} is damaged or truncated after {done:,} bytes of {path.stat().st_size:,} ({error}); "
+                "download or compress it again",
                 code="file_damaged",
             ) from None
 
 
 def check_text_format(path: Path, start: bytes) -> None:
-    """Refuse what is no text and nothing that is unpacked here, by its first bytes."""
-    for magic, what in FOREIGN.items():
+    """Reject files whose first bytes show another format."""
+    for magic, what in OTHER_FORMATS.items():
         if start.startswith(magic):
             raise DataError(f"{path} is {what}", code="wrong_file_format")
 
 
-def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
-    """Blocks of at most about a megabyte from an open file; those before damage are given before the error."""
-    match packing:
+def decompress(raw: IO[bytes], compression: str) -> Iterator[bytes]:
+    """Blocks of at most about a megabyte from an open file; those before any damage come before the error."""
+    match compression:
         case ".zst":
-            yield from unpack_zstd(raw)
+            yield from decompress_zstd(raw)
             return
         case ".gz":
             reader: Callable[[], Any] = partial(gzip.GzipFile, fileobj=raw)
@@ -82,42 +82,42 @@ def unpack(raw: IO[bytes], packing: str) -> Iterator[bytes]:
             while block := raw.read(BLOCK):
                 yield block
             return
-    stream, given = reader(), 0
+    stream, position = reader(), 0
     try:
         while block := stream.read(BLOCK):
-            given += len(block)
+            position += len(block)
             yield block
     except DAMAGE:
-        raw.seek(0)  # once more and token by token, as `read` gives nothing of a block that it cannot fill
-        yield from before_damage(reader(), given)
+        raw.seek(0)  # again in smaller reads, as `read` returns nothing of a block that it cannot fill
+        yield from read_until_damage(reader(), position)
         raise
 
 
-def before_damage(stream: Any, skipped: int) -> Iterator[bytes]:
-    """What a stream gives until it fails, without so many bytes at its beginning."""
+def read_until_damage(stream: Any, skipped: int) -> Iterator[bytes]:
+    """The bytes of a stream until it fails, without the first `skipped`."""
     with suppress(*DAMAGE):
-        while token := stream.read1(BLOCK):
-            if len(token) > skipped:
-                yield token[skipped:]
-            skipped = max(0, skipped - len(token))
+        while data := stream.read1(BLOCK):
+            if len(data) > skipped:
+                yield data[skipped:]
+            skipped = max(0, skipped - len(data))
 
 
-def unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
-    """Zstandard frames one after the other; its own reader would take a file that is cut short for a whole one."""
+def decompress_zstd(raw: IO[bytes]) -> Iterator[bytes]:
+    """Zstandard frames one after the other; the library's reader would accept a truncated file."""
     try:
         import zstandard
     except ImportError:
         raise MissingExtraError("zstandard", "zstd", "reading .zst files") from None
     frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-    while packed := raw.read(1 << 14):
-        while packed:
+    while data := raw.read(1 << 14):
+        while data:
             if frame.eof:
                 frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
             try:
-                block = frame.decompress(packed)
+                block = frame.decompress(data)
             except zstandard.ZstdError as error:
                 raise OSError(str(error)) from None
-            packed = frame.unused_data
+            data = frame.unused_data
             if block:
                 yield block
     if not frame.eof:
@@ -125,11 +125,11 @@ def unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no file that can be read twice, before anything is done with it."""
+    """Reject what is not a readable regular file."""
     if path.is_dir():
         raise DataError(f"{path} is a directory; expected a file with a sentence per line", code="not_a_file")
     if path.is_symlink() and not path.exists():
-        raise DataError(f"{path} is a link to {path.readlink()}, which is not there", code="file_missing")
+        raise DataError(f"{path} is a broken link to {path.readlink()}", code="file_missing")
     if not path.exists():
         near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, near, n=1)
@@ -137,7 +137,7 @@ def check_file(path: Path) -> None:
         raise DataError(f"there is no file {path}{hint}", code="file_missing")
     if not path.is_file():
         raise DataError(
-            f"{path} is not a regular file; a pipe can be read only once, so write its text to a file first",
+            f"{path} is not a regular file; write the text of a pipe to a file first",
             code="not_a_file",
         )
     try:

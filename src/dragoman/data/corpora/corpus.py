@@ -20,7 +20,7 @@ class Corpus:
     Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. The keys are
     the languages' names in JSON lines, and column numbers from 1 in TSV (without them, a line has exactly two columns).
     `source_trees` is a CoNLL-U file with the tree of each source sentence that is not empty. For a model of several
-    target languages, `to` is that of all pairs, or `to_key` the key or column that says each pair's own.
+    target languages, `to` is that of all pairs, or `to_key` the key or column with the language of each pair.
     """
 
     source: Path
@@ -34,27 +34,27 @@ class Corpus:
     to_key: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot name a set of pairs; names of files may be texts."""
+        """Reject fields that do not go together; files may be given as str."""
         for side in ("source", "target", "source_trees"):
             if isinstance(getattr(self, side), str):
                 object.__setattr__(self, side, Path(getattr(self, side)))
         if not isinstance(self.source, Path) or not isinstance(self.target, Path | None):
             raise DataError(
-                f"a corpus is named by its files, as Corpus('train.en', 'train.de'); got {self.source!r} and "
+                f"source and target must be files, as in Corpus('train.en', 'train.de'); got {self.source!r} and "
                 f"{self.target!r}",
                 code="wrong_type",
             )
         if self.form not in get_args(Form):
             raise DataError(
-                f"{self.source}: form={self.form!r} is none; there are: {', '.join(get_args(Form))}",
+                f"{self.source}: unknown form={self.form!r}; there are: {', '.join(get_args(Form))}",
                 code="unknown_choice",
             )
         if not isinstance(self.weight, int | float):
-            raise DataError(f"{self.source}: a weight is a number over 0; got {self.weight!r}", code="wrong_type")
+            raise DataError(f"{self.source}: weight must be a number; got {self.weight!r}", code="wrong_type")
         if (self.target is None) == (self.form == "plain"):
             raise DataError(
-                f"{self.source}: plain files come in twos, source and target, while TSV and JSON lines hold both sides "
-                f"in one; got form={self.form!r} with target={self.target}",
+                f"{self.source}: plain text needs a target file for each source; TSV and JSON lines have both sides "
+                f"in one file; got form={self.form!r} with target={self.target}",
                 code="missing_side",
             )
         if self.form == "jsonl" and not (self.source_key and self.target_key):
@@ -63,56 +63,56 @@ class Corpus:
             )
         if self.form != "plain" and self.source_key == self.target_key != "":
             raise DataError(
-                f"{self.source}: {self.source_key!r} is given as source and as target; a pair has two sides",
+                f"{self.source}: source and target have the same key, {self.source_key!r}; give two",
                 code="duplicate_key",
             )
         if self.form == "tsv":
             for key in (self.source_key, self.target_key):
                 if bool(self.source_key) != bool(self.target_key) or (key and not column_number(key)):
                     raise DataError(
-                        f"{self.source}: the keys of a TSV file are two column numbers from 1, such as 1 and 2; "
+                        f"{self.source}: keys must be two column numbers from 1 in TSV, such as 1 and 2; "
                         f"got {self.source_key!r} and {self.target_key!r}",
                         code="invalid_column",
                     )
         if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
             raise DataError(
-                f"{self.source}: a weight is a number over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}",
+                f"{self.source}: weight must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}",
                 code="out_of_range",
             )
 
         self._check_language()
 
     def _check_language(self) -> None:
-        """Refuse what cannot say a target language."""
+        """Reject what cannot be a target language."""
         if self.to and not is_language_code(self.to):
             raise DataError(
-                f"{self.source}: to={self.to!r} names no target language; use a code of letters, digits and hyphens, "
+                f"{self.source}: to={self.to!r} is not a language code; use letters, digits and hyphens, "
                 "such as 'de' or 'zh-Hans'",
                 code="invalid_language_code",
             )
         if self.to_key and self.form == "plain":
             raise DataError(
-                f"{self.source}: plain files have no key {self.to_key!r}; give --to, the language of all",
+                f"{self.source}: plain text has no key {self.to_key!r}; give --to, the language of all pairs",
                 code="incompatible_settings",
             )
         if self.to and self.to_key:
             raise DataError(
-                f"{self.source}: its language comes from {self.to_key!r} or is {self.to!r}, but not both",
+                f"{self.source}: give to={self.to!r} or to_key={self.to_key!r}, but not both",
                 code="incompatible_settings",
             )
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
             raise DataError(
-                f"{self.source}: the key of the language in a TSV file is a column number from 1; got {self.to_key!r}",
+                f"{self.source}: to_key must be a column number from 1 in TSV; got {self.to_key!r}",
                 code="invalid_column",
             )
         if self.to_key and self.to_key in self._both_keys():
             raise DataError(
-                f"{self.source}: {self.to_key!r} is given as a side and as the language; give another",
+                f"{self.source}: to_key={self.to_key!r} is also the key of a side; give another",
                 code="duplicate_key",
             )
 
     def _both_keys(self) -> tuple[str, str]:
-        """The keys of both sides; of a TSV file with languages the first two columns, where none are given."""
+        """The keys of both sides; by default the first two columns of a TSV file with languages."""
         return (self.source_key, self.target_key) if self.source_key or not self.to_key else ("1", "2")
 
     @property
@@ -122,17 +122,17 @@ class Corpus:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys or columns of a pair: both sides, and its language where each line has its own; perhaps empty."""
+        """The keys or columns of a pair: both sides, and its language if each line has its own; perhaps empty."""
         return (*self._both_keys(), self.to_key) if self.to_key else self._both_keys()
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that hold this corpus."""
+        """The files of this corpus."""
         return tuple(path for path in (self.source, self.target, self.source_trees) if path is not None)
 
     @property
     def name(self) -> str:
-        """How reports call this corpus."""
+        """The name of this corpus in reports."""
         return " + ".join(path.name for path in (self.source, self.target) if path is not None)
 
 

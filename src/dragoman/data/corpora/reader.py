@@ -1,8 +1,8 @@
-"""Sentence pairs out of files: plain parallel files, TSV and JSON lines, each also packed as .gz, .xz or .zst.
+"""Read sentence pairs: plain parallel files, TSV and JSON lines, each perhaps compressed as .gz, .xz or .zst.
 
-A line ends at `\\n` and nowhere else, so U+2028 and its friends stay inside their sentence; a `\\r` before it is
-dropped. Whatever cannot be read is a DataError that names the file and the line, because a corpus that is off by one
-line trains a model that is wrong everywhere.
+A line ends only at `\\n`, so U+2028 and the like stay inside their sentence; a `\\r` before it is dropped. What cannot
+be read is a DataError that names the file and the line, because a corpus that is off by one line trains a model that is
+wrong everywhere.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_pairs_with_languages(
 
 
 def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) -> Iterator[tuple[list[str], list[str]]]:
-    """Line i of one file with line i of the other; both must end together."""
+    """Line i of one file with line i of the other; both must have as many lines."""
     counts = [0, 0]
     both: Iterator[tuple[list[str], list[str]]] = zip_longest(
         chunks(read_line_blocks(source, open_file), size),
@@ -62,17 +62,17 @@ def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) ->
         if len(sources) == len(targets):
             yield sources, targets
             continue
-        for more_sources, more_targets in both:  # to the end, so that the message holds both counts
+        for more_sources, more_targets in both:  # to the end, for the counts in the message
             counts = [counts[0] + len(more_sources), counts[1] + len(more_targets)]
         raise DataError(
             f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line i of one must be the translation "
-            f"of line i of the other, so the counts must be equal",
+            "of line i of the other",
             code="count_mismatch",
         )
 
 
 def read_trees_file(path: str | Path, open_file: OpenFile = open_binary) -> Iterator[Tree]:
-    """The trees of a CoNLL-U file, packed or not, in order."""
+    """The trees of a CoNLL-U file, compressed or not, in order."""
     from dragoman.text.trees.dependency import read_trees
 
     return read_trees(
@@ -81,7 +81,7 @@ def read_trees_file(path: str | Path, open_file: OpenFile = open_binary) -> Iter
 
 
 def read_brackets_file(path: str | Path) -> Iterator[Bracketing]:
-    """The constituency trees of a file in Penn Treebank brackets, packed or not, cleaned and in order."""
+    """The constituency trees of a file in Penn Treebank brackets, compressed or not, cleaned and in order."""
     from dragoman.text.trees.constituency import read_brackets
 
     return read_brackets(
@@ -90,30 +90,30 @@ def read_brackets_file(path: str | Path) -> Iterator[Bracketing]:
 
 
 def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
-    """The two sentences of one TSV line, and its language; of a blank line they are empty, which cleaning counts."""
+    """The two sentences of one TSV line, and its language; empty for a blank line, which cleaning counts."""
     if not line.strip():
         return [""] * len(corpus.keys)
     cells = line.split("\t")
     if not corpus.keys[0]:
         if len(cells) != 2:
             raise DataError(
-                f"{corpus.source}, line {number}: {len(cells)} columns, but a pair is source, tab, target; where there "
-                f"are more columns, say which two with --source-key and --target-key",
+                f"{corpus.source}, line {number}: {len(cells)} columns, but expected source, tab, target; choose two "
+                "of several columns with --source-key and --target-key",
                 code="wrong_columns",
             )
         return cells
     columns = [int(key) for key in corpus.keys]
     if len(cells) < max(columns):
-        asked = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
+        wanted = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
         raise DataError(
-            f"{corpus.source}, line {number}: {len(cells)} columns, but columns {asked} were asked for",
+            f"{corpus.source}, line {number}: {len(cells)} columns, but columns {wanted} are needed",
             code="missing_column",
         )
     return [cells[column - 1] for column in columns]
 
 
 def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
-    """The two sentences of one JSON line, inside "translation" or beside each other, and its language."""
+    """The two sentences of one JSON line, inside "translation" or not, and its language."""
     if not line.strip():
         return [""] * len(corpus.keys)
     where = f"{corpus.source}, line {number}"
@@ -124,8 +124,8 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
             f"{where}: not JSON ({error}); each line must be one JSON object", code="invalid_json"
         ) from None
     if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
-        beside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}  # a language may stand outside
-        entry = {**entry["translation"], **beside}
+        outside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}
+        entry = {**entry["translation"], **outside}
     if not isinstance(entry, dict):
         raise DataError(
             f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}',
@@ -135,20 +135,18 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     for key in corpus.keys:
         if key not in entry:
             keys = ", ".join(map(repr, list(entry)[:8])) or "none"
-            raise DataError(f"{where}: there is no key {key!r}; the keys there are {keys}", code="missing_key")
+            raise DataError(f"{where}: there is no key {key!r}; the keys are {keys}", code="missing_key")
         text = entry[key]
         if not isinstance(text, str):
             raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text", code="invalid_json")
         if "\0" in text:
-            raise DataError(
-                f"{where}: {key!r} has a NUL character, which is no part of a sentence", code="invalid_character"
-            )
+            raise DataError(f"{where}: {key!r} has a NUL character; remove it", code="invalid_character")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             half = f"U+{ord(text[error.start]):04X}"
             raise DataError(
-                f"{where}: {key!r} has half of a surrogate pair ({half}), which is no character",
+                f"{where}: {key!r} has a lone surrogate ({half}), which is not a character",
                 code="invalid_character",
             ) from None
         found.append(text)
@@ -158,7 +156,7 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
 def read_line_blocks(
     path: Path, open_file: OpenFile = open_binary, holds: str = "a sentence per line"
 ) -> Iterator[list[str]]:
-    """The lines of a file, unpacked and decoded, a block of them at a time."""
+    """The lines of a file, decompressed and decoded, a block of them at a time."""
     number = 0
     for found in split_lines(path, read_blocks(path, open_file)):
         number += len(found)
@@ -168,9 +166,9 @@ def read_line_blocks(
 
 
 def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
-    """The lines of blocks of bytes, those of each block as soon as it is there; `path` is for messages.
+    """The lines of blocks of bytes, those of each block as soon as it arrives; `path` is for messages.
 
-    Every line before one that cannot be read is given before that one is refused.
+    All lines before one that cannot be read are returned before the error.
     """
     number, rest = 0, b""
     for block in blocks:
@@ -199,9 +197,9 @@ def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
 
 
 def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError | None]:
-    """Whole lines of UTF-8 as text up to the first that is none, and what is wrong with that one.
+    """Lines of UTF-8 as text, up to the first that cannot be decoded, and the error of that one.
 
-    `before` is how many lines of the file came before them.
+    `before` is the number of lines of the file before them.
     """
     wrong = None
     try:
@@ -220,7 +218,7 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         start = text.rfind("\n", 0, text.index("\0")) + 1
         line = before + text.count("\n", 0, start) + 1
         wrong = DataError(
-            f"{path}, line {line}: a NUL byte; expected UTF-8 text, and this may be UTF-16 or no text at all",
+            f"{path}, line {line}: a NUL byte; expected UTF-8, but this may be UTF-16 or not be text",
             code="invalid_character",
         )
         text = text[:start]
@@ -228,19 +226,19 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         text = text[1:]
     found = text.split("\n")
     if wrong is not None:
-        found.pop()  # what follows the last end of line: nothing, where the wrong line was
+        found.pop()  # the empty rest after the last good line
     return [line.removesuffix("\r") for line in found] if "\r" in text else found, wrong
 
 
 def chunks(parts: Iterable[list[T]], size: int) -> Iterator[list[T]]:
-    """The same items in lists of exactly `size`, the last one excepted."""
-    held: list[T] = []
+    """The same items in lists of exactly `size`, except the last."""
+    pending: list[T] = []
     for part in parts:
-        held += part
+        pending += part
         start = 0
-        while len(held) - start >= size:
-            yield held[start : start + size]
+        while len(pending) - start >= size:
+            yield pending[start : start + size]
             start += size
-        held = held[start:]
-    if held:
-        yield held
+        pending = pending[start:]
+    if pending:
+        yield pending

@@ -18,7 +18,7 @@ from dragoman.data.corpora.cleaning import EXAMPLES
 from dragoman.data.prepare.context import CHUNK, CleanText, PrepareContext, SideTokenizers
 from dragoman.data.prepare.target_languages import count_languages
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS
-from dragoman.data.shards import Part, Sentences, Writer, dtype_for, mapped
+from dragoman.data.shards import Part, Sentences, SentenceWriter, dtype_for, map_file
 from dragoman.errors import DataError
 from dragoman.text.target_languages import add_language_tokens
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from dragoman.text import Tokenizer
 
 
-def append_texts(writer: Writer, texts: Sequence[str]) -> None:
+def append_texts(writer: SentenceWriter, texts: Sequence[str]) -> None:
     """Sentences as UTF-8 bytes, end to end."""
     packed = [text.encode() for text in texts]
     flat = np.frombuffer(b"".join(packed), np.uint8)
     writer.append(flat, np.fromiter(map(len, packed), np.int64, len(packed)))
 
 
-def append_depths(writer: Writer, depths: Sequence[bytes], chosen: Int64Array) -> None:
+def append_depths(writer: SentenceWriter, depths: Sequence[bytes], chosen: Int64Array) -> None:
     """The depths of the chosen sentences' bytes, end to end."""
     kept = [depths[i] for i in chosen]
     writer.append(np.frombuffer(b"".join(kept), np.uint8), int_array(map(len, kept), len(kept)))
@@ -41,7 +41,7 @@ def append_depths(writer: Writer, depths: Sequence[bytes], chosen: Int64Array) -
 
 def read_texts(directory: Path, name: str, start: int, stop: int) -> list[str]:
     """Sentences start .. stop - 1 that `append_texts` wrote; read and not mapped, as mapped pages count as memory."""
-    offsets = mapped(directory / f"{name}.offsets", "int64")[start : stop + 1].tolist()
+    offsets = map_file(directory / f"{name}.offsets", "int64")[start : stop + 1].tolist()
     with (directory / f"{name}.ids").open("rb") as file:
         file.seek(offsets[0])
         block = file.read(offsets[-1] - offsets[0])
@@ -106,7 +106,7 @@ def encode_splits(
     splits: dict[str, dict[str, Any]] = {}
     with ExitStack() as open_files:
 
-        def open_split(split: str) -> list[Writer]:
+        def open_split(split: str) -> list[SentenceWriter]:
             splits[split] = {"parts": [], "pairs": 0} | {
                 side: {"tokens": 0, "words": 0, "characters": 0} for side in SIDES
             }
@@ -114,7 +114,8 @@ def encode_splits(
                 splits[split]["to"] = dict.fromkeys(targets, 0)
             kinds = {**dict(zip(SIDES, dtypes, strict=True)), **({DEPTHS: "uint8"} if train.trees else {})}
             return [
-                open_files.enter_context(Writer(context.staging, f"{split}.{of}", kind)) for of, kind in kinds.items()
+                open_files.enter_context(SentenceWriter(context.staging, f"{split}.{of}", kind))
+                for of, kind in kinds.items()
             ]
 
         train_writers = open_split("train")
@@ -182,7 +183,7 @@ def append_pairs(
     begin: int,
     chunk: tuple[EncodedSide, EncodedSide],
     chosen: npt.NDArray[np.bool_],
-    writers: Sequence[Writer],
+    writers: Sequence[SentenceWriter],
     split: dict[str, Any],
 ) -> None:
     """Append the chosen pairs of a chunk to a split, except those with too many tokens, which are counted."""

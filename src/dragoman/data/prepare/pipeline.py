@@ -39,7 +39,7 @@ from dragoman.data.prepare.target_languages import (
 from dragoman.data.prepare.tokenizers import make_tokenizers, tokenizer_settings
 from dragoman.data.prepare.workers import Workers
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS, Prepared
-from dragoman.data.shards import Part, Writer
+from dragoman.data.shards import Part, SentenceWriter
 from dragoman.errors import DataError
 from dragoman.progress import Reporter, SilentReporter
 from dragoman.text.trees.dependency import TreeAligner
@@ -218,8 +218,14 @@ def clean(
     scripts: tuple[frozenset[str], frozenset[str]] | None = None
     parts, pair_hashes, languages = [], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
     with ExitStack() as open_files:
-        writers = [open_files.enter_context(Writer(context.staging, f"{name}.{side}", "uint8")) for side in SIDES]
-        depths = Writer(context.staging, f"{name}.{DEPTHS}", "uint8") if corpora[0].source_trees is not None else None
+        writers = [
+            open_files.enter_context(SentenceWriter(context.staging, f"{name}.{side}", "uint8")) for side in SIDES
+        ]
+        depths = (
+            SentenceWriter(context.staging, f"{name}.{DEPTHS}", "uint8")
+            if corpora[0].source_trees is not None
+            else None
+        )
         if depths is not None:
             open_files.enter_context(depths)
         for corpus in corpora:

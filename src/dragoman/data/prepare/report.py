@@ -1,4 +1,4 @@
-"""What a preparation did, for people: what each rule dropped, with examples, and a picture of the lengths."""
+"""The report of `prepare`: what each rule dropped, with examples, and the distribution of lengths."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rich.text import Text
 from dragoman.data.prepared import MANIFEST, SIDES, Prepared
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-SHOWN = 48  # characters of an example
+MAX_EXAMPLE_CHARACTERS = 48  # characters of an example
 
 
 def print_report(prepared: Prepared, console: Console) -> None:
-    """The whole report."""
-    told = prepared.report
-    print_rules("Cleaning of the training pairs", told["read"], told["rules"], console)
-    if "valid_rules" in told and any(rule["dropped"] for rule in told["valid_rules"].values()):
-        print_rules("Cleaning of the validation pairs", told["valid_read"], told["valid_rules"], console)
+    """Print the whole report."""
+    report = prepared.report
+    print_rules("Cleaning of the training pairs", report["read"], report["rules"], console)
+    if "valid_rules" in report and any(rule["dropped"] for rule in report["valid_rules"].values()):
+        print_rules("Cleaning of the validation pairs", report["valid_read"], report["valid_rules"], console)
     console.print(split_table(prepared))
     split = prepared.split()
     console.print(Text("\nLengths of the training sentences, in tokens", style="bold"))
@@ -30,22 +30,22 @@ def print_report(prepared: Prepared, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def in_a_line(prepared: Prepared) -> str:
-    """How many pairs were read, and where they went; rules that dropped nothing are not named."""
-    told = prepared.report
+def summarize(prepared: Prepared) -> str:
+    """The report in one line; rules that dropped nothing are left out."""
+    report = prepared.report
     train, valid = (prepared.manifest["splits"].get(name, {"pairs": 0})["pairs"] for name in ("train", "valid"))
-    counts = [(rule, entry["dropped"]) for rule, entry in told["rules"].items()]
-    counts += [(f"{rule} (validation)", entry["dropped"]) for rule, entry in told.get("valid_rules", {}).items()]
+    counts = [(rule, entry["dropped"]) for rule, entry in report["rules"].items()]
+    counts += [(f"{rule} (validation)", entry["dropped"]) for rule, entry in report.get("valid_rules", {}).items()]
     dropped = [f"{count:,} {rule}" for rule, count in counts if count]
     rest = (
         f"dropped: {', '.join(dropped)}; examples are in {prepared.directory / MANIFEST}" if dropped else "none dropped"
     )
-    read = told["read"] + told.get("valid_read", 0)
+    read = report["read"] + report.get("valid_read", 0)
     return f"{read:,} pairs read: {train:,} to train on, {valid:,} to validate with, {rest}"
 
 
 def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) -> None:
-    """What each rule dropped, then examples; every rule is named, also those that dropped nothing."""
+    """Print what every rule dropped, then examples."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in ("rule", "dropped", "%", "why"):
         table.add_column(name, justify="right" if name in ("dropped", "%") else "left")
@@ -62,7 +62,7 @@ def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) 
 
 
 def split_table(prepared: Prepared) -> Table:
-    """How much there is of each side of each split, and how finely the tokenizer cuts it."""
+    """A table of the tokens of each split, and of their number per pair, word and character."""
     table = Table(title="Prepared", title_justify="left", title_style="bold")
     for name in ("split", "pairs", "side", "tokens", "a pair", "a word", "a character"):
         table.add_column(name, justify="left" if name in ("split", "side") else "right")
@@ -84,35 +84,35 @@ def split_table(prepared: Prepared) -> Table:
 
 
 def histogram(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: int = 14, width: int = 32) -> list[str]:
-    """Both sides as bars of text, a row for each range of lengths; the last row takes all that is longer."""
+    """Histograms of both sides as text, a row for each range of lengths; the last row takes all longer ones."""
     longest = int(max(source.max(initial=1), target.max(initial=1)))
     step = max(1, -(-int(np.quantile(np.concatenate([source, target]), 0.995)) // (rows - 1)))
     rows = min(rows, -(-longest // step))
     edges = [1 + step * row for row in range(rows)]
     counts = [np.bincount(np.clip((side - 1) // step, 0, rows - 1), minlength=rows) for side in (source, target)]
-    most = max(int(c.max(initial=1)) for c in counts)
+    maximum = max(int(c.max(initial=1)) for c in counts)
     lines = [f"{'':>9}  {'source':<{width}}  {'target':<{width}}"]
     for row, first in enumerate(edges):
         last = longest if row == rows - 1 else first + step - 1
-        bars = [f"{bar(int(c[row]), most, width - 9)} {c[row]:,}".ljust(width) for c in counts]
+        bars = [f"{bar(int(c[row]), maximum, width - 9)} {c[row]:,}".ljust(width) for c in counts]
         lines.append(f"{first:>4}-{last:<4}  {bars[0]}  {bars[1]}".rstrip())
     return lines
 
 
-def bar(value: int, most: int, width: int) -> str:
-    """A bar that is exact to an eighth of a character; what is there at all is seen."""
-    eighths = max(round(8 * width * value / most), 1 if value else 0)
+def bar(value: int, maximum: int, width: int) -> str:
+    """A bar that is exact to an eighth of a character; never empty for a value over 0."""
+    eighths = max(round(8 * width * value / maximum), 1 if value else 0)
     return EIGHTHS[8] * (eighths // 8) + (EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def shorten(text: str) -> str:
     """The beginning of an example, on one line."""
     text = "".join(c if c.isprintable() else "�" for c in text)
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return text if len(text) <= MAX_EXAMPLE_CHARACTERS else text[: MAX_EXAMPLE_CHARACTERS - 1] + "…"
 
 
-def draw_lengths(prepared: Prepared, path: Path) -> bool:
-    """The same picture as a PNG; False where matplotlib is not installed."""
+def plot_lengths(prepared: Prepared, path: Path) -> bool:
+    """Write the histograms as a PNG; False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,4 +1,4 @@
-"""The directory of a preparation, which appears whole or not at all, with failures told as failures of the data."""
+"""The staging directory of `prepare`, whose write errors are reported as DataError."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dragoman.errors import DataError, DragomanError
 
 
 @contextmanager
-def staged(place: Path) -> Iterator[Path]:
-    """An empty directory to write into, which becomes `place` when the block ends well."""
+def staged(out: Path) -> Iterator[Path]:
+    """An empty directory to write into, which becomes `out` when the block succeeds."""
     try:
-        with files.staged(place) as staging:
+        with files.staged(out) as staging:
             yield staging
-    except OSError as error:  # a full disk, as a rule; files that are read have errors of their own
+    except OSError as error:  # usually a full disk; reading has errors of its own
         if isinstance(error, DragomanError):
             raise
         raise DataError(
-            f"cannot write {place}: {error.strerror or error}; nothing is left of it", code="write_failed"
+            f"cannot write {out}: {error.strerror or error}; nothing of it was kept", code="write_failed"
         ) from error

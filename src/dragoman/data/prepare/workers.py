@@ -1,4 +1,4 @@
-"""A function over many chunks on all cores, results in order, with a bounded number of chunks under way."""
+"""Map a function over chunks in several processes: results in order, and a bounded number in flight."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 from dragoman.errors import DataError
 
 T = TypeVar("T")
-DIED = (
-    "a helper process died. A script that uses helpers must keep its work under `if __name__ == '__main__':`, because "
-    "they load the script; or the memory may be full. With one process (--processes 1, data.workers=1) there are none"
+WORKER_DIED = (
+    "a worker process died. A script that uses workers must keep its work under `if __name__ == '__main__':`, because "
+    "they import the script; or memory may be full. Use one process (--processes 1, data.workers=1) to avoid workers"
 )
 
 
 class Workers:
-    """`processes` helpers, started when first needed; with one, the work is done here."""
+    """`processes` worker processes, started when first needed; with one, the work is done in this process."""
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
@@ -33,45 +33,45 @@ class Workers:
         self.lock = threading.Lock()
 
     def map(self, work: Callable[..., T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-        """work(*a) for each a, in order."""
+        """work(*a) for each a of `arguments`, in order."""
         if self.processes == 1:
-            for given in arguments:
-                yield work(*given)
+            for each in arguments:
+                yield work(*each)
             return
-        waiting: deque[Future[T]] = deque()
+        pending: deque[Future[T]] = deque()
         try:
-            for given in arguments:
-                waiting.append(self._submit(work, *given))
-                if len(waiting) > 2 * self.processes:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            for each in arguments:
+                pending.append(self._submit(work, *each))
+                if len(pending) > 2 * self.processes:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
         except BrokenProcessPool:
-            raise DataError(DIED, code="worker_died") from None
+            raise DataError(WORKER_DIED, code="worker_died") from None
         finally:
-            for future in waiting:
+            for future in pending:
                 future.cancel()
 
     def call(self, work: Callable[..., T], *arguments: Any) -> T:
-        """work(*arguments), in a helper where there are any."""
+        """work(*arguments), in a worker if there are any."""
         if self.processes == 1:
             return work(*arguments)
         try:
             return self._submit(work, *arguments).result()
         except BrokenProcessPool:
-            raise DataError(DIED, code="worker_died") from None
+            raise DataError(WORKER_DIED, code="worker_died") from None
 
     def close(self) -> None:
-        """End the helpers."""
+        """Stop the workers."""
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
-        with self.lock, interrupts_held():
+        with self.lock, block_interrupts():
             if self.pool is None:
                 # Spawned and not forked: a fork copies the locks of the threads that happen to run.
                 spawn = multiprocessing.get_context("spawn")
-                self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=begin)
+                self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=follow_parent)
             return self.pool.submit(work, *arguments)
 
     def __enter__(self) -> Workers:
@@ -84,8 +84,8 @@ class Workers:
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait. Processes that are started meanwhile never see it: it is for their parent, who ends them."""
+def block_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C. Processes started meanwhile never receive it: their parent does, and stops them."""
     resource_tracker.ensure_running()  # it unblocks the signal when it starts, so let it start before
     caught: list[tuple[int, FrameType | None]] = []
     ours = threading.current_thread() is threading.main_thread()
@@ -102,13 +102,13 @@ def interrupts_held() -> Iterator[None]:
             handler(*caught[0])
 
 
-def begin() -> None:
-    """What a helper does first: see to it that it ends when its parent is gone."""
+def follow_parent() -> None:
+    """Exit when the parent process is gone; the first thing that a worker does."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 
-        def follow() -> None:
+        def exit_with_parent() -> None:
             parent.join()
             os._exit(1)
 
-        threading.Thread(target=follow, daemon=True).start()
+        threading.Thread(target=exit_with_parent, daemon=True).start()

@@ -150,7 +150,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
     def full(self, flat, lengths):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dragoman.data.shards.Writer.append", full)
+    monkeypatch.setattr("dragoman.data.shards.SentenceWriter.append", full)
     with raises(DataError, "write_failed"):
         prepare([corpus], RECIPE, tmp_path / "out")
     with raises(DataError, "write_failed"):

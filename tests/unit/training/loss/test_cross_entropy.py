@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from dragoman import Transformer
 from dragoman.config import ModelRecipe
-from dragoman.data.batch import Flat, make_batch
-from dragoman.data.batching import Shape
+from dragoman.data.batch import FlatSentences, make_batch
+from dragoman.data.batching import PackedShape
 from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
 from dragoman.training.loss.cross_entropy import ProjectedCrossEntropy, TranslationLoss, smoothed_cross_entropy
 
@@ -103,12 +103,12 @@ def test_a_batch_padded_and_packed_has_the_same_loss_and_gradients() -> None:
     import numpy as np
 
     lengths = [np.array([3, 5, 1]), np.array([4, 2, 6])]
-    flat = [Flat(np.random.default_rng(i).integers(4, V, n.sum()), n) for i, n in enumerate(lengths)]
+    flat = [FlatSentences(np.random.default_rng(i).integers(4, V, n.sum()), n) for i, n in enumerate(lengths)]
     pairs = np.arange(3)
     model = Transformer(ModelRecipe(d_model=12, n_heads=3, d_ff=17, encoder_layers=1, decoder_layers=2, dropout=0.0), V)
     task = TranslationLoss(model, smoothing=0.1, pad=0)
     gradients = []
-    for shape in (None, Shape(source=16, target=18, sentences=5, longest=8)):
+    for shape in (None, PackedShape(source=16, target=18, sentences=5, longest=8)):
         loss = task(make_batch(pairs, *flat, shape, state=0))
         gradients.append([loss.smoothed, *torch.autograd.grad(loss.smoothed, list(model.parameters()))])
     for a, b in zip(*gradients, strict=True):
@@ -123,7 +123,10 @@ def test_the_loss_of_a_model_sums_over_real_target_tokens(bias: bool) -> None:
     model = Transformer(ModelRecipe(**sizes, output_bias=bias), V)
     if bias:
         torch.nn.init.normal_(model.embeddings.output_bias)
-    source, target = Flat(np.array([5, 6, 7]), np.array([2, 1])), Flat(np.array([8, 9, 10, 4]), np.array([1, 3]))
+    source, target = (
+        FlatSentences(np.array([5, 6, 7]), np.array([2, 1])),
+        FlatSentences(np.array([8, 9, 10, 4]), np.array([1, 3])),
+    )
     batch = make_batch(np.arange(2), source, target, None, state=0)
     got = TranslationLoss(model, 0.1, pad=0)(batch).smoothed
     if bias:

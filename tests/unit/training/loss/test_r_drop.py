@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from dragoman import Transformer
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.data.batch import Batch, Flat, make_batch
-from dragoman.data.batching import Shape
+from dragoman.data.batch import Batch, FlatSentences, make_batch
+from dragoman.data.batching import PackedShape
 from dragoman.errors import RecipeError
 from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
 from dragoman.training.loss.cross_entropy import TranslationLoss, layouts
@@ -49,16 +49,16 @@ def test_loss_and_gradients_are_those_of_the_equation(
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-def setting(dropout: float, agreement: float, shape: Shape | None = None) -> tuple[TranslationLoss, Batch]:
+def setting(dropout: float, agreement: float, shape: PackedShape | None = None) -> tuple[TranslationLoss, Batch]:
     torch.manual_seed(3)
     recipe = ModelRecipe(d_model=12, n_heads=3, d_ff=17, encoder_layers=1, decoder_layers=2, dropout=dropout)
     lengths = [np.array([3, 5, 1]), np.array([4, 2, 6])]
-    flat = [Flat(np.random.default_rng(i).integers(4, V, n.sum()), n) for i, n in enumerate(lengths)]
+    flat = [FlatSentences(np.random.default_rng(i).integers(4, V, n.sum()), n) for i, n in enumerate(lengths)]
     return TranslationLoss(Transformer(recipe, V), 0.1, 0, agreement), make_batch(np.arange(3), *flat, shape, state=0)
 
 
-@pytest.mark.parametrize("shape", [None, Shape(source=16, target=18, sentences=5, longest=8)])
-def test_two_passes_that_drop_nothing_agree_and_cost_what_one_does(shape: Shape | None) -> None:
+@pytest.mark.parametrize("shape", [None, PackedShape(source=16, target=18, sentences=5, longest=8)])
+def test_two_passes_that_drop_nothing_agree_and_cost_what_one_does(shape: PackedShape | None) -> None:
     found = []
     for agreement in (0.0, 5.0):
         task, batch = setting(0.0, agreement, shape)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from dragoman import Transformer
 from dragoman.config import ModelRecipe, TrainRecipe
-from dragoman.data.batch import Batch, Flat, make_batch
-from dragoman.data.batching import Shape
+from dragoman.data.batch import Batch, FlatSentences, make_batch
+from dragoman.data.batching import PackedShape
 from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.nn.kernels.availability import triton_available
@@ -58,8 +58,8 @@ class Scaled(nn.Module):
 def batch(seed: int) -> Batch:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(2, 9, (2, 5))
-    sides = [Flat(rng.integers(4, VOCABULARY, int(n.sum())), n) for n in lengths]
-    return make_batch(np.arange(5), *sides, Shape(64, 64, 7, 12), seed)
+    sides = [FlatSentences(rng.integers(4, VOCABULARY, int(n.sum())), n) for n in lengths]
+    return make_batch(np.arange(5), *sides, PackedShape(64, 64, 7, 12), seed)
 
 
 def setting(device: torch.device) -> tuple[nn.Module, Optimizer, TrainRecipe]:
