@@ -4,8 +4,8 @@
 
 GOLD_DIR holds test.de, test.en and de-en.wa (`i-j`, de first, counted from 0), packed or not. The words are lower case
 and set apart by spaces; the model gets them with punctuation joined to its word again and a capital first letter, as
-text is written, unless --spaced is given. What Dragoman does by itself (the head that `find_pointer` finds, without any
-gold) is stated for all sentences; rules that need gold are chosen on the first half and stated on the rest.
+text is written, unless --spaced is given. What Dragoman does by itself (the head that `find_alignment_head` finds,
+without any gold) is stated for all sentences; rules that need gold are chosen on the first half and stated on the rest.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for entry in means:
         print(row(*entry))
-    pointer = translator.pointer
+    pointer = translator.alignment_head
     own = Rule(pointer.layer, pointer.head, pointer.step, "token", "no link")
     print(f"\nby itself, without gold: {own.words()}")
     for name, part in (("all", pairs), ("the first half", pairs[:half]), ("the rest", pairs[half:])):

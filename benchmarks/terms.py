@@ -24,7 +24,7 @@ import torch
 
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.search.constraints import beam as constraints
-from dragoman.search.constraints.phrases import Demands, count, joins
+from dragoman.search.constraints.phrases import Constraints, count_occurrences, is_word_character
 from dragoman.text import normalize
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
@@ -41,37 +41,37 @@ def find(directory: Path, name: str) -> Path:
 
 def missed(reference: str, plain: str, most: int, draw: random.Random) -> list[str]:
     """Up to so many phrases of the reference that the plain translation has not, at places of their own."""
-    words = [word.strip("".join(c for c in word if not joins(c))) for word in normalize(reference).split()]
+    words = [word.strip("".join(c for c in word if not is_word_character(c))) for word in normalize(reference).split()]
     spans = [(i, n) for n in (1, 2, 3) for i in range(len(words) - n + 1)]
     draw.shuffle(spans)
     taken: list[tuple[int, int]] = []
     for i, n in spans:
         phrase = " ".join(words[i : i + n])
-        whole = all(words[i : i + n]) and count(normalize(reference), [phrase])
+        whole = all(words[i : i + n]) and count_occurrences(normalize(reference), [phrase])
         free = all(i + n <= j or i >= j + m for j, m in taken)
-        if len(taken) < most and whole and free and not count(normalize(plain), [phrase]):
+        if len(taken) < most and whole and free and not count_occurrences(normalize(plain), [phrase]):
             taken.append((i, n))
     return [" ".join(words[i : i + n]) for i, n in sorted(taken)]
 
 
 def wrong(reference: str, plain: str, draw: random.Random) -> list[str]:
     """A word of the plain translation that the reference has not."""
-    words = [word for word in dict.fromkeys(normalize(plain).split()) if all(map(joins, word))]
-    found = [word for word in words if not count(normalize(reference), [word])]
+    words = [word for word in dict.fromkeys(normalize(plain).split()) if all(map(is_word_character, word))]
+    found = [word for word in words if not count_occurrences(normalize(reference), [word])]
     return draw.sample(found, min(1, len(found)))
 
 
 def timed(
-    translator: Translator, sources: Sequence[str], demands: Sequence[Demands | None] | None, beam: int
+    translator: Translator, sources: Sequence[str], constraints: Sequence[Constraints | None] | None, beam: int
 ) -> tuple[list[Translation], float]:
     begun = time.process_time()  # of the processor, which others who use it do not stretch
-    found = translator.translate(sources, beam=beam, demands=demands)
+    found = translator.translate(sources, beam=beam, constraints=constraints)
     return found, time.process_time() - begun
 
 
-def present(found: Sequence[Translation], demands: Sequence[Demands]) -> float:
+def present(found: Sequence[Translation], constraints: Sequence[Constraints]) -> float:
     """The share of demanded phrases that are in the translations."""
-    told = [one.told(translation.text) for one, translation in zip(demands, found, strict=True)]
+    told = [one.met_and_unmet(translation.text) for one, translation in zip(constraints, found, strict=True)]
     met = sum(len(there) for there, _ in told)
     return met / max(1, met + sum(len(lacks) for _, lacks in told))
 
@@ -85,10 +85,10 @@ def required(
     for most in numbers:
         draw = random.Random(seed)
         both = zip(references, plain, strict=True)
-        demands = [Demands.of(missed(reference, one.text, most, draw)) for reference, one in both]
-        found, longer = timed(translator, sources, demands, beam)
-        shares = f"{100 * present(plain, demands):.1f} % | {100 * present(found, demands):.1f} %"
-        cells = [beam, most, sum(len(one.require) for one in demands), shares, sum(len(one.unmet) for one in found)]
+        constraints = [Constraints.of(missed(reference, one.text, most, draw)) for reference, one in both]
+        found, longer = timed(translator, sources, constraints, beam)
+        shares = f"{100 * present(plain, constraints):.1f} % | {100 * present(found, constraints):.1f} %"
+        cells = [beam, most, sum(len(one.require) for one in constraints), shares, sum(len(one.unmet) for one in found)]
         print(row([*cells, *scores(references, plain, found), f"{longer / seconds:.2f}x"]))
 
 
@@ -97,11 +97,13 @@ def avoided(translator: Translator, pairs: Sequence[tuple[str, str]], beam: int,
     sources, references = (list(side) for side in zip(*pairs, strict=True))
     plain, seconds = timed(translator, sources, None, beam)
     draw = random.Random(seed)
-    demands = [Demands.of((), wrong(r, one.text, draw)) for r, one in zip(references, plain, strict=True)]
-    found, longer = timed(translator, sources, demands, beam)
-    cells: list[object] = [beam, sum(len(one.avoid) for one in demands)]
+    constraints = [Constraints.of((), wrong(r, one.text, draw)) for r, one in zip(references, plain, strict=True)]
+    found, longer = timed(translator, sources, constraints, beam)
+    cells: list[object] = [beam, sum(len(one.avoid) for one in constraints)]
     for made in (plain, found):
-        cells.append(sum(count(normalize(t.text), d.avoid) > 0 for t, d in zip(made, demands, strict=True)))
+        cells.append(
+            sum(count_occurrences(normalize(t.text), d.avoid) > 0 for t, d in zip(made, constraints, strict=True))
+        )
     print(row([*cells, *scores(references, plain, found), f"{longer / seconds:.2f}x"]))
 
 
@@ -124,9 +126,11 @@ def main() -> None:
     parser.add_argument("--phrases", type=int, action="append")
     parser.add_argument("--lines", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--dear", type=float, default=constraints.DEAR, help="what a missing token may cost")
+    parser.add_argument(
+        "--dear", type=float, default=constraints.MISSING_TOKEN_COST, help="what a missing token may cost"
+    )
     options = parser.parse_args()
-    constraints.DEAR = options.dear  # type: ignore[misc]
+    constraints.MISSING_TOKEN_COST = options.dear  # type: ignore[misc]
     sources, references = (
         read_lines(find(options.data, f"{options.split}.{language}")) for language in (options.source, options.target)
     )

@@ -46,7 +46,7 @@ def ours(directory: Path, quantize: bool) -> list[Translate]:
 
     def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
         found = engine.search(sources, Search(beam=beam, min_length=length, max_length=length))
-        return [best[0].tokens for best in found]
+        return [best[0].ids for best in found]
 
     return [translate]
 

@@ -41,7 +41,7 @@ def by_torch(directory: Path) -> list[Translate]:
         def translate(rows: Sources, beam: int, length: int) -> list[list[int]]:
             torch.set_num_threads(threads)
             found = engine.search(rows, Search(beam=beam, min_length=length, max_length=length))
-            return [best[0].tokens for best in found]
+            return [best[0].ids for best in found]
 
         return translate
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from dragoman.search.constraints.phrases import Demands
-from dragoman.search.constraints.tables import Plan, Planner
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.constraints.tables import ConstraintCompiler, ConstraintTables
 from dragoman.search.constraints.token_bytes import Spelling
 
 
@@ -43,8 +43,8 @@ class Letters:
         return found
 
     @cached_property
-    def planner(self) -> Planner:
-        return Planner(Spelling(self))  # type: ignore[arg-type]
+    def compiler(self) -> ConstraintCompiler:
+        return ConstraintCompiler(Spelling(self))  # type: ignore[arg-type]
 
-    def plan(self, require: object = (), avoid: object = ()) -> Plan:
-        return self.planner.plan(Demands.of(require, avoid))
+    def plan(self, require: object = (), avoid: object = ()) -> ConstraintTables:
+        return self.compiler.compile(Constraints.of(require, avoid))

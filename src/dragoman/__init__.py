@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.models import Transformer as Transformer
     from dragoman.nn import Packed as Packed
     from dragoman.nn import Padded as Padded
-    from dragoman.search.constraints.phrases import Demands as Demands
+    from dragoman.search.constraints.phrases import Constraints as Constraints
     from dragoman.search.constraints.terms import Terms as Terms
     from dragoman.search.types import Sampling as Sampling
     from dragoman.search.types import Search as Search
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AttentionMaps": "dragoman.models",
     "Convolutional": "dragoman.models",
-    "Demands": "dragoman.search.constraints.phrases",
+    "Constraints": "dragoman.search.constraints.phrases",
     "DragomanError": "dragoman.errors",
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
@@ -48,8 +48,8 @@ _HOME = {
 
 __all__ = [
     "AttentionMaps",
+    "Constraints",
     "Convolutional",
-    "Demands",
     "DragomanError",
     "Packed",
     "Padded",

@@ -14,7 +14,7 @@ from dragoman.engines.cuda import kernels_triton
 from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.cuda.kernels_torch import TorchKernels
 from dragoman.engines.cuda.kernels_triton import Tile, TritonKernels
-from dragoman.engines.cuda.state import Affine, Normal, Shape, State, Weights
+from dragoman.engines.cuda.state import Affine, GraphShape, ModelWeights, NormWeights, SearchState
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.types import Search
 from dragoman.text.special_tokens import EOS
@@ -29,18 +29,18 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels_triton, "FEW_ROWS_TILE", 1024)
 
 
-def some_weights(norm_order: str = "post", **recipe: object) -> Weights:
+def some_weights(norm_order: str = "post", **recipe: object) -> ModelWeights:
     sizes = {"d_model": 24, "n_heads": 3, "d_k": 5, "d_v": 7, "d_ff": 37, "encoder_layers": 1, "decoder_layers": 2}
     model = Transformer(ModelRecipe(**{**sizes, **recipe}, norm_order=norm_order), VOCABULARY).eval().to(DEVICE)  # type: ignore[arg-type]
     with torch.no_grad():
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.2)
-    return Weights(model)
+    return ModelWeights(model)
 
 
-def some_state(w: Weights, sentences: int = 4, beam: int = 3) -> State:
+def some_state(w: ModelWeights, sentences: int = 4, beam: int = 3) -> SearchState:
     """In the middle of a search, with everything there is: an ended slot, an empty slot, a sentence that is done."""
-    s = State(w, Shape(sentences, beam, source=40, steps=45))
+    s = SearchState(w, GraphShape(sentences, beam, source=40, steps=45))
     for x in (s.keys, s.values, s.source):
         x.normal_()
     s.lineage.random_(0, beam)
@@ -54,8 +54,8 @@ def some_state(w: Weights, sentences: int = 4, beam: int = 3) -> State:
         s.finished[0, 1] = 1
     s.length[0] = 11
     s.done[3] = 1
-    s.least.fill_(2)
-    s.wanted.fill_(1)
+    s.min_length.fill_(2)
+    s.n_best.fill_(1)
     s.normalizer.copy_(((5 + torch.arange(47)) / 6) ** 0.6)
     return s
 
@@ -77,7 +77,7 @@ def test_embed(beam: int) -> None:
 def test_enter_linear_and_logits(rows: int, order: str, activation: str) -> None:
     w = some_weights(order, activation=activation, output_bias=activation == "silu")
     x, y = torch.randn(2, rows, 24, device=DEVICE)
-    norm = Normal(*torch.randn(2, 24, device=DEVICE), 1e-5)
+    norm = NormWeights(*torch.randn(2, 24, device=DEVICE), 1e-5)
     fast, plain = TritonKernels(few_rows=2), TorchKernels()
     for inside in (norm, None):
         for added in (y, None) if inside is not None else (None,):
@@ -119,8 +119,8 @@ def test_select(beam: int, wanted: int) -> None:
     w = some_weights()
     for seed in range(3):
         torch.manual_seed(seed)
-        s, t = some_state(w, beam=beam), State(w, Shape(4, beam, 40, 45))
-        s.wanted.fill_(min(wanted, beam))
+        s, t = some_state(w, beam=beam), SearchState(w, GraphShape(4, beam, 40, 45))
+        s.n_best.fill_(min(wanted, beam))
         for name in ("lineage", "history", "integers", "floats"):
             getattr(t, name).copy_(getattr(s, name))
         logits = torch.randn(4 * beam, len(w.projection.weight), device=DEVICE) * 3
@@ -145,6 +145,6 @@ def test_whole_searches_equal_the_reference_engine(order: str) -> None:
     engine = CudaEngine(model, torch.float32, DEVICE, kernels=TritonKernels())
     search = Search(beam=3, n_best=2, extra_length=1)
     found, expected = engine.search(sources, search), TorchEngine(model.cpu()).search(sources, search)
-    assert [[h.tokens for h in row] for row in found] == [[h.tokens for h in row] for row in expected]
+    assert [[h.ids for h in row] for row in found] == [[h.ids for h in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         assert [h.score for h in row] == pytest.approx([h.score for h in other], abs=1e-4)

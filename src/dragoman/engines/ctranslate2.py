@@ -1,7 +1,7 @@
-"""CTranslate2 behind the same `Translator`, for machines without a C compiler; the model is converted on first use.
+"""The CTranslate2 engine, for machines without a C compiler; the model is converted on first use.
 
-Its beam search is its own: hypotheses are found by its rules and then ranked by ours, and one that is cut off at the
-limit of its length has no end mark in its score. Greedy search is the same up to rounding.
+It has its own beam search: hypotheses are found by its rules and then ranked by ours, and the score of one that is cut
+off at the length limit has no end mark. Greedy search is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Recipe
-from dragoman.engines.ctranslate2_model import MARKS, to_ctranslate2, why_not
-from dragoman.engines.native import usual_threads
+from dragoman.engines.base import check_supported
+from dragoman.engines.ctranslate2_model import MARKS, to_ctranslate2, unsupported_part
+from dragoman.engines.native import default_threads
+from dragoman.engines.specs import CTRANSLATE2
 from dragoman.errors import SearchError
 from dragoman.files import MANIFEST
 from dragoman.modeldir.layout import RECIPE
@@ -21,54 +23,54 @@ from dragoman.native.build import cache_directory
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
-MOST_SENTENCES: Final = 32  # that one worker translates at once; measured, more is slower
+if TYPE_CHECKING:
+    from dragoman.search.constraints.tables import ConstraintTables
 
 
 class CTranslate2Engine:
-    """A model converted for CTranslate2, each thread a worker of its own."""
+    """A model converted for CTranslate2, with one worker per thread."""
 
     name = "ctranslate2"
-    independent = False
-    batch = 64
+    capabilities = CTRANSLATE2
 
     def __init__(self, model: Path, threads: int | None = None) -> None:
         import ctranslate2
 
-        self.threads = workers = threads or usual_threads()
-        self.batch = MOST_SENTENCES * workers
+        self.threads = workers = threads or default_threads()
+        self.batch = CTRANSLATE2.preferred_batch * workers
         self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
-        self.precision = str(self.translator.compute_type)  # where the CPU lacks the one asked for, another
+        self.precision = str(self.translator.compute_type)  # another where the CPU lacks the requested one
         self.ids = {mark: i for i, mark in MARKS.items()}
 
     @classmethod
     def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> CTranslate2Engine | None:
-        """The engine of a model directory that has been verified; None without CTranslate2, or where it has no such
-        model."""
+        """The engine of a verified model directory; None without CTranslate2, or if it does not support the model."""
         try:
             import ctranslate2
         except ImportError:
             return None
-        if why_not(Recipe.load(directory / RECIPE).model):
+        if unsupported_part(Recipe.load(directory / RECIPE).model):
             return None
         kind = "int8" if quantize else "float32"
-        about = (ctranslate2.__version__, kind, (directory / MANIFEST).read_bytes())
-        place = cache_directory() / "ctranslate2" / hashlib.sha256(repr(about).encode()).hexdigest()[:20]
-        if not place.is_dir():
-            to_ctranslate2(directory, place, kind)
-        return cls(place, threads)
-
-    def can(self, search: Search, prefixes: bool = False) -> bool:
-        """Plain greedy and beam search."""
-        return search.sampling is None and not search.no_repeat and not prefixes
+        key = (ctranslate2.__version__, kind, (directory / MANIFEST).read_bytes())
+        converted = cache_directory() / "ctranslate2" / hashlib.sha256(repr(key).encode()).hexdigest()[:20]
+        if not converted.is_dir():
+            to_ctranslate2(directory, converted, kind)
+        return cls(converted, threads)
 
     def search(
-        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        constraints: Sequence[ConstraintTables | None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first."""
+        check_supported(self, search, prefixes, constraints)
         limits = [search.limit(len(source)) for source in sources]
         found = self._translate(sources, search, max(limits, default=0))
         for i, (limit, best) in enumerate(zip(limits, found, strict=True)):
-            if limit == 0 or any(len(h.tokens) > limit for h in best):  # the others' limit is higher
+            if limit == 0 or any(len(h.ids) > limit for h in best):  # another sentence has a higher limit
                 found[i] = self._translate([sources[i]], search, limit)[0]
         return found
 
@@ -85,21 +87,22 @@ class CTranslate2Engine:
                 max_input_length=0,
                 max_decoding_length=limit,
                 min_decoding_length=search.min_length,
-                max_batch_size=MOST_SENTENCES,
+                max_batch_size=CTRANSLATE2.preferred_batch,
                 suppress_sequences=[[MARKS[PAD]], [MARKS[BOS]]],
                 return_scores=True,
             )
-        except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # what pybind11 makes of C++'s
+        except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # C++ exceptions, by pybind11
             longest = max(map(len, sources))
             raise SearchError(
-                f"CTranslate2 did not translate {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
-                f"{longest:,} tokens, to at most {limit:,} with beam {search.beam}: {error}; let long lines be split "
-                "(split 'long'), or use the engine 'native' or 'torch'"
+                f"CTranslate2 failed on {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
+                f"{longest:,} tokens, with at most {limit:,} output tokens and beam {search.beam}: {error}; let long "
+                "lines be split (split='long'), or use the engine 'native' or 'torch'",
+                code="engine_failed",
             ) from None
-        return [self._ranked(result, search, limit) for result in results]
+        return [self._rank(result, search, limit) for result in results]
 
-    def _ranked(self, result: Any, search: Search, limit: int) -> list[Hypothesis]:
-        """CTranslate2 divides by (tokens and end mark) ** length_penalty; we divide by ours."""
+    def _rank(self, result: Any, search: Search, limit: int) -> list[Hypothesis]:
+        """Rescale scores: CTranslate2 divides by (tokens and end mark) ** length_penalty."""
         ranked = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             length, cut = len(tokens), len(tokens) == limit

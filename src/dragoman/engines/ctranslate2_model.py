@@ -1,4 +1,4 @@
-"""A model directory as a CTranslate2 model: the same weights under CTranslate2's names."""
+"""Convert a model directory to CTranslate2: the same weights under CTranslate2's names."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe
-from dragoman.errors import DragomanError
+from dragoman.engines.specs import CTRANSLATE2
+from dragoman.errors import DragomanError, MissingExtraError
 from dragoman.files import check_new_directory, staged
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
+from dragoman.values import suggest
 
 ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
-PLACES: Final = 4096  # positions for which sines and cosines are written down: CTranslate2 wants a table
+MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
 Tensors = Mapping[str, NDArray[np.float32]]
 MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
-def why_not(recipe: ModelRecipe) -> str | None:
-    """What CTranslate2 does not have of such a model, if anything."""
-    usual = ModelRecipe(
+def unsupported_part(recipe: ModelRecipe) -> str | None:
+    """The first part of a model that CTranslate2 does not support."""
+    default = ModelRecipe(
         **{name: getattr(recipe, name) for name in ("d_model", "n_heads", "d_k", "d_v", "d_ff", "max_positions")}
     )
     for name in ("architecture", "attention", "pattern", "norm"):
-        if getattr(recipe, name) != getattr(usual, name):
+        if getattr(recipe, name) != getattr(default, name):
             return f"model.{name}={getattr(recipe, name)!r}"
-    if recipe.positions not in ("sinusoidal", "learned"):
+    if recipe.positions not in CTRANSLATE2.position_codes:
         return f"model.positions={recipe.positions!r}"
     if recipe.n_heads * recipe.key_size != recipe.d_model or recipe.n_heads * recipe.value_size != recipe.d_model:
-        return "heads that are not d_model / n_heads wide"
+        return "heads whose width is not d_model / n_heads"
     return None
 
 
@@ -45,55 +47,65 @@ def to_ctranslate2(
 ) -> None:
     """Write the model of a verified `directory` to the new directory `out`; `quantization` is "int8", "float16"...
 
-    Without `tokens`, a token is named by its number, and the four marks by their usual names.
+    Without `tokens`, a token is named by its id, and the four special tokens by their usual names.
     """
     try:
         from ctranslate2.specs import TransformerSpec, common_spec, model_spec
     except ImportError:
-        raise DragomanError("CTranslate2 is not installed; run: pip install 'dragoman[ctranslate2]'") from None
+        raise MissingExtraError("ctranslate2", "ctranslate2", "converting to CTranslate2") from None
     directory, out = Path(directory), Path(out)
     if quantization is not None and quantization not in model_spec.ACCEPTED_MODEL_TYPES:
         raise DragomanError(
-            f"CTranslate2 has no quantization {quantization!r}; there are: {', '.join(model_spec.ACCEPTED_MODEL_TYPES)}"
+            f"unknown quantization {quantization!r}{suggest(quantization, sorted(model_spec.ACCEPTED_MODEL_TYPES))}",
+            code="unknown_choice",
         )
     check_new_directory(out)
     recipe = read_recipe(directory).model
-    if reason := why_not(recipe):
-        raise DragomanError(f"CTranslate2 has no {reason}; it takes models with the paper's kind of layers")
+    if part := unsupported_part(recipe):
+        raise DragomanError(
+            f"CTranslate2 does not support {part}; it takes models with the paper's kind of layers",
+            code="unsupported_model",
+        )
     weights = map_weights(directory)
     if weights is None:
-        raise DragomanError(f"the weights of {directory} are not float32; give a model as `dragoman train` writes it")
+        raise DragomanError(
+            f"the weights of {directory} are not float32; give a model as `dragoman train` writes it",
+            code="unsupported_weights",
+        )
     source, target = read_info(directory).vocabulary_sizes
     shapes = {name: weight.shape for name, weight in weights.items()}
     check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
     for side, size in (("source", source), ("target", target)):
         if tokens is not None and len(tokens) != size:
-            raise DragomanError(f"{len(tokens):,} tokens came, but the {side} vocabulary of {directory} has {size:,}")
+            raise DragomanError(
+                f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}",
+                code="count_mismatch",
+            )
     spec = TransformerSpec.from_config(
         (recipe.encoder_layers, recipe.decoder_layers),
         recipe.n_heads,
         pre_norm=recipe.norm_order == "pre",
         activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
     )
-    fill(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
+    fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
-    spec.register_source_vocabulary(list(tokens or names(source)))
-    spec.register_target_vocabulary(list(tokens or names(target)))
+    spec.register_source_vocabulary(list(tokens or token_names(source)))
+    spec.register_target_vocabulary(list(tokens or token_names(target)))
     spec.validate()
     spec.optimize(quantization=quantization)
-    with staged(out) as place:
-        spec.save(str(place))
-        shutil.copy(directory / RECIPE, place / RECIPE)
+    with staged(out) as directory_to_write:
+        spec.save(str(directory_to_write))
+        shutil.copy(directory / RECIPE, directory_to_write / RECIPE)
 
 
-def names(vocabulary: int) -> list[str]:
+def token_names(vocabulary: int) -> list[str]:
     """A name for each id."""
     return [MARKS.get(i, str(i)) for i in range(vocabulary)]
 
 
-def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
-    """Put the weights where CTranslate2 looks for them."""
+def fill_weights(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
+    """Assign the weights to CTranslate2's specification."""
     embeddings = [weights[f"embeddings.tables.{name}"] for name in EMBEDDING_TABLES[recipe.tie]]
     spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = embeddings[:2]
     spec.decoder.projection.weight = embeddings[2]
@@ -101,7 +113,7 @@ def fill(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
         spec.decoder.projection.bias = weights["embeddings.output_bias"]
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
         learned = weights.get(f"{side}_positions.table")
-        part.position_encodings.encodings = sinusoid(PLACES, recipe.d_model) if learned is None else learned
+        part.position_encodings.encodings = sinusoid(MAX_POSITIONS, recipe.d_model) if learned is None else learned
     if recipe.norm_order == "pre":
         norm(spec.encoder.layer_norm, weights, "encoder_norm")
         norm(spec.decoder.layer_norm, weights, "decoder_norm")

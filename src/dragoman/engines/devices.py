@@ -1,4 +1,4 @@
-"""The devices of this machine, and words of our own for one that is not there."""
+"""The devices of this machine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from dragoman.errors import SearchError
 
 
-def gpu() -> bool:
-    """Whether there is a GPU to use; where the system has no sign of one, PyTorch is not even asked."""
+def has_gpu() -> bool:
+    """Whether there is a GPU to use; PyTorch is imported only where the system shows signs of one."""
     if not (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()):
         return False
     import torch
@@ -16,7 +16,7 @@ def gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def devices() -> list[str]:
+def available_devices() -> list[str]:
     """The CPU, and whatever else PyTorch can compute on here, by name."""
     import torch
 
@@ -27,15 +27,17 @@ def devices() -> list[str]:
     return ["cpu", *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
 
 
-def known(device: str) -> str:
-    """The device of that name, or an error that says which there are."""
+def check_device(device: str) -> str:
+    """The device of that name; raise if it is not there."""
     if device == "cpu":
         return device
-    there = devices()
-    if device in there or f"{device}:0" in there:
+    available = available_devices()
+    if device in available or f"{device}:0" in available:
         return device
     import torch
 
-    bare = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
-    why = f" (PyTorch {torch.__version__} is built without CUDA)" if bare else ""
-    raise SearchError(f"there is no device {device!r} here{why}; use one of: auto, {', '.join(there)}")
+    no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
+    why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
+    raise SearchError(
+        f"there is no device {device!r} here{why}; use one of: auto, {', '.join(available)}", code="device_not_found"
+    )

@@ -1,4 +1,4 @@
-"""What a model thinks of a translation that is given: its probabilities, and where it looked (teacher forcing)."""
+"""Forced decoding: the probabilities and the attention of a given translation (teacher forcing)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import torch
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
-from dragoman.search.types import NO_NUMBERS, USUAL_TOKENS
+from dragoman.search.types import NOT_FINITE, TYPICAL_TOKENS
 from dragoman.text.special_tokens import BOS, EOS
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
-ROWS: Final = 512  # of logits that are held at a time: a vocabulary is wide
+LOGIT_ROWS: Final = 512  # rows of logits in memory at a time: a vocabulary is wide
 
 
 @torch.inference_mode()
 def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | None = None) -> list[list[float]]:
-    """For each pair of source and target tokens, the log-probability of each target token and of the end mark."""
+    """For each pair of source and target ids, the log-probability of each target token and of the end mark."""
     found: list[list[float]] = [[] for _ in pairs]
-    for here in like_lengths(pairs, batch or engine.batch):
+    for here in length_batches(pairs, batch or engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
         hidden = engine.model.hidden(source, target, source_layout, target_layout)[target_layout.real(engine.device)]
         follows = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
         numbers: list[float] = []
-        for start in range(0, len(follows), ROWS):
-            logits = engine.model.logits(hidden[start : start + ROWS]).float()
-            chosen = logits.gather(-1, follows[start : start + ROWS, None]).squeeze(-1)
+        for start in range(0, len(follows), LOGIT_ROWS):
+            logits = engine.model.logits(hidden[start : start + LOGIT_ROWS]).float()
+            chosen = logits.gather(-1, follows[start : start + LOGIT_ROWS, None]).squeeze(-1)
             numbers += (chosen - logits.logsumexp(-1)).tolist()
         if any(map(isnan, numbers)):
-            raise SearchError(NO_NUMBERS)
+            raise SearchError(NOT_FINITE, code="not_finite")
         each = iter(numbers)
         for i in here:
             found[i] = list(islice(each, len(pairs[i][1]) + 1))
@@ -43,13 +43,16 @@ def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | Non
 
 @torch.inference_mode()
 def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
-    """The number of each pair, and what all its heads looked at: `[L, H, T + 1, S + 1]`, the end mark the last column.
+    """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the end mark.
 
     Row t is the step that reads target token t - 1, or first the beginning, and writes target token t, or last the end.
     """
     if not isinstance(engine.model, EncoderDecoder):
-        raise SearchError(f"a {type(engine.model).__name__} has no attention between tokens; ask for the text alone")
-    for here in like_lengths(pairs, max(1, engine.batch // 8)):  # few, because the weights of all heads take much room
+        raise SearchError(
+            f"a {type(engine.model).__name__} has no attention between tokens; request neither attention nor alignment",
+            code="no_attention",
+        )
+    for here in length_batches(pairs, max(1, engine.batch // 8)):  # the weights of all heads need much memory
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
         maps = AttentionMaps()
@@ -60,10 +63,10 @@ def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
 
 
 def cross_attention(engine: TorchEngine, pairs: Pairs, layer: int | None = None) -> list[Any]:
-    """For each pair, `[T, S]`: how much each target token, as it was written, looked at each source token.
+    """For each pair, the attention `[T, S]` from each target token, as it is written, to each source token.
 
-    The mean of the heads of one decoder layer, counted from 0; without a number the last but one, whose heads still
-    look at words where those of the last prepare the output. The column of the source's end mark is left out.
+    The mean of the heads of one decoder layer, counted from 0; by default the last but one, whose heads still attend to
+    words where those of the last prepare the output. The column of the source's end mark is left out.
     """
     found: list[Any] = [None] * len(pairs)
     for i, weights in cross_maps(engine, pairs):
@@ -77,13 +80,13 @@ def mean_attention(weights: Any, layer: int | None = None) -> Any:
     return weights[chosen].mean(0)[:-1, :-1].copy()
 
 
-def like_lengths(pairs: Pairs, batch: int) -> Iterator[list[int]]:
-    """The numbers of the pairs, those of like length together: at most `batch` of the usual length, or fewer longer."""
+def length_batches(pairs: Pairs, batch: int) -> Iterator[list[int]]:
+    """Indices of the pairs in batches of similar length: at most `batch` of typical length, or fewer longer ones."""
     here: list[int] = []
     longest = 0
     for i in sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1]))):
         longest = max(longest, len(pairs[i][0]), len(pairs[i][1]))
-        if here and len(here) >= min(batch, batch * USUAL_TOKENS // max(1, longest)):
+        if here and len(here) >= min(batch, batch * TYPICAL_TOKENS // max(1, longest)):
             yield here
             here, longest = [], max(len(pairs[i][0]), len(pairs[i][1]))
         here.append(i)

@@ -1,7 +1,6 @@
-"""The engine of our own for CPUs: the whole search in C (native/translate/), in eight bits or in float.
+"""The native CPU engine: the whole search in C (native/translate/), in int8 or float32, without PyTorch.
 
-PyTorch is not imported. Sums have a fixed order, so that a sentence's translation is the same to the last bit in any
-company and with any number of threads.
+Sums have a fixed order, so a translation is bit-identical whatever it is batched with and with any number of threads.
 """
 
 from __future__ import annotations
@@ -12,34 +11,45 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from dragoman.arrays import Int32Array
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
-from dragoman.engines.native_layout import ACTIVATIONS, POSITIONS, STRUCTURES, ModelConfig, TranslationJob, unknown
+from dragoman.engines.base import check_supported
+from dragoman.engines.native_layout import (
+    ACTIVATIONS,
+    POSITIONS,
+    STRUCTURES,
+    ModelConfig,
+    TranslationJob,
+    unsupported_part,
+)
+from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
 from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import MOST_THREADS, NO_NUMBERS, Hypothesis, Search
+from dragoman.search.types import MAX_THREADS, NOT_FINITE, Hypothesis, Search
 from dragoman.text.special_tokens import EOS
 
-MOST_ROWS: Final = 128  # hypotheses that one thread carries at once; with twice or half as many it is no quicker
-MOST_TOKENS: Final = 8192
-MOST_BEAMS: Final = 64
-TILES_REFUSED: Final = -2  # as native/translate/translate.h says it
-MOST_TEAM: Final = 4  # threads that share the work of a single batch
+if TYPE_CHECKING:
+    from dragoman.search.constraints.tables import ConstraintTables
+
+MAX_ROWS: Final = 128  # hypotheses of one thread at a time; twice or half as many are no faster
+MAX_BATCH_TOKENS: Final = 8192
+TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
+MAX_TEAM: Final = 4  # threads that share the work of a single batch
 
 
 class NativeEngine:
     """A Transformer on the CPU. `search` may be called from several threads at once."""
 
     name = "native"
-    independent = True  # of what else is in the batch
+    capabilities = NATIVE
 
     def __init__(
         self,
@@ -52,8 +62,8 @@ class NativeEngine:
     ) -> None:
         self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
         self.precision = "int8" if quantize else "float32"
-        self.batch = 64 * threads
-        self.weights = weights  # embeddings are read from the file itself, which must stay mapped
+        self.batch = NATIVE.preferred_batch * threads
+        self.weights = weights  # embeddings are read from the mapped file
         shapes = {name: w.shape for name, w in weights.items()}
         check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
         addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
@@ -66,17 +76,17 @@ class NativeEngine:
         )  # fmt: skip
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:
-            raise MemoryError("there is no memory for the model's packed weights")
+            raise MemoryError("not enough memory for the model's packed weights")
         weights.release_memory()
-        self.free: list[ctypes.c_void_p] = []  # workers that nobody uses
+        self.free: list[ctypes.c_void_p] = []  # idle workers
         self.busy = 0
         self.lock = threading.Lock()
 
     @classmethod
     def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> NativeEngine | None:
-        """The engine of a model directory that has been verified; None where it cannot be had for this model here."""
+        """The engine of a verified model directory; None where it is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
-        code = working_code() if unknown(recipe) is None else None
+        code = load_code() if unsupported_part(recipe) is None else None
         weights = map_weights(directory) if code is not None else None
         if code is None or weights is None:
             return None
@@ -85,21 +95,21 @@ class NativeEngine:
         vocabulary = read_info(directory).vocabulary_sizes
         if min(vocabulary) <= EOS:
             raise DamagedError(
-                f"{directory / INFO} has a vocabulary of {min(vocabulary)}, which does not even hold the {EOS + 1} "
-                "marks; restore it from a copy"
+                f"{directory / INFO} has a vocabulary of {min(vocabulary)}, too small for the {EOS + 1} special "
+                "tokens; restore it from a copy",
+                code="file_damaged",
             )
-        return cls(code, recipe, vocabulary, weights, threads or usual_threads(), quantize)
-
-    def can(self, search: Search, prefixes: bool = False) -> bool:
-        """Every search but sampling and very wide beams."""
-        return search.sampling is None and search.beam <= MOST_BEAMS
+        return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
 
     def search(
-        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        constraints: Sequence[ConstraintTables | None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; batches are shared out among the threads."""
-        if not self.can(search):
-            raise SearchError("the engine 'native' does not do this search; ask `can` first, and use 'torch'")
+        """The best hypotheses for each source, best first; threads take batches in turn."""
+        check_supported(self, search, prefixes, constraints)
         self._check(sources, search, prefixes)
         batches = list(self._batches(sources, search))
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -107,7 +117,7 @@ class NativeEngine:
             self._work(iter(batches), sources, search, prefixes, found, self.threads)
             return found
         failed: list[BaseException] = []
-        queue = takewhile(lambda _: not failed, batches)  # once one has failed, the others stop as well
+        queue = takewhile(lambda _: not failed, batches)  # once one has failed, the others stop
 
         def work() -> None:
             try:
@@ -121,7 +131,7 @@ class NativeEngine:
                 thread = threading.Thread(target=work, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system gives no more threads: those that there are do it all
+                except RuntimeError:  # the system gives no more threads: fewer do the work
                     break
                 others.append(thread)
             work()
@@ -137,31 +147,40 @@ class NativeEngine:
     def _check(
         self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None
     ) -> None:
-        """C believes what it is told: refuse what would lead it outside its memory."""
+        """Raise on input that would lead the C code outside its memory."""
         if prefixes is not None and len(prefixes) != len(sources):
-            raise ShapeError(f"{len(prefixes)} prefixes came for {len(sources)} sources; give one for each")
+            raise ShapeError(
+                f"got {len(prefixes)} prefixes for {len(sources)} sources; give one for each", code="count_mismatch"
+            )
         limits = [search.limit(len(source)) for source in sources]
         longest = max([*limits, *map(len, prefixes or ())], default=0)
         reached = max([longest, *map(len, sources)]) + 1
         if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
             raise ShapeError(
-                f"a sentence of up to {reached} tokens came, but positions were learned for "
-                f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length"
+                f"a sentence may reach {reached} tokens, but positions were learned for {self.recipe.max_positions}; "
+                "use shorter sentences, or a smaller max_length",
+                code="text_too_long",
             )
         for what, rows, size in zip(("source", "prefix"), (sources, prefixes or ()), self.vocabulary, strict=True):
             for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
                 if not 0 <= wrong < size:
-                    raise ShapeError(f"a {what} has the id {wrong}, but the vocabulary has {size} tokens")
+                    raise ShapeError(
+                        f"a {what} has the id {wrong}, but the vocabulary has {size} tokens", code="unknown_id"
+                    )
 
     def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:
-        """Neighbors together: an equal share for each thread, in batches that fit the caches."""
+        """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
         n = len(sources)
         shares = -(-n // self.threads)
-        most = max(1, min(shares, MOST_ROWS // search.beam))
+        max_sentences = max(1, min(shares, MAX_ROWS // search.beam))
         first = 0
         while first < n:
             last, tokens = first, 0
-            while last < n and last - first < most and (last == first or tokens + len(sources[last]) < MOST_TOKENS):
+            while (
+                last < n
+                and last - first < max_sentences
+                and (last == first or tokens + len(sources[last]) < MAX_BATCH_TOKENS)
+            ):
                 tokens += len(sources[last]) + 1
                 last += 1
             yield range(first, last)
@@ -176,13 +195,13 @@ class NativeEngine:
         found: list[list[Hypothesis]],
         team: int,
     ) -> None:
-        """Take batches until there are none."""
+        """Translate batches until there are none left."""
         with self.lock:
             worker = self.free.pop() if self.free else ctypes.c_void_p(self.code.worker_new(self.model))
             if not worker:
-                raise MemoryError("there is no memory for one more thread that translates")
+                raise MemoryError("not enough memory for one more translating thread")
             self.busy += 1
-            team = min(team, MOST_TEAM) if self.busy == 1 else 1  # threads that spin must not stand in others' way
+            team = min(team, MAX_TEAM) if self.busy == 1 else 1  # spinning threads must not slow down others
         try:
             while True:
                 with self.lock:
@@ -216,8 +235,8 @@ class NativeEngine:
         tokens = np.empty((n, search.n_best, rows), np.int32)
         lengths = np.empty((n, search.n_best), np.int32)
         scores, totals = np.empty_like(lengths, np.float32), np.empty_like(lengths, np.float32)
-        flat, source_lengths = end_to_end([[*source, EOS] for source in sources])
-        forced, forced_lengths = end_to_end(prefixes) if prefixes is not None else (None, None)
+        flat, source_lengths = concatenate([[*source, EOS] for source in sources])
+        forced, forced_lengths = concatenate(prefixes) if prefixes is not None else (None, None)
         normalizers = np.array([search.normalizer(length) for length in range(rows + 2)], np.float32)
         job = TranslationJob(
             n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
@@ -225,14 +244,17 @@ class NativeEngine:
                 flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
         )  # fmt: skip
         failed = self.code.translate(worker, ctypes.byref(job))
-        if failed == TILES_REFUSED:
-            raise SearchError("the system refuses the processor's tile registers; use engine 'torch'")
+        if failed == TILES_UNAVAILABLE:
+            raise SearchError(
+                "the system denies access to the processor's tile registers; use engine 'torch'",
+                code="engine_not_available",
+            )
         if failed:
             raise MemoryError(
-                f"there is no memory to translate {n} sentences of up to {int(source_lengths.max())} tokens"
+                f"not enough memory to translate {n} sentences of up to {int(source_lengths.max())} tokens"
             )
         if (lengths[:, 0] < 0).any():
-            raise SearchError(NO_NUMBERS)
+            raise SearchError(NOT_FINITE, code="not_finite")
         columns = (tokens.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
         return [
             [
@@ -244,28 +266,28 @@ class NativeEngine:
         ]
 
     def __del__(self) -> None:
-        """Give the C side's memory back."""
+        """Free the memory of the C side."""
         for worker in getattr(self, "free", ()):
             self.code.worker_free(worker)
         if getattr(self, "model", None):
             self.code.model_free(self.model)
 
 
-def working_code() -> ctypes.CDLL | None:
-    """The library, built without tiles where the system refuses them: a thread's signal stack may be too small."""
+def load_code() -> ctypes.CDLL | None:
+    """The library, built without tiles where the system denies them: a thread's signal stack may be too small."""
     code = library("translate", structures=STRUCTURES)
     if code is None or code.request_tiles() == 0:
         return code
     return library("translate", "-mno-amx-int8", structures=STRUCTURES)
 
 
-def usual_threads() -> int:
-    """OMP_NUM_THREADS, as PyTorch and others heed it, where it is a number of threads; else every processor."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is of nested levels
-    number = int(asked) if asked.isdecimal() and len(asked) < 5 else 0
-    return number if 0 < number <= MOST_THREADS else available_cores()
+def default_threads() -> int:
+    """OMP_NUM_THREADS if it is a number of threads, else the number of available CPUs."""
+    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is of nested levels
+    number = int(value) if value.isdecimal() and len(value) < 5 else 0
+    return number if 0 < number <= MAX_THREADS else available_cores()
 
 
-def end_to_end(rows: Sequence[Sequence[int]]) -> tuple[Int32Array, Int32Array]:
-    """Rows one after the other, and their lengths."""
+def concatenate(rows: Sequence[Sequence[int]]) -> tuple[Int32Array, Int32Array]:
+    """Rows as one array, and their lengths."""
     return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

@@ -1,4 +1,4 @@
-"""What the C engine is told of a model and of a job, and which models it knows."""
+"""The C engine's structures, and which models it supports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.config import ModelRecipe
 
 ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
-FREE: Final = (
+SUPPORTED_FIELDS: Final = (
     *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
     *(
         "dropout",
@@ -50,11 +50,11 @@ class TranslationJob(ctypes.Structure):
 STRUCTURES: Final = (ModelConfig, TranslationJob)  # compared with C when the library is loaded
 
 
-def unknown(recipe: ModelRecipe) -> str | None:
-    """What of such a model the engine does not know, if anything; a part that is not named here must be the paper's."""
+def unsupported_part(recipe: ModelRecipe) -> str | None:
+    """The first part of a model that the engine does not support; fields not listed here must have their defaults."""
     for field in fields(recipe):
         value = getattr(recipe, field.name)
-        if field.name in FREE:
+        if field.name in SUPPORTED_FIELDS:
             continue
         if (field.name == "activation" and value in ACTIVATIONS) or (field.name == "positions" and value in POSITIONS):
             continue

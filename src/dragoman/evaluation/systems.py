@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from dragoman.engines.select import Running
+from dragoman.engines.select import EngineInfo
 from dragoman.errors import DataError
 from dragoman.evaluation.test_sets import HeldOut, read_beside
 from dragoman.files import MANIFEST, sha256
 from dragoman.search.types import Search
-from dragoman.translation.source_trees import laid_over, trees_for
+from dragoman.translation.source_trees import depths_of_texts, parse_trees
 
 Tick = Callable[[str, int, int], None]  # told the set's name, how many sentences are done, and of how many
 
@@ -56,10 +56,10 @@ class ModelSystem:
     @property
     def reads_trees(self) -> bool:
         """Whether sentences must come with their trees."""
-        return self.translator.reader.reads_trees
+        return self.translator.tree_model.reads_trees
 
     @cached_property
-    def running(self) -> Running:
+    def running(self) -> EngineInfo:
         """The engine that translates, loaded."""
         return self.translator.running_for(search=self.search)
 
@@ -81,10 +81,10 @@ class ModelSystem:
             if held_out.sources is None:
                 raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
             if self.has_languages:
-                self.translator.asked_for(held_out.to)
-            grown = trees_for(self.translator.reader, held_out.trees) if self.reads_trees else None
+                self.translator.resolve_target(held_out.to)
+            grown = parse_trees(self.translator.tree_model, held_out.trees) if self.reads_trees else None
             if grown is not None:
-                _, wrong = laid_over(held_out.sources, grown)
+                _, wrong = depths_of_texts(held_out.sources, grown)
                 if wrong is not None:
                     raise wrong
                 grown.check_finished()

@@ -94,7 +94,7 @@ class Validation:
                     source = Padded(here.source.shape[1], here.source_lengths[chosen])  # no trees with languages
                 found = beam_search(model, here.source[chosen], source, limits[chosen], GREEDY)
                 for i, best in zip(wanted, found, strict=True):
-                    ours = target_words.decode(best[0].tokens) if best else ""
+                    ours = target_words.decode(best[0].ids) if best else ""
                     read, reference = source_words.decode(batch.source[i].tolist()), batch.target_out[i].tolist()
                     row = (int(batch.pairs[i]), read, ours, target_words.decode(reference))
                     languages.rows[languages.of(int(batch.source[i, 0]))].append(row)

@@ -24,14 +24,14 @@ def align_pairs(
 
     For a model of several target languages `to` is that of all targets, or of each.
     """
-    from dragoman.translation.alignment_head import pointed
+    from dragoman.translation.alignment_head import head_attention
 
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
         raise SearchError("pairs come as two lists of as many sentences each, such as ['one'] and ['eins']")
     read, written = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
     pairs = list(zip(read, written, strict=True))
-    maps = pointed(translator.engines.torch, pairs, translator.pointer)
-    lead = translator.lead
+    maps = head_attention(translator.engines.torch, pairs, translator.alignment_head)
+    lead = translator.n_language_tokens
     return [
         align(
             move_language_last(weights, lead), translator.source.tokens(source[lead:]), translator.target.tokens(target)

@@ -105,7 +105,7 @@ def look(
     if isinstance(trees, Iterator):
         trees = [*trees]  # it is read twice: here, and to translate
     (source_ids,) = translator.encoded([source], trees, to)
-    text_ids = source_ids[translator.lead :]
+    text_ids = source_ids[translator.n_language_tokens :]
     if not text_ids:
         raise SearchError("the source is empty; give a sentence to look at")
     if target is None:
@@ -113,7 +113,7 @@ def look(
         target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
     else:
         target_ids = translator.target.encode(target)
-    language = source_ids[: translator.lead]
+    language = source_ids[: translator.n_language_tokens]
     check_room(model, len(source_ids) + 1, len(target_ids) + 1)
     maps = AttentionMaps()
     read, layout = translator.engines.torch.sources([source_ids])

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import ROWS, Pairs, like_lengths
+from dragoman.engines.forced_decoding import LOGIT_ROWS, Pairs, length_batches
 from dragoman.engines.torch import TorchEngine
 from dragoman.inspect.attention_maps import Kind
 from dragoman.models import AttentionMaps, Memory, Transformer
@@ -51,7 +51,7 @@ class Forced:
 
 def batches(engine: TorchEngine, pairs: Pairs, few: bool = False) -> Iterator[Forced]:
     """The pairs, those of like length together; `few` at a time where weights or gradients of all heads take room."""
-    for here in like_lengths(pairs, max(1, engine.batch // 8) if few else engine.batch):
+    for here in length_batches(pairs, max(1, engine.batch // 8) if few else engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
         follows = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
@@ -99,9 +99,9 @@ class Gates:
         hidden = hidden[batch.target_layout.real(hidden.device)]
         each = torch.cat(
             [
-                F.cross_entropy(model.logits(hidden[start : start + ROWS]).float(), follows, reduction="none")
-                for start in range(0, len(hidden), ROWS)
-                for follows in [batch.follows[start : start + ROWS]]
+                F.cross_entropy(model.logits(hidden[start : start + LOGIT_ROWS]).float(), follows, reduction="none")
+                for start in range(0, len(hidden), LOGIT_ROWS)
+                for follows in [batch.follows[start : start + LOGIT_ROWS]]
             ]
         )
         nothing = each.new_zeros(len(batch.numbers), dtype=torch.float64)

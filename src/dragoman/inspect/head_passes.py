@@ -20,7 +20,7 @@ from dragoman.inspect.head_labels import Behavior
 from dragoman.inspect.head_statistics import Tally, pointed_goals, scene_of
 from dragoman.nn import LowRank, everything
 from dragoman.progress import Reporter
-from dragoman.search.types import NO_NUMBERS, Search
+from dragoman.search.types import NOT_FINITE, Search
 from dragoman.text import Tokenizer
 from dragoman.text.words import MARK
 from dragoman.translation.translator import Translator
@@ -53,7 +53,7 @@ def looked_at(
     translator: Translator, gates: Gates, work: Sequence[Forced], reporter: Reporter
 ) -> dict[Place, Behavior | None]:
     """What each head does; None for low-rank attention, whose weights are no shares."""
-    model, pointer = gates.model, translator.pointer
+    model, pointer = gates.model, translator.alignment_head
     counts: dict[Kind, tuple[int, int]] = {
         kind: (len(of), of[0].gates.shape[-1]) for kind, of in gates.by_kind.items() if not low_rank(of[0].function)
     }
@@ -69,7 +69,7 @@ def looked_at(
         source, target = (batch.source, batch.source_layout), (batch.target, batch.target_layout)
         ends = [layout.lengths for layout in (batch.source_layout, batch.target_layout)]
         assert ends[0] is not None and ends[1] is not None  # the engine's batches say them
-        goals = pointed_goals(maps.cross, pointer, ends[0], ends[1] - 1, translator.lead)
+        goals = pointed_goals(maps.cross, pointer, ends[0], ends[1] - 1, translator.n_language_tokens)
         scenes = {
             "encoder": scene_of("encoder", source, source, model.encoder_sees, source_marks, rarity),
             "decoder": scene_of("decoder", target, target, model.decoder_sees, target_marks, None),
@@ -115,7 +115,7 @@ def slopes_of(gates: Gates, work: Sequence[Forced], reporter: Reporter) -> Slope
         sizes += each.abs().sum(0)
         reporter.advance()
     if not (math.isfinite(cost) and sizes.isfinite().all()):
-        raise SearchError(NO_NUMBERS)
+        raise SearchError(NOT_FINITE)
     return Slopes(cost, signed, sizes)
 
 
@@ -155,5 +155,5 @@ def translations(gates: Gates, translator: Translator, pairs: Pairs) -> list[str
     for start in range(0, len(pairs), SENTENCES):
         sources = [source for source, _ in pairs[start : start + SENTENCES]]
         found = engine.search(sources, Search(beam=1))
-        written += [translator.target.decode(best[0].tokens) for best in found]
+        written += [translator.target.decode(best[0].ids) for best in found]
     return written

@@ -32,7 +32,7 @@ from dragoman.inspect.head_passes import (
 from dragoman.models import Transformer
 from dragoman.progress import Reporter, SilentReporter
 from dragoman.text import Tree
-from dragoman.translation.alignment_head import Pointer
+from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
 
 LONGEST: Final = 512  # tokens of a side: the weights of all heads take its square
@@ -144,7 +144,10 @@ def survey(
         passing = sum(len(source) + len(target) + 2 for source, target in pairs)
         ablate = model.parameter_count() * passing * len(gates.places) <= CHEAP
     removals = removed_in_turn(gates, many, reporter) if ablate else None
-    pointer, first = translator.pointer, "the language mark" if translator.lead else "the first token"
+    pointer, first = (
+        translator.alignment_head,
+        "the language mark" if translator.n_language_tokens else "the first token",
+    )
     pointing = head_of(pointer, model.recipe.n_heads)
     heads = tuple(
         Head(
@@ -196,7 +199,7 @@ def pairs_of(
     kept = [
         i
         for i, (source, target) in enumerate(zip(read, written, strict=True))
-        if translator.lead < len(source) <= most and 0 < len(target) <= most
+        if translator.n_language_tokens < len(source) <= most and 0 < len(target) <= most
     ]
     if not kept:
         raise SearchError(
@@ -206,7 +209,7 @@ def pairs_of(
     return [(read[i], written[i]) for i in kept], kept
 
 
-def head_of(pointer: Pointer, heads: int) -> Place | None:
+def head_of(pointer: AlignmentHead, heads: int) -> Place | None:
     """The head that points, if it is one: a mean is none, but of a single head."""
     if pointer.head is None and heads > 1:
         return None

@@ -45,7 +45,10 @@ def chosen(
 ) -> Iterator[Looked]:
     """The first few pairs of a usual length, or if there is none the shortest, among those that were asked about."""
     pairs, kept = pairs_of(translator, sources, targets, trees, to)
-    sizes = {i: (len(source) - translator.lead, len(target)) for i, (source, target) in zip(kept, pairs, strict=True)}
+    sizes = {
+        i: (len(source) - translator.n_language_tokens, len(target))
+        for i, (source, target) in zip(kept, pairs, strict=True)
+    }
     usual = [i for i, (source, target) in sizes.items() if source in USUAL and target <= MOST_TARGET]
     grown = [i for i, source in enumerate(sources) if source.strip()]  # a tree for each of these
     for i in usual[:EXAMPLES] or [min(sizes, key=lambda i: sum(sizes[i]))]:

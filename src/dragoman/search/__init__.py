@@ -1,1 +1,1 @@
-"""Search over a model that writes one token at a time (section 6.1): functions of `encode`, `start` and `step`."""
+"""Search over an autoregressive model (section 6.1): functions of `encode`, `start` and `step`."""

@@ -1,7 +1,4 @@
-"""Beam search (section 6.1) as a function of `encode`, `start` and `step`, for a whole batch at once.
-
-Nothing here asks which model it drives. What each rule means is said in `Search`.
-"""
+"""Batched beam search (section 6.1) over any model with `encode`, `start` and `step`; `Search` explains the options."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ from torch import Tensor
 
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
-from dragoman.search.constraints.beam import Avoided, Plans, Required
+from dragoman.search.constraints.beam import AvoidedMask, BatchConstraints, BeamAllocator
 from dragoman.search.rules import Rules
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
 class Finished:
-    """The hypotheses that have ended, at most `slots` for each of n sentences, in the order in which they did."""
+    """Finished hypotheses, at most `slots` for each of n sentences, in the order in which they finished."""
 
     def __init__(self, n: int, slots: int, rules: Rules) -> None:
         self.limits, device = rules.limits, rules.limits.device
@@ -31,7 +28,7 @@ class Finished:
         self.tokens = torch.full((n, slots, rules.longest), PAD, device=device)
 
     def add(self, ended: Tensor, sentences: Tensor, totals: Tensor, written: Tensor, length: int) -> None:
-        """Keep the hypotheses of `ended [B, W]`, which have so many tokens."""
+        """Keep the hypotheses marked by `ended [B, W]`, which have `length` tokens."""
         rows, beams = ended.nonzero(as_tuple=True)
         here = sentences[rows]
         slots = self.count[here] + (ended.cumsum(1) - 1)[rows, beams]
@@ -41,20 +38,19 @@ class Finished:
         self.tokens[here, slots] = written[rows, beams]
         self.count.index_add_(0, sentences, ended.sum(1))
 
-    def beyond_reach(self, sentences: Tensor, best: Tensor, length: int, n_best: int) -> Tensor:
-        """Of sentences whose best open hypothesis has this log-probability and length: can none enter the n best?
+    def is_decided(self, sentences: Tensor, best: Tensor, length: int, n_best: int) -> Tensor:
+        """Whether no open hypothesis can enter the n best, given the best open log-probability and its length.
 
-        A log-probability only falls, so that the best to hope for is to end with this one, at the length that divides
-        by most.
+        A log-probability only falls, so the best possible score is this one over the largest normalizer.
         """
-        most = self.normalizers[self.limits[sentences] + 1].maximum(self.normalizers[min(length + 1, len(self) - 1)])
-        return self.scores[sentences].topk(n_best).values[:, -1] >= best / most
+        largest = self.normalizers[self.limits[sentences] + 1].maximum(self.normalizers[min(length + 1, len(self) - 1)])
+        return self.scores[sentences].topk(n_best).values[:, -1] >= best / largest
 
     def __len__(self) -> int:
         return len(self.normalizers)
 
     def best(self, n: int) -> list[list[Hypothesis]]:
-        """The n best of each sentence, best first, and of equals the one that ended first."""
+        """The n best of each sentence, best first; ties go to the one that finished first."""
         order = self.scores.argsort(dim=1, descending=True, stable=True)[:, :n]
         truncated = (self.lengths == self.limits[:, None]).gather(1, order).tolist()
         tokens = self.tokens.gather(1, order[:, :, None].expand(-1, -1, self.tokens.shape[2])).tolist()
@@ -77,33 +73,33 @@ def beam_search(
     limits: Tensor,
     search: Search,
     prefixes: Sequence[Sequence[int]] | None = None,
-    plans: Plans | None = None,
+    constraints: BatchConstraints | None = None,
     *,
     patient: bool = False,
 ) -> list[list[Hypothesis]]:
-    """The `search.n_best` best hypotheses for each source; each has at most `limits [B]` tokens.
+    """The `search.n_best` best hypotheses for each source, of at most `limits [B]` tokens.
 
-    `plans` say what each must contain and must not. A hypothesis ends only with all of it there; where none can, the
-    best of those that have most of it are given.
+    `constraints` are the lexical constraints of each sentence. A hypothesis ends only when it has all required phrases;
+    where none can, those with the fewest missing are returned.
 
-    Sentences that are decided leave the batch, and the rows of a sentence get fewer as its slots end. `patient` waits
-    until every slot has ended, which cannot change what comes out; it is there so that this can be tested.
+    Decided sentences leave the batch, and a sentence's rows decrease as its slots finish. `patient` waits until every
+    slot has finished, which cannot change the result; it exists to test that.
     """
     n, device = len(limits), limits.device
-    avoided, required = Avoided.by(plans, device), Required.by(plans, device)
+    avoided, required = AvoidedMask.from_tables(constraints, device), BeamAllocator.from_tables(constraints, device)
     rules = Rules(search, limits, prefixes, avoided)
     finished = Finished(n, search.beam, rules)
-    sentences = torch.arange(n, device=device)  # which of the sources the rows belong to
-    slots = torch.full((n,), search.beam, device=device)  # that have not ended
+    sentences = torch.arange(n, device=device)  # the source of each row
+    slots = torch.full((n,), search.beam, device=device)  # open slots
     totals = torch.zeros(n, 1, device=device)  # [B, W], the log-probability of each open hypothesis
     written = torch.full((n, 1, rules.longest), PAD, device=device)
     ids, state = torch.full((n,), BOS, device=device), model.start(model.encode(source, layout))
-    width, some_ended = search.beam, False  # the most slots that any sentence has left; whether one may be decided
+    width, some_ended = search.beam, False  # the most open slots of any sentence; whether one may be decided
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
         rows, beams = totals.shape
-        logits, normalizer = allowed(logits, rules, written, position, sentences)
-        likely, tokens = top(logits, min(width, logits.shape[-1]))
+        logits, normalizer = apply_rules(logits, rules, written, position, sentences)
+        likely, tokens = fast_topk(logits, min(width, logits.shape[-1]))
         if required is not None:
             room = rules.limits[sentences] - position - 1
             totals, tokens, parents = required.choose(
@@ -133,7 +129,7 @@ def beam_search(
         if any_ended or totals.shape[1] > beams or (some_ended and width > 1):
             going = totals[:, 0] > -torch.inf
             if not patient:
-                going &= ~finished.beyond_reach(sentences, totals[:, 0], position + 1, search.n_best)
+                going &= ~finished.is_decided(sentences, totals[:, 0], position + 1, search.n_best)
             keep = going.nonzero().squeeze(1)
             if not len(keep):
                 break
@@ -153,25 +149,27 @@ def beam_search(
     return finished.best(search.n_best)
 
 
-def allowed(logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits with minus infinity where something is forbidden, and what to take off for log-probabilities."""
+def apply_rules(
+    logits: Tensor, rules: Rules, written: Tensor, position: int, sentences: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The logits with forbidden tokens masked, and the normalizer to subtract for log-probabilities."""
     logits = logits.float()
-    total = logits.logsumexp(-1, keepdim=True)  # before anything is forbidden: the probabilities stay the model's
+    total = logits.logsumexp(-1, keepdim=True)  # before masking: the probabilities stay the model's
     beams = written.shape[1]
     rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams) if beams > 1 else sentences)
     return logits, total
 
 
-def top(logits: Tensor, n: int, block: int = 64) -> tuple[Tensor, Tensor]:
-    """`logits.topk(n)` in a third of the time: the n largest numbers stand in the n blocks with the largest maxima."""
+def fast_topk(logits: Tensor, n: int, block: int = 64) -> tuple[Tensor, Tensor]:
+    """`logits.topk(n)` in a third of the time: the n largest values are in the n blocks with the largest maxima."""
     rows, columns = logits.shape
-    whole = columns - columns % block
-    if whole <= n * block:
+    blocked = columns - columns % block
+    if blocked <= n * block:
         return logits.topk(n)
-    maxima = logits[:, :whole].view(rows, -1, block).amax(-1)
-    places = maxima.topk(n).indices if n > 1 else maxima.argmax(-1, keepdim=True)
-    ids = (places[:, :, None] * block + torch.arange(block, device=logits.device)).flatten(1)
-    if whole < columns:
-        ids = torch.cat([ids, torch.arange(whole, columns, device=logits.device).expand(rows, -1)], dim=1)
+    maxima = logits[:, :blocked].view(rows, -1, block).amax(-1)
+    best_blocks = maxima.topk(n).indices if n > 1 else maxima.argmax(-1, keepdim=True)
+    ids = (best_blocks[:, :, None] * block + torch.arange(block, device=logits.device)).flatten(1)
+    if blocked < columns:
+        ids = torch.cat([ids, torch.arange(blocked, columns, device=logits.device).expand(rows, -1)], dim=1)
     best, among = logits.gather(1, ids).topk(n)
     return best, ids.gather(1, among)

@@ -1,9 +1,8 @@
-"""Several models that write one translation together, as a model that any search can drive.
+"""An ensemble as a model that any search can drive.
 
-At each step every model says how likely it finds each token, and the mean of that is what the search sees. The mean of
-probabilities is the mixture of the models: a token that one of them knows stays likely, even where another never
-learned it. The mean of log-probabilities, made to sum to one again, is their product: what one model finds impossible
-is so for all.
+At each step the search sees the mean of the models' predictions. The mean of probabilities is a mixture: a token that
+one model finds likely stays likely, even where another never learned it. The mean of log-probabilities, renormalized,
+is a product: a token that one model finds impossible is impossible.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from dragoman.search.types import Mean
 
 @dataclass(frozen=True)
 class EnsembleState:
-    """Where each model's decoding stands."""
+    """The decoding state of each model."""
 
     states: tuple[State, ...]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> EnsembleState:
-        """The same rows of each."""
+        """The same rows of each state."""
         return EnsembleState(tuple(state.select(rows, sentences) for state in self.states))
 
 
 class Ensemble(nn.Module):
-    """Models of any kinds and sizes over the same tokens, by the mean of their probabilities or log-probabilities.
+    """Models of any kinds and sizes over the same vocabulary.
 
-    Its logits are the logarithms of what the models find together, up to a constant of each row.
+    Its logits are the logarithms of the mean prediction, up to a constant in each row.
     """
 
     def __init__(self, models: Iterable[nn.Module], mean: Mean = "probabilities") -> None:
@@ -46,12 +45,13 @@ class Ensemble(nn.Module):
         sizes = sorted({len(model.projection()) for model in self._members()})
         if len(sizes) != 1:
             raise SearchError(
-                f"models write together only where they choose from the same tokens; these choose from "
-                f"{' and '.join(f'{size:,}' for size in sizes) or 'none'}"
+                "the models of an ensemble need the same target vocabulary; these have "
+                f"{' and '.join(f'{size:,}' for size in sizes) or 'no'} tokens",
+                code="different_vocabularies",
             )
 
     def encode(self, source: Tensor, layout: Layout | None = None) -> tuple[Memory, ...]:
-        """What each model reads."""
+        """The memory of each model."""
         return tuple(model.encode(source, layout) for model in self._members())
 
     def start(self, memories: tuple[Memory, ...]) -> EnsembleState:
@@ -63,23 +63,23 @@ class Ensemble(nn.Module):
         """Logits for what follows ids, and the state after them."""
         both = zip(self._members(), state.states, strict=True)
         logits, states = zip(*(model.step(ids, own) for model, own in both), strict=True)
-        return together(logits, self.mean), EnsembleState(states)
+        return combine(logits, self.mean), EnsembleState(states)
 
     def hidden(
         self, source: Tensor, target: Tensor, source_layout: Layout | None = None, target_layout: Layout | None = None
     ) -> Tensor:
-        """The last layers of all models, end to end in the last dimension, for `logits`."""
-        given = (source, target, source_layout, target_layout)
-        return torch.cat([model.hidden(*given) for model in self._members()], dim=-1)
+        """The last layers of all models, concatenated in the last dimension, for `logits`."""
+        arguments = (source, target, source_layout, target_layout)
+        return torch.cat([model.hidden(*arguments) for model in self._members()], dim=-1)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Each model's part of `hidden` to its logits, and these to the logits of all together."""
+        """The ensemble's logits from the models' parts of `hidden`."""
         found, start = [], 0
         for model in self._members():
             end = start + model.projection().shape[1]
             found.append(model.logits(hidden[..., start:end]))
             start = end
-        return together(found, self.mean)
+        return combine(found, self.mean)
 
     def forward(
         self, source: Tensor, target: Tensor, source_layout: Layout | None = None, target_layout: Layout | None = None
@@ -91,9 +91,9 @@ class Ensemble(nn.Module):
         return list(self.models)
 
 
-def together(logits: Iterable[Tensor], mean: Mean) -> Tensor:
-    """What models find together, `[..., V]`, from the logits of each."""
+def combine(logits: Iterable[Tensor], mean: Mean) -> Tensor:
+    """The ensemble's logits `[..., V]` from the logits of each model."""
     join = torch.logaddexp if mean == "probabilities" else torch.add
     each = [one.float().log_softmax(-1) for one in logits]
-    whole = reduce(join, each)
-    return whole - math.log(len(each)) if mean == "probabilities" else whole / len(each)
+    total = reduce(join, each)
+    return total - math.log(len(each)) if mean == "probabilities" else total / len(each)

@@ -1,4 +1,4 @@
-"""What may follow what has been written: limits of length, forced prefixes, avoided phrases, no repetition."""
+"""Which tokens may come next: length limits, forced prefixes, avoided phrases, repetition."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dragoman.search.types import Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 if TYPE_CHECKING:
-    from dragoman.search.constraints.beam import Avoided
+    from dragoman.search.constraints.beam import AvoidedMask
 
-MARKS = slice(PAD, BOS + 1)  # what no sentence holds; the end mark comes right after
+NEVER_WRITTEN = slice(PAD, BOS + 1)
 
 
 class Rules:
-    """For a batch of sentences, which tokens are allowed at each position; the rest is set to minus infinity.
+    """Sets the logits of forbidden tokens to minus infinity, for a batch of sentences.
 
-    `limits [B]` are the most tokens of each. `prefixes` are the tokens that each must begin with, and stand above all
-    other rules. `avoided` are phrases that none may contain, where there are any.
+    `limits [B]` are the maximum numbers of tokens. `prefixes` are forced and override all other rules. `avoided` masks
+    avoided phrases.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Rules:
         search: Search,
         limits: Tensor,
         prefixes: Sequence[Sequence[int]] | None = None,
-        avoided: Avoided | None = None,
+        avoided: AvoidedMask | None = None,
     ) -> None:
         self.search, self.limits, self.forced, self.avoided = search, limits, 0, avoided
         if prefixes is not None and any(prefixes):
@@ -41,11 +41,11 @@ class Rules:
         self.shortest, self.longest = (int(bound) for bound in self.limits.aminmax()) if len(limits) else (0, 0)
 
     def apply(self, logits: Tensor, written: Tensor, position: int, sentences: Tensor) -> None:
-        """Forbid in `logits [R, V]`, in place; row r has `written [R, T]` so far and is of the sentence named."""
+        """Mask `logits [R, V]` in place; `written [R, T]` are the tokens so far, `sentences [R]` that of each row."""
         end = logits[:, EOS].clone()
         forced = self.prefixes[sentences, position] if position < self.forced else None
         kept = None if forced is None else logits.gather(1, forced[:, None])
-        logits[:, MARKS] = -torch.inf
+        logits[:, NEVER_WRITTEN] = -torch.inf
         if position < self.search.min_length:
             logits[:, EOS] = -torch.inf
         if self.search.no_repeat and position >= self.search.no_repeat:
@@ -53,7 +53,7 @@ class Rules:
         if self.avoided is not None:
             self.avoided.forbid(logits)
         if self.avoided is not None or (self.search.no_repeat and position >= self.search.no_repeat):
-            end_here = logits.amax(-1) == -torch.inf  # nothing is left to say
+            end_here = logits.amax(-1) == -torch.inf  # no token is left
             logits[:, EOS] = torch.where(end_here, end, logits[:, EOS])
         if position >= self.shortest:
             full = self.limits[sentences] <= position
@@ -66,7 +66,7 @@ class Rules:
 
 
 def forbid_repeats(logits: Tensor, written: Tensor, n: int) -> None:
-    """Minus infinity for each token that would end a run of n tokens that `written [R, T]` already holds."""
+    """Mask each token that would complete an n-gram that `written [R, T]` already contains."""
     windows = written.unfold(1, n, 1)  # [R, T - n + 1, n]
     last = written[:, written.shape[1] - (n - 1) :]
     rows, where = (windows[:, :, :-1] == last[:, None]).all(-1).nonzero(as_tuple=True)

@@ -1,7 +1,7 @@
-"""Translations drawn by chance, one token after the other, for a whole batch at once.
+"""Batched ancestral sampling.
 
-A draw needs one random number, and that number is a function of (seed, source, number of the hypothesis, position):
-what else is in the batch cannot change it.
+Each draw uses one random number, a function of (seed, source, number of the hypothesis, position), so the rest of the
+batch cannot change it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
 from dragoman.randomness import GAMMA, MULTIPLIERS
 from dragoman.search.beam import Finished
-from dragoman.search.constraints.beam import Avoided, Plans
+from dragoman.search.constraints.beam import AvoidedMask, BatchConstraints
 from dragoman.search.rules import Rules
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
-def keys_of(sources: Sequence[Sequence[int]], seed: int) -> list[int]:
-    """A number of 64 bits for each source, as different as can be for sources or seeds that differ."""
+def sampling_keys(sources: Sequence[Sequence[int]], seed: int) -> list[int]:
+    """A 64-bit hash of each source and the seed."""
     texts = (f"{seed} {' '.join(map(str, source))}" for source in sources)
     return [
         int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) for text in texts
@@ -41,8 +41,8 @@ def uniform(keys: Tensor, position: int) -> Tensor:
     return (x >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
-def draw(logits: Tensor, numbers: Tensor, sampling: Sampling) -> Tensor:
-    """One token for each row of `logits [R, V]`, by the numbers in [0, 1)."""
+def draw_tokens(logits: Tensor, numbers: Tensor, sampling: Sampling) -> Tensor:
+    """One token for each row of `logits [R, V]`, chosen by the numbers in [0, 1)."""
     logits, order = logits.double() / sampling.temperature, None
     if sampling.top_k or sampling.top_p < 1:
         kept = min(sampling.top_k, logits.shape[-1]) or logits.shape[-1]
@@ -52,7 +52,7 @@ def draw(logits: Tensor, numbers: Tensor, sampling: Sampling) -> Tensor:
         likely = likely * (likely.cumsum(-1) - likely < sampling.top_p)  # the first always stays
     reached = likely.cumsum(-1)
     found = torch.searchsorted(reached, (numbers * reached[:, -1])[:, None], right=True)
-    last = (likely > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not lead to what cannot be drawn
+    last = (likely > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not select a token of probability 0
     found = found.minimum(last)
     return (found if order is None else order.gather(1, found)).squeeze(1)
 
@@ -66,18 +66,18 @@ def sample(
     search: Search,
     keys: Tensor,
     prefixes: Sequence[Sequence[int]] | None = None,
-    plans: Plans | None = None,
+    constraints: BatchConstraints | None = None,
 ) -> list[list[Hypothesis]]:
-    """`search.n_best` independent draws for each source, the likeliest first; `keys [B]` are from `keys_of`.
+    """`search.n_best` independent samples for each source, the likeliest first; `keys [B]` are from `sampling_keys`.
 
-    Their scores are by the model's own probabilities, whatever the temperature. `plans` say what none may contain.
+    Scores use the model's own probabilities, whatever the temperature. Of `constraints`, only `avoid` is supported.
     """
     n, beams, device = len(limits), search.n_best, limits.device
-    avoided = Avoided.by(plans, device)
+    avoided = AvoidedMask.from_tables(constraints, device)
     rules, sampling = Rules(search, limits, prefixes, avoided), search.sampling or Sampling()
     finished = Finished(n, beams, rules)
     sentences = torch.arange(n, device=device)
-    # odd steps of the same generator, so that each hypothesis has numbers of its own
+    # each hypothesis has its own numbers: odd steps of the same generator
     keys = keys[:, None] ^ (torch.arange(beams, device=device) * -3335678366873096957)
     totals = torch.zeros(n, beams, device=device)
     written = torch.full((n, beams, rules.longest), PAD, device=device)
@@ -90,10 +90,10 @@ def sample(
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
         logits = logits.float()
-        whole = logits.logsumexp(-1)
+        normalizer = logits.logsumexp(-1)
         rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams))
-        ids = draw(logits, uniform(keys.flatten(), position), sampling)
-        totals = totals + (logits.gather(1, ids[:, None]).squeeze(1) - whole).view_as(totals)
+        ids = draw_tokens(logits, uniform(keys.flatten(), position), sampling)
+        totals = totals + (logits.gather(1, ids[:, None]).squeeze(1) - normalizer).view_as(totals)
         tokens = ids.view_as(totals)
         ended = (tokens == EOS) & (totals > -torch.inf)
         if position < rules.longest:
@@ -102,7 +102,7 @@ def sample(
             avoided.advance(ids)
         if bool(ended.any()):
             finished.add(ended, sentences, totals, written, position)
-            totals = totals.masked_fill(ended, -torch.inf)  # what follows on these rows counts no more
+            totals = totals.masked_fill(ended, -torch.inf)  # what follows on these rows is ignored
             keep = (totals > -torch.inf).any(1).nonzero().squeeze(1)
             if not len(keep):
                 break

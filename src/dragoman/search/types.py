@@ -1,59 +1,59 @@
-"""What a search is asked to do and what it gives back; no engine and no tensor in sight, so that it loads at once."""
+"""Search options and hypotheses; imports neither engines nor PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from dragoman.errors import SearchError
 from dragoman.values import describe_value
 
-Mean = Literal["probabilities", "log-probabilities"]  # of several models that translate together
-MOST_THREADS: Final = 1024
-MOST_BEAM: Final = 10_000  # beyond these there is no memory that would do
-MOST_TOKENS: Final = 100_000
-MOST_PENALTY: Final = 5.0  # lp of the longest text is then still a float32
-WINDOW_BATCHES: Final = 16  # batches that are read ahead and sorted by length
-WINDOW_CHARACTERS: Final = 1 << 21  # and never more text than this, but for a single line that is longer
-USUAL_TOKENS: Final = 80  # of a sentence; a batch of longer ones has fewer sentences, so that memory stays bounded
-NO_NUMBERS: Final = "the model gives no probabilities for a sentence: its weights hold numbers that are none"
+Mean = Literal["probabilities", "log-probabilities"]  # how an ensemble averages its models
+MAX_THREADS: Final = 1024
+MAX_BEAM: Final = 10_000  # no machine has the memory for more
+MAX_TOKENS: Final = 100_000
+MAX_PENALTY: Final = 5.0  # keeps lp of the longest text within float32
+WINDOW_BATCHES: Final = 16  # batches read ahead and sorted by length
+WINDOW_CHARACTERS: Final = 1 << 21  # at most this much text, except for a single longer line
+TYPICAL_TOKENS: Final = 80  # of a sentence; batches of longer ones have fewer sentences, to bound memory
+NOT_FINITE: Final = "the model produced NaN for a sentence: its weights are not finite; use another checkpoint"
 
 
-def whole(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """A whole number within its bounds, of NumPy too; True is none."""
+def check_integer(name: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
+    """An integer within its bounds, NumPy's included; booleans are rejected."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise SearchError(f"{name} must be a whole number; got {describe_value(value)}")
+        raise SearchError(f"{name} must be an integer; got {describe_value(value)}", code="wrong_type")
     number = int(value)
-    if least is not None and number < least:
-        raise SearchError(f"{name} must be at least {least}; got {number}")
-    if most is not None and number > most:
-        raise SearchError(f"{name} must be at most {most:,}; got {number:,}")
+    if minimum is not None and number < minimum:
+        raise SearchError(f"{name} must be at least {minimum}; got {number}", code="out_of_range")
+    if maximum is not None and number > maximum:
+        raise SearchError(f"{name} must be at most {maximum:,}; got {number:,}", code="out_of_range")
     return number
 
 
-def real(name: str, value: Any) -> float:
-    """A number, of NumPy too."""
+def check_number(name: str, value: Any) -> float:
+    """A number, NumPy's included."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise SearchError(f"{name} must be a number; got {describe_value(value)}")
+        raise SearchError(f"{name} must be a number; got {describe_value(value)}", code="wrong_type")
     return float(value)
 
 
-def settle(settings: object, **kinds: Callable[[str, Any], int | float]) -> None:
-    """Have each field hold a plain number of its kind, or refuse what came."""
-    for name, kind in kinds.items():
-        object.__setattr__(settings, name, kind(name, getattr(settings, name)))
+def convert_fields(options: object, **checks: Callable[[str, Any], int | float]) -> None:
+    """Convert fields of a frozen dataclass to plain numbers, checked by the given functions."""
+    for name, check in checks.items():
+        object.__setattr__(options, name, check(name, getattr(options, name)))
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Draw tokens by chance instead of searching: from the `top_k` likeliest, or the likeliest that hold `top_p`.
+    """Sample tokens instead of searching: from the `top_k` likeliest, or the likeliest with total probability `top_p`.
 
-    The draw of a sentence is a function of `seed`, the sentence and the number of its hypothesis, and of nothing else
-    in the batch.
+    The sample of a sentence depends only on `seed`, the sentence and the number of its hypothesis, not on the rest of
+    the batch.
     """
 
     temperature: float = 1.0
@@ -62,32 +62,35 @@ class Sampling:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn from."""
-        settle(self, temperature=real, top_k=whole, top_p=real, seed=whole)
+        """Check the values."""
+        convert_fields(self, temperature=check_number, top_k=check_integer, top_p=check_number, seed=check_integer)
         if not 1e-6 <= self.temperature <= 1e6:
             raise SearchError(
-                f"temperature must be over 0, from 1e-6 to 1e6; got {self.temperature}. For the likeliest, use beam 1"
+                f"temperature must be from 1e-6 to 1e6; got {self.temperature}. For greedy search, use beam=1",
+                code="out_of_range",
             )
         if self.top_k < 0:
-            raise SearchError(f"top_k must be at least 0, which cuts nothing off; got {self.top_k}")
+            raise SearchError(f"top_k must be at least 0 (no limit); got {self.top_k}", code="out_of_range")
         if not 0 < self.top_p <= 1:
-            raise SearchError(f"top_p must be over 0 and at most 1, which cuts nothing off; got {self.top_p}")
+            raise SearchError(
+                f"top_p must be greater than 0 and at most 1 (no limit); got {self.top_p}", code="out_of_range"
+            )
 
 
 @dataclass(frozen=True)
 class Search:
-    """How to look for a translation; the defaults are the paper's (section 6.1).
+    """Options of a search; the defaults are the paper's (section 6.1).
 
-    A sentence has `beam` slots. At each step its open hypotheses are extended by every token, and the likeliest stay,
-    as many as there are open slots; one that ends keeps its slot to itself. The search ends when every slot has ended,
-    or when no open hypothesis can still beat the `n_best` that have. Beam 1 is greedy search.
+    A sentence has `beam` slots. At each step its open hypotheses are extended by every token, and the likeliest are
+    kept, as many as there are open slots; a finished hypothesis keeps its slot. The search stops when every slot is
+    finished, or when no open hypothesis can still beat the `n_best` finished ones. Beam 1 is greedy search.
 
     Hypotheses are ranked by log P(Y | X) / lp(Y), with lp(Y) = ((5 + |Y|) / 6) ** length_penalty, where |Y| counts
     tokens and the end mark. Y has at most `extra_length` tokens more than the source, and no more than `max_length`;
     at that length only the end mark can follow. It has at least `min_length`.
-    `no_repeat` n forbids a token that would make n tokens in a row appear twice.
-    Probabilities are the model's, over its whole vocabulary: what is forbidden (padding and the start mark always) is
-    left out, and what it had is not shared out among the rest.
+    `no_repeat` n forbids a token that would repeat an n-gram.
+    Probabilities are the model's, over its whole vocabulary: forbidden tokens (always padding and the start mark) are
+    excluded without renormalizing the rest.
     """
 
     beam: int = 4
@@ -100,75 +103,53 @@ class Search:
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no search can do."""
-        settle(
+        """Check the values."""
+        convert_fields(
             self,
-            beam=partial(whole, least=1, most=MOST_BEAM),
-            n_best=partial(whole, least=1, most=MOST_BEAM),
-            extra_length=partial(whole, least=0, most=MOST_TOKENS),
-            min_length=partial(whole, least=0, most=MOST_TOKENS),
-            no_repeat=partial(whole, least=0, most=MOST_TOKENS),
-            length_penalty=real,
+            beam=partial(check_integer, minimum=1, maximum=MAX_BEAM),
+            n_best=partial(check_integer, minimum=1, maximum=MAX_BEAM),
+            extra_length=partial(check_integer, minimum=0, maximum=MAX_TOKENS),
+            min_length=partial(check_integer, minimum=0, maximum=MAX_TOKENS),
+            no_repeat=partial(check_integer, minimum=0, maximum=MAX_TOKENS),
+            length_penalty=check_number,
         )
         if self.max_length is not None:
-            settle(self, max_length=partial(whole, least=1))
+            convert_fields(self, max_length=partial(check_integer, minimum=1))
         if not (self.sampling is None or isinstance(self.sampling, Sampling)):
             raise SearchError(
-                f"sampling must be a Sampling, as in Sampling(top_p=0.9), or None; got {describe_value(self.sampling)}"
+                f"sampling must be a Sampling, as Sampling(top_p=0.9), or None; got {describe_value(self.sampling)}",
+                code="wrong_type",
             )
-        if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MOST_PENALTY):
+        if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MAX_PENALTY):
             raise SearchError(
-                f"length_penalty must be from {-MOST_PENALTY:g} to {MOST_PENALTY:g}; got {self.length_penalty}. The "
-                "paper's is 0.6; 0 ranks by the bare probability"
+                f"length_penalty must be from {-MAX_PENALTY:g} to {MAX_PENALTY:g}; got {self.length_penalty}. The "
+                "paper's is 0.6; 0 ranks by probability alone",
+                code="out_of_range",
             )
         if self.n_best > self.beam:
             raise SearchError(
-                f"n_best={self.n_best} translations cannot come from beam={self.beam}; use beam={self.n_best} or more"
+                f"n_best={self.n_best} needs a beam of at least that size; got beam={self.beam}", code="out_of_range"
             )
         if self.max_length is not None and self.max_length < self.min_length:
-            raise SearchError(f"max_length={self.max_length} leaves no room for min_length={self.min_length}")
+            raise SearchError(
+                f"max_length={self.max_length} is smaller than min_length={self.min_length}", code="out_of_range"
+            )
 
     def limit(self, source_tokens: int) -> int:
-        """The most tokens, without the end mark, that a source of so many tokens, without its own, may turn into."""
+        """The maximum output length for a source of so many tokens; neither counts the end mark."""
         longest = max(source_tokens + self.extra_length, self.min_length)
         return longest if self.max_length is None else min(longest, self.max_length)
 
     def normalizer(self, length: int) -> float:
-        """lp of a hypothesis of so many tokens, the end mark counted."""
+        """lp of a hypothesis of this length, which counts the end mark."""
         return float(((5 + length) / 6) ** self.length_penalty)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as tokens, without the end mark; `score` is what it was ranked by."""
+    """One translation as token ids, without the end mark; `score` is what it was ranked by."""
 
-    tokens: list[int]
+    ids: list[int]
     score: float
     log_probability: float
-    truncated: bool = False  # it reached the limit of its length and was ended there
-
-
-class Engine(Protocol):
-    """Something that can translate ids to ids. Engines differ in speed, and in what they can be asked."""
-
-    name: str
-
-    @property
-    def precision(self) -> str:
-        """What it really computes in: "int8", "bfloat16", "float32", or a library's own word."""
-
-    @property
-    def threads(self) -> int | None:
-        """How many threads of the CPU it works with; None where the work is not the CPU's."""
-
-    def can(self, search: Search, prefixes: bool = False) -> bool:
-        """Whether this engine does such a search; the PyTorch one does all."""
-
-    def search(
-        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None = None
-    ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; sources are tokens without marks.
-
-        The caller hands sentences of like length together; a forced prefix is part of the hypothesis and its score.
-        PyTorch's takes `plans` besides, which say what each translation must contain and must not.
-        """
+    truncated: bool = False  # cut off at its maximum length

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.errors import SearchError
-from dragoman.search.types import MOST_BEAM, whole
+from dragoman.search.types import MAX_BEAM, check_integer
 
 BYTES_PER_CHARACTER: Final = 12  # in JSON at most, as in \ud83d\ude00
 SMALL_BODY_BYTES: Final = 1 << 16  # bodies up to this size do not count towards the memory of large bodies
@@ -34,14 +34,14 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Reject limits that no server can keep."""
-        for name, maximum in (("max_queue", 100_000), ("max_characters", 100_000_000), ("max_beam", MOST_BEAM)):
-            whole(name, getattr(self, name), 1, maximum)
+        for name, maximum in (("max_queue", 100_000), ("max_characters", 100_000_000), ("max_beam", MAX_BEAM)):
+            check_integer(name, getattr(self, name), 1, maximum)
         if self.max_batch is not None:
-            whole("max_batch", self.max_batch, 1)
+            check_integer("max_batch", self.max_batch, 1)
         if not 0 < self.timeout <= 86_400:
             message = f"timeout must be over 0 and at most 86,400 seconds; got {self.timeout:g}"
             raise SearchError(message, code="out_of_range")
-        if whole("beam", self.beam, 1) > self.max_beam:
+        if check_integer("beam", self.beam, 1) > self.max_beam:
             message = f"beam={self.beam} is over max_beam={self.max_beam}; raise max_beam as well"
             raise SearchError(message, code="out_of_range")
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.languages import language_codes
@@ -82,7 +83,7 @@ def preferred_batch(model: ServedModel, beam: int) -> int:
     translator = model.translator
     if not isinstance(translator, Translator):
         return 0
-    return int(getattr(translator.engines.for_search(Search(beam=beam)), "batch", 0))
+    return translator.engines.for_request(EngineRequest(Search(beam=beam))).batch
 
 
 def model_languages(name: str, directory: Path) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dragoman.errors import DragomanError
-from dragoman.search.constraints.phrases import Demands
+from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Search
 from dragoman.translation.result import Translation
 
@@ -31,7 +31,7 @@ class BatchSettings:
     alignment: bool = False
     attention: bool = False
     to: str | None = None  # the target language, for a model with several
-    constraints: Demands = field(default_factory=Demands)
+    constraints: Constraints = field(default_factory=Constraints)
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property

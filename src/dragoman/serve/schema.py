@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from dragoman.search.types import MOST_BEAM, MOST_PENALTY, MOST_TOKENS, Sampling, Search
+from dragoman.search.types import MAX_BEAM, MAX_PENALTY, MAX_TOKENS, Sampling, Search
 from dragoman.serve.limits import MAX_AVOIDED, MAX_LENGTH_TOKENS, MAX_REQUIRED, MAX_TERMS, MAX_TEXTS
 from dragoman.translation.segmentation import TextTranslation
 
@@ -36,12 +36,12 @@ class SearchSettings(RequestBody):
     model: str | None = Field(None, description="A model of /v1/models; the first by default.")
     to: str | None = Field(None, description="Target language, for a model with several.")
     beam: int | None = Field(
-        None, ge=1, le=MOST_BEAM, description="Beam size; 1 is greedy search. At most the max_beam of /v1/models."
+        None, ge=1, le=MAX_BEAM, description="Beam size; 1 is greedy search. At most the max_beam of /v1/models."
     )
     length_penalty: float = Field(
         Search.length_penalty,
-        ge=-MOST_PENALTY,
-        le=MOST_PENALTY,
+        ge=-MAX_PENALTY,
+        le=MAX_PENALTY,
         allow_inf_nan=False,
         description="Length-penalty exponent (0 ranks by probability alone).",
     )
@@ -50,7 +50,7 @@ class SearchSettings(RequestBody):
     )
     max_length: int | None = Field(None, ge=1, description="Maximum tokens.")
     min_length: int = Field(0, ge=0, le=MAX_LENGTH_TOKENS, description="Minimum tokens.")
-    no_repeat: int = Field(0, ge=0, le=MOST_TOKENS, description="Never repeat an n-gram of this size; 0 allows it.")
+    no_repeat: int = Field(0, ge=0, le=MAX_TOKENS, description="Never repeat an n-gram of this size; 0 allows it.")
 
 
 class TranslateRequest(SearchSettings):
@@ -64,7 +64,7 @@ class TranslateRequest(SearchSettings):
     n_best: int = Field(
         1,
         ge=1,
-        le=MOST_BEAM,
+        le=MAX_BEAM,
         validation_alias=AliasChoices("n_best", "nbest"),
         description="Number of translations of each text, best first; also called nbest.",
     )

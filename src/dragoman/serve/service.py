@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dragoman.search.constraints.phrases import Demands
+from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
 from dragoman.serve.errors import RequestError
@@ -117,7 +117,7 @@ class Service:
             sampling=sampling,
         )
         model = self.model(body.model)
-        constraints, terms = parse_constraints(body) if isinstance(body, TranslateRequest) else (Demands(), ())
+        constraints, terms = parse_constraints(body) if isinstance(body, TranslateRequest) else (Constraints(), ())
         to = model.check_target(body.to)
         return BatchSettings(model.name, search, alignment, to=to, constraints=constraints, terms=terms)
 
@@ -230,9 +230,9 @@ class Service:
         self.queue.close()
 
 
-def parse_constraints(body: TranslateRequest) -> tuple[Demands, tuple[tuple[str, tuple[str, ...]], ...]]:
+def parse_constraints(body: TranslateRequest) -> tuple[Constraints, tuple[tuple[str, tuple[str, ...]], ...]]:
     """The lexical constraints and terms of a request, within the limits of the server."""
-    constraints, terms = Demands.of(body.require, body.avoid), Terms(body.terms)
+    constraints, terms = Constraints.of(body.require, body.avoid), Terms(body.terms)
     size = count_characters(constraints.avoid) + sum(map(count_characters, constraints.require))
     if size > MAX_CONSTRAINT_CHARACTERS:
         limit = f"this server accepts {MAX_CONSTRAINT_CHARACTERS:,} per request"
@@ -247,7 +247,7 @@ def check_terms(sentences: Sequence[str], entries: Sequence[tuple[str, tuple[str
     """Reject a sentence whose terms exceed the limit on constraints."""
     terms = Terms(entries)
     for sentence in sentences:
-        size = sum(map(count_characters, {*terms.found(sentence)}))
+        size = sum(map(count_characters, {*terms.required_by(sentence)}))
         if size > MAX_CONSTRAINT_CHARACTERS:
             limit = f"this server accepts {MAX_CONSTRAINT_CHARACTERS:,} per sentence"
             raise RequestError(413, "too_large", f"the terms of {sentence!r:.60} have {size:,} characters; {limit}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, Unpack
 
 from dragoman.serve.metrics import Metrics
 from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
+from dragoman.translation.options import TranslationOptions
 from dragoman.translation.result import Translation
 
 MAX_BATCH_SECONDS: Final = 0.25  # for new requests, which wait until the running batch ends
@@ -18,7 +19,7 @@ SMOOTHING: Final = 0.7  # weight of the past in the moving average
 class StreamTranslator(Protocol):
     """The part of a Translator that the worker needs."""
 
-    def stream(self, texts: Iterable[str], **settings: Any) -> Iterable[Translation]:
+    def stream(self, texts: Iterable[str], **options: Unpack[TranslationOptions]) -> Iterable[Translation]:
         """The translation of each text, in order."""
 
 

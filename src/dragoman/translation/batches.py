@@ -1,49 +1,47 @@
-"""Texts that come one by one, in lists that are worked on together: read ahead, and sorted by length."""
+"""Group a stream of texts into windows that are sorted by length, and windows into batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import NamedTuple
 
 from dragoman.errors import SearchError
-from dragoman.search.constraints.phrases import Demands
-from dragoman.search.types import USUAL_TOKENS, WINDOW_CHARACTERS
-from dragoman.text.trees.dependency import TreeAligner
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.types import TYPICAL_TOKENS, WINDOW_CHARACTERS
 from dragoman.translation.assembly import Ids
 from dragoman.values import describe_value
 
-T = TypeVar("T")
-Job = tuple[Ids, Ids, Demands]  # a sentence, the prefix of its translation, and what is demanded of that
+
+class SentenceJob(NamedTuple):
+    """A sentence to translate, the forced prefix of its translation, and its lexical constraints."""
+
+    source: Ids
+    prefix: Ids
+    constraints: Constraints
 
 
-def all_taken(found: Iterator[T], trees: TreeAligner) -> Iterator[T]:
-    """What is found, and at its end a refusal of trees that are left over."""
-    yield from found
-    trees.check_finished()
-
-
-def windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Texts in lists of at most `most`, and of bounded size where they are long."""
+def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
+    """Lists of at most `max_texts` texts, and of bounded size where they are long."""
     window: list[str] = []
     size = 0
     for text in texts:
         if not isinstance(text, str):
-            yield window  # those before it are answered
-            raise SearchError(f"a text to translate must be a str; got {describe_value(text)}")
+            yield window  # those before it are translated
+            raise SearchError(f"a text to translate must be a str; got {describe_value(text)}", code="wrong_type")
         window.append(text)
         size += len(text)
-        if len(window) == most or size > WINDOW_CHARACTERS:
+        if len(window) == max_texts or size > WINDOW_CHARACTERS:
             yield window
             window, size = [], 0
     if window:
         yield window
 
 
-def groups(jobs: Sequence[Job], batch: int) -> Iterator[Sequence[Job]]:
-    """Jobs, longest first, in groups of at most `batch` sentences of the usual length, or fewer that are longer."""
+def batches(jobs: Sequence[SentenceJob], batch: int) -> Iterator[Sequence[SentenceJob]]:
+    """Jobs, longest first, in groups of at most `batch` sentences of typical length, or fewer that are longer."""
     start = 0
     while start < len(jobs):
-        length = max(1, len(jobs[start][0]))
-        size = max(1, min(batch, batch * USUAL_TOKENS // length))
+        length = max(1, len(jobs[start].source))
+        size = max(1, min(batch, batch * TYPICAL_TOKENS // length))
         yield jobs[start : start + size]
         start += size

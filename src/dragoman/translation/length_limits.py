@@ -1,4 +1,4 @@
-"""How long the texts are that models can read and write, and whether they read trees."""
+"""The lengths that models can read and write, and whether they read trees."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dragoman.config import ModelRecipe, Recipe
 
 
 @dataclass(frozen=True)
-class Reach:
-    """What is within reach of every one of the models that translate together, or of the one that translates alone.
+class LengthLimits:
+    """Limits that hold for every model of an ensemble, or for a single model.
 
-    `longest` is the most tokens of a source that is not split, `source` and `output` the most that there are positions
-    for, None where they do not end. `reader` is the model that says whether sentences come with trees.
+    `longest` is the longest source, in tokens, that is not split; `source` and `output` are the numbers of positions,
+    None where they are unlimited. `tree_model` is the model that decides whether sentences come with trees.
     """
 
     longest: int
     source: int | None
     output: int | None
-    reader: ModelRecipe
+    tree_model: ModelRecipe
 
     @classmethod
-    def of(cls, recipes: Sequence[Recipe]) -> Reach:
-        """The least of all; one model that reads trees is enough for sentences to need them."""
+    def of(cls, recipes: Sequence[Recipe]) -> LengthLimits:
+        """The smallest limits of all; one model that reads trees is enough for sentences to need them."""
         models = [recipe.model for recipe in recipes]
-        outputs = [learned(model) for model in models if model.positions == "learned"]
-        sources = [learned(model) for model in models if model.positions == "learned" or model.pattern == "low_rank"]
+        outputs = [_positions(model) for model in models if model.positions == "learned"]
+        sources = [_positions(model) for model in models if model.positions == "learned" or model.pattern == "low_rank"]
         return cls(
             min([*(recipe.data.max_tokens for recipe in recipes), *sources]),
             min(sources, default=None),
@@ -35,6 +35,6 @@ class Reach:
         )
 
 
-def learned(model: ModelRecipe) -> int:
-    """How many tokens there are positions for: a mark needs one too."""
+def _positions(model: ModelRecipe) -> int:
+    """The number of tokens that there are positions for; the end mark needs one too."""
     return model.max_positions - 1

@@ -1,22 +1,57 @@
-"""What a call of the translator asks for, checked before anything is done."""
+"""The options of one translation call, checked before anything is translated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal, get_args
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Literal, TypedDict, get_args
 
 from dragoman.errors import SearchError
-from dragoman.search.types import Search, whole
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.constraints.request import RequestConstraints
+from dragoman.search.constraints.terms import Entries, Terms
+from dragoman.search.types import Sampling, Search, check_integer
+from dragoman.text import Tree
+from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, suggest
 
 Split = Literal["long", "sentences", "never"]
-REQUEST: Final = ("search", "split", "batch", "reproducible", "alignment", "attention")
+
+
+class SearchOptions(TypedDict, total=False):
+    """Keywords of a search: a `Search`, or fields of one, which replace those of `search` if both are given."""
+
+    search: Search | None
+    beam: int | None
+    length_penalty: float | None
+    n_best: int | None
+    extra_length: int | None
+    max_length: int | None
+    min_length: int | None
+    no_repeat: int | None
+    sampling: Sampling | None
+
+
+class TranslationOptions(SearchOptions, total=False):
+    """Keywords of `Translator.translate` and `Translator.stream`; what they mean is said there."""
+
+    split: Split
+    batch: int | None
+    reproducible: bool
+    alignment: bool
+    attention: bool
+    prefix: str | Iterable[str] | None
+    trees: Tree | Iterable[Tree] | TreeAligner | None
+    to: str | Sequence[str] | None
+    require: str | Sequence[str | Sequence[str]]
+    avoid: str | Sequence[str]
+    terms: Terms | Entries | None
+    constraints: Sequence[Constraints | None] | None
 
 
 @dataclass(frozen=True)
-class Request:
-    """All that one call asks for."""
+class TranslationRequest:
+    """The checked options of one call."""
 
     search: Search
     split: Split
@@ -24,51 +59,82 @@ class Request:
     reproducible: bool
     alignment: bool
     attention: bool
+    prefix: str | list[str] | None
+    trees: TreeAligner | None
+    to: str | list[str] | None
+    constraints: RequestConstraints | None
+
+    def __post_init__(self) -> None:
+        """Raise on values of the wrong type, and on options that do not go together."""
+        if self.split not in get_args(Split):
+            raise SearchError(
+                f"unknown split={self.split!r}{suggest(str(self.split), get_args(Split))}", code="unknown_choice"
+            )
+        for name in ("reproducible", "alignment", "attention"):
+            if not isinstance(getattr(self, name), bool):
+                raise SearchError(
+                    f"{name} must be True or False; got {describe_value(getattr(self, name))}", code="wrong_type"
+                )
+        if self.batch is not None:
+            object.__setattr__(self, "batch", check_integer("batch", self.batch, 1))
+        if self.trees is not None and self.split == "sentences":
+            raise SearchError(
+                "split='sentences' cannot be combined with trees: a tree is that of a whole line",
+                code="trees_with_splitting",
+            )
 
 
-def request(
+def resolve_search(
     *,
     search: Search | None = None,
-    split: Split = "long",
-    batch: int | None = None,
-    reproducible: bool = False,
-    alignment: bool = False,
-    attention: bool = False,
-    **settings: Any,
-) -> Request:
-    """What a call asks for; a setting that nobody knows gets a suggestion."""
-    known = [field.name for field in fields(Search)]
-    for name in settings:
-        if name not in known:
-            raise SearchError(f"there is no setting {name!r}{suggest(name, [*known, *REQUEST])}")
-    if split not in get_args(Split):
-        raise SearchError(f"split={split!r} is not one of the choices{suggest(str(split), get_args(Split))}")
-    for name, flag in (("reproducible", reproducible), ("alignment", alignment), ("attention", attention)):
-        if not isinstance(flag, bool):
-            raise SearchError(f"{name} must be True or False; got {describe_value(flag)}")
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    n_best: int | None = None,
+    extra_length: int | None = None,
+    max_length: int | None = None,
+    min_length: int | None = None,
+    no_repeat: int | None = None,
+    sampling: Sampling | None = None,
+) -> Search:
+    """The search of a call: `search`, or the default one, with the given fields replaced."""
     if not (search is None or isinstance(search, Search)):
-        raise SearchError(f"search must be a Search, as in Search(beam=5); got {describe_value(search)}")
-    batch = None if batch is None else whole("batch", batch, 1)
-    if "n_best" in settings and "beam" not in settings and search is None:
-        settings["beam"] = max(Search.beam, whole("n_best", settings["n_best"]))
-    search = replace(search if search is not None else Search(), **settings)
-    return Request(search, split, batch, reproducible, alignment, attention)
+        raise SearchError(
+            f"search must be a Search, such as Search(beam=5); got {describe_value(search)}", code="wrong_type"
+        )
+    if n_best is not None and beam is None and search is None:
+        beam = max(Search.beam, check_integer("n_best", n_best))
+    fields = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "n_best": n_best,
+        "extra_length": extra_length,
+        "max_length": max_length,
+        "min_length": min_length,
+        "no_repeat": no_repeat,
+        "sampling": sampling,
+    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    return replace(search or Search(), **given)  # type: ignore[arg-type]
 
 
 def check_texts(texts: object) -> None:
-    """Refuse what is no collection of texts, as a text itself is none."""
+    """Raise if this is not an iterable of texts; a single text is not."""
     if isinstance(texts, str):
-        raise SearchError("one text came where many were expected; use translate(text), or stream([text])")
+        raise SearchError("expected many texts, got one; use translate(text), or stream([text])", code="wrong_type")
     try:
         iter(texts)  # type: ignore[call-overload]
     except TypeError:
-        raise SearchError(f"expected a text, or an iterable of texts; got {describe_value(texts)}") from None
+        raise SearchError(
+            f"expected a text, or an iterable of texts; got {describe_value(texts)}", code="wrong_type"
+        ) from None
     if isinstance(texts, bytes | bytearray):
-        raise SearchError(f"texts are str, but {type(texts).__name__} came; decode it, as with .decode('utf-8')")
+        raise SearchError(
+            f"texts must be str, not {type(texts).__name__}; decode them, as with .decode('utf-8')", code="wrong_type"
+        )
 
 
-def prefixes_of(prefix: object) -> str | list[str] | None:
-    """The prefix of all, or a list with one for each."""
+def parse_prefix(prefix: object) -> str | list[str] | None:
+    """The prefix of all translations, or a list with one for each."""
     if prefix is None or isinstance(prefix, str):
         return prefix
     wrong = [prefix]
@@ -77,16 +143,18 @@ def prefixes_of(prefix: object) -> str | list[str] | None:
         wrong = [one for one in found if not isinstance(one, str)]
         if not wrong:
             return found
-    raise SearchError(f"prefix must be a str, or a list with one for each text; got {describe_value(wrong[0])}")
+    raise SearchError(
+        f"prefix must be a str, or a list with one for each text; got {describe_value(wrong[0])}", code="wrong_type"
+    )
 
 
-def pairs_of(pairs: object) -> Iterable[object]:
-    """What may be pairs of a source and a target, each of which `pair_of` looks at."""
+def as_pairs(pairs: object) -> Iterable[object]:
+    """What may be pairs of a source and a target; `parse_pair` checks each."""
     return pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
 
 
-def pair_of(pair: object) -> tuple[str, str]:
-    """A source and a target, or a refusal of what is no such pair."""
+def parse_pair(pair: object) -> tuple[str, str]:
+    """A source and a target text."""
     if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
         return pair[0], pair[1]
-    raise SearchError(f"expected pairs (source, target) of texts; got {describe_value(pair)}")
+    raise SearchError(f"expected pairs (source, target) of texts; got {describe_value(pair)}", code="wrong_type")

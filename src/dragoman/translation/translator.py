@@ -4,7 +4,7 @@
     translator.translate("Good morning!").text
     for translation in translator.stream(open("book.txt")): ...
 
-Importing this costs next to nothing: PyTorch is imported only where an engine needs it.
+Importing this is cheap: PyTorch is imported only where an engine needs it.
 """
 
 from __future__ import annotations
@@ -13,59 +13,70 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from dragoman.config import Recipe
-from dragoman.engines.select import Engines, Running
+from dragoman.engines.base import EngineRequest
+from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import find_ensemble, find_model
 from dragoman.modeldir.tokenizers import load_tokenizers
 from dragoman.modeldir.verify import verify_model_cached
-from dragoman.search.constraints.phrases import Demands
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
-from dragoman.search.types import WINDOW_BATCHES, Engine, Hypothesis, Mean, Search, whole
+from dragoman.search.types import Mean, Sampling, Search, check_integer
 from dragoman.text import Tokenizer, Tree
 from dragoman.text.language_codes import language_of
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import parsed
-from dragoman.translation.assembly import Assembly, Ids
-from dragoman.translation.batches import Job, all_taken, groups, windows
-from dragoman.translation.constraints import Wishes, demanded, searched
-from dragoman.translation.length_limits import Reach
-from dragoman.translation.options import Request, check_texts, pairs_of, prefixes_of, request
+from dragoman.translation.assembly import Ids
+from dragoman.translation.length_limits import LengthLimits
+from dragoman.translation.options import (
+    SearchOptions,
+    Split,
+    TranslationOptions,
+    TranslationRequest,
+    as_pairs,
+    check_texts,
+    parse_prefix,
+    resolve_search,
+)
+from dragoman.translation.pipeline import translate_stream
 from dragoman.translation.result import Scored, Translation
-from dragoman.translation.scoring import scored
-from dragoman.translation.segmentation import encode_segments
-from dragoman.translation.source_trees import laid_over, trees_for
-from dragoman.translation.target_language import To, asked_for, heads
-from dragoman.values import describe_value
+from dragoman.translation.scoring import score_pairs
+from dragoman.translation.source_trees import depths_of_texts, parse_trees, with_all_trees_used
+from dragoman.translation.target_language import language_tokens, resolve_target
 
 if TYPE_CHECKING:
-    from dragoman.search.constraints.tables import Planner
-    from dragoman.translation.alignment_head import Pointer
-
-NOTHING: Final = Demands()
+    from dragoman.search.constraints.tables import ConstraintCompiler
+    from dragoman.translation.alignment_head import AlignmentHead
 
 
 class Translator:
-    """A model that translates text. Results come in the order asked, and do not depend on how the work is grouped.
+    """A model that translates text. Results come in order and do not depend on how the work is batched.
 
-    To the last bit that holds for engines whose sums have a fixed order (`native`), and for every engine with
-    `reproducible=True`, which translates each sentence alone; docs/translating.md has what that costs.
+    To the last bit, that holds for batch-invariant engines (`native`), and for every engine with `reproducible=True`,
+    which translates each sentence alone; docs/translating.md has the cost.
     """
 
     def __init__(
-        self, engines: Engines, source: Tokenizer, target: Tokenizer, recipe: Recipe, others: Sequence[Recipe] = ()
+        self,
+        engines: EngineSelector,
+        source: Tokenizer,
+        target: Tokenizer,
+        recipe: Recipe,
+        others: Sequence[Recipe] = (),
     ) -> None:
         self.engines, self.source, self.target, self.recipe = engines, source, target, recipe
-        reach = Reach.of([recipe, *others])
-        self.longest_source, self.longest_output = reach.source, reach.output
-        self.lead = 1 if source.targets else 0  # tokens before a source, which say its target language
-        self.longest = max(1, reach.longest - self.lead)
-        self.reader = reach.reader  # the model that says whether sentences come with trees
-        self.language = "en"  # for the rules by which long text is split into sentences
+        limits = LengthLimits.of([recipe, *others])
+        self.longest_source, self.longest_output = limits.source, limits.output
+        self.n_language_tokens = 1 if source.targets else 0  # tokens before a source that name its target language
+        self.longest = max(1, limits.longest - self.n_language_tokens)
+        self.tree_model = limits.tree_model  # the model that decides whether sentences come with trees
+        self.language = "en"  # of the source, for splitting long text into sentences
 
     @classmethod
     def load(
@@ -80,137 +91,198 @@ class Translator:
         ensemble: str | Path | Iterable[str | Path] | None = None,
         mean: Mean = "probabilities",
     ) -> Translator:
-        """The translator of a model directory, or of a model's name under `$DRAGOMAN_MODELS` or the data directory.
+        """Load a model directory, or a model by its name under `$DRAGOMAN_MODELS` or the data directory.
 
         `device` is "auto", "cpu", "cuda"...; `engine` is "auto", "native", "ctranslate2", "cuda" or "torch";
-        `precision` is "auto" (int8 on a CPU where the engine has it), "int8", "bfloat16" or "float32". `language` is
-        the source's code, by whose rules text that is too long is split into sentences.
+        `precision` is "auto" (int8 on a CPU where the engine supports it), "int8", "bfloat16" or "float32". `language`
+        is the source's code, for splitting long text into sentences.
 
-        `ensemble` are models that translate together with the first: of any kind and size, but with the same
-        tokenizers. At each step the search sees the `mean` of their "probabilities", or of their "log-probabilities".
+        `ensemble` are further models, of any kind and size but with the same tokenizers. At each step the search uses
+        the `mean` of the models' "probabilities" or "log-probabilities".
         """
         code, directory = language_of(language), find_model(model)
         verify_model_cached(directory)
         others = find_ensemble(directory, ensemble)
-        recipe, *more = (Recipe.load(place / RECIPE) for place in (directory, *others))
-        # absolute: an engine is loaded when it is needed, and the program may be elsewhere by then
-        first, *beside = (place.absolute() for place in (directory, *others))
-        engines = Engines(first, device, engine, threads, precision, beside, mean)
-        translator = cls(engines, *load_tokenizers(directory), recipe, more)
+        recipe, *other_recipes = (Recipe.load(one / RECIPE) for one in (directory, *others))
+        # absolute: engines are loaded lazily, and the working directory may have changed by then
+        first, *rest = (one.absolute() for one in (directory, *others))
+        engines = EngineSelector(first, device, engine, threads, precision, rest, mean)
+        translator = cls(engines, *load_tokenizers(directory), recipe, other_recipes)
         translator.language = code
         return translator
 
     def __repr__(self) -> str:
-        chosen = self.engines
-        more = f", ensemble={[str(other) for other in chosen.others]!r}" if chosen.others else ""
-        return f"Translator({str(chosen.directory)!r}, engine={chosen.chosen!r}, device={chosen.device!r}{more})"
+        engines = self.engines
+        ensemble = f", ensemble={[str(other) for other in engines.others]!r}" if engines.others else ""
+        return f"Translator({str(engines.directory)!r}, engine={engines.engine!r}, device={engines.device!r}{ensemble})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process opens the same model again, with the same choices: engines cannot be sent there."""
-        chosen = {name: getattr(self.engines, name) for name in ("device", "threads", "precision", "mean")}
-        chosen |= {"engine": self.engines.chosen, "ensemble": self.engines.others}
-        again = partial(Translator.load, language=self.language, **chosen)
-        return again, (self.engines.directory,)
+        """Pickle the choices: another process loads the same model again."""
+        names = ("engine", "device", "threads", "precision", "mean")
+        choices = {name: getattr(self.engines, name) for name in names} | {"ensemble": self.engines.others}
+        return partial(Translator.load, language=self.language, **choices), (self.engines.directory,)
 
     @overload
-    def translate(self, texts: str, **settings: Any) -> Translation: ...
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, **options: Unpack[TranslationOptions]
+    ) -> Translation: ...
 
     @overload
-    def translate(self, texts: Iterable[str], **settings: Any) -> list[Translation]: ...
+    def translate(self, texts: Iterable[str], **options: Unpack[TranslationOptions]) -> list[Translation]: ...
 
-    def translate(self, texts: str | Iterable[str], **settings: Any) -> Translation | list[Translation]:
-        """The translation of a text, or those of many in their order; `settings` as in `stream`."""
+    def translate(
+        self, texts: str | Iterable[str], **options: Unpack[TranslationOptions]
+    ) -> Translation | list[Translation]:
+        """Translate a text, or many in order; the options are those of `stream`."""
         if isinstance(texts, str):
-            (only,) = self.stream([texts], **settings)
+            (only,) = self.stream([texts], **options)
             return only
-        return list(self.stream(texts, **settings))
+        return list(self.stream(texts, **options))
 
     def stream(
         self,
         texts: Iterable[str],
         *,
-        prefix: str | Sequence[str] | None = None,
+        search: Search | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        n_best: int | None = None,
+        extra_length: int | None = None,
+        max_length: int | None = None,
+        min_length: int | None = None,
+        no_repeat: int | None = None,
+        sampling: Sampling | None = None,
+        split: Split = "long",
+        batch: int | None = None,
+        reproducible: bool = False,
+        alignment: bool = False,
+        attention: bool = False,
+        prefix: str | Iterable[str] | None = None,
         trees: Tree | Iterable[Tree] | TreeAligner | None = None,
-        to: To = None,
+        to: str | Sequence[str] | None = None,
         require: str | Sequence[str | Sequence[str]] = (),
         avoid: str | Sequence[str] = (),
         terms: Terms | Entries | None = None,
-        demands: Sequence[Demands | None] | None = None,
-        **settings: Any,
+        constraints: Sequence[Constraints | None] | None = None,
     ) -> Iterator[Translation]:
-        """The translation of each text, in order, with bounded memory: a window of them is read ahead and sorted.
+        """Translate texts one by one, in order and with bounded memory: a window of them is read ahead and sorted.
 
-        `require` are phrases that every translation must contain (one that is a list is a choice of which one will
-        do), `avoid` are phrases that none may, `terms` map phrases of a source to what its translation must contain,
-        and `demands` has a `Demands` for each text. What could not be met is the `unmet` of the translation.
-        `prefix` is what a translation must begin with: one for all, or one for each text. `to` is the language to
-        translate into, for a model of several: one for all, or one for each text. `trees` are for models that
-        read them, one for each text that is not empty, in order; more are refused, unless they come as `Trees`, of
-        which as many are taken as are needed. `settings` are the fields of `Search` (`beam`, `length_penalty`,
-        `n_best`, `sampling`, ...) or a `search`, and: `batch` (sentences at a time; the engine's own choice without
-        it), `split` ("long": text longer than the model was trained for is split into sentences; "sentences": all text
-        is; "never"), `reproducible` (each sentence alone), `alignment` and `attention` (have them in the result).
+        `search` and the fields of `Search` (`beam` to `sampling`) say how to search; `n_best` alone widens the beam.
+        `split`: "long" splits text longer than the model was trained for into sentences, "sentences" splits all text,
+        "never" none. `batch` is the number of sentences at a time (default: the engine's choice); `reproducible`
+        translates each sentence alone. `alignment` and `attention` add them to the results.
+
+        `prefix` is the beginning of a translation: one for all texts, or one for each. `to` is the target language of a
+        multilingual model: one for all texts, or one for each. `trees` are for models that read them, one for each
+        text that is not empty; as `TreeAligner`, more than needed may be given.
+
+        `require` are phrases that every translation must contain (a list among them is a choice of alternatives),
+        `avoid` are phrases that none may contain, `terms` map source phrases to phrases that their translation must
+        contain, and `constraints` has a `Constraints` for each text. Phrases that could not be placed are in the
+        `unmet` of the translation.
         """
         check_texts(texts)
-        asked, begins, grown = self._asked(settings), prefixes_of(prefix), trees_for(self.reader, trees)
-        if grown is not None and asked.split == "sentences":
-            raise SearchError("split 'sentences' cannot be: a tree belongs to a whole line; give a line a sentence")
-        if isinstance(begins, list) and isinstance(texts, Sized) and len(texts) != len(begins):
-            raise SearchError(f"{len(begins)} prefixes came for {len(texts)} texts; give one for each, or one for all")
-        into = self.asked_for(to)
-        if isinstance(into, list) and isinstance(texts, Sized) and len(texts) != len(into):
-            raise SearchError(f"{len(into)} languages came for {len(texts)} texts; give one for each, or one for all")
-        wishes = Wishes.of(require, avoid, terms, demands)
-        if wishes is not None:
-            wishes.check(self.engines, asked.search, begins is not None, texts)
-        found = self._stream(texts, begins, asked, grown, into, wishes)
-        return found if grown is None or grown is trees else all_taken(found, grown)
+        request = TranslationRequest(
+            self._limit_length(
+                resolve_search(
+                    search=search,
+                    beam=beam,
+                    length_penalty=length_penalty,
+                    n_best=n_best,
+                    extra_length=extra_length,
+                    max_length=max_length,
+                    min_length=min_length,
+                    no_repeat=no_repeat,
+                    sampling=sampling,
+                )
+            ),
+            split=split,
+            batch=batch,
+            reproducible=reproducible,
+            alignment=alignment,
+            attention=attention,
+            prefix=parse_prefix(prefix),
+            trees=parse_trees(self.tree_model, trees),
+            to=self.resolve_target(to),
+            constraints=RequestConstraints.parse(require, avoid, terms, constraints),
+        )
+        if alignment or attention:
+            self._check_attention()
+        for name, given in (("prefixes", request.prefix), ("languages", request.to)):
+            if isinstance(given, list) and isinstance(texts, Sized) and len(texts) != len(given):
+                raise SearchError(
+                    f"got {len(given)} {name} for {len(texts)} texts; give one for each, or one for all",
+                    code="count_mismatch",
+                )
+        if request.constraints is not None:
+            self.engines.spec_for(EngineRequest(request.search, request.prefix is not None, constraints=True))
+            request.constraints.check(request.search, texts)
+        found = translate_stream(self, texts, request)
+        if request.trees is None or request.trees is trees:
+            return found
+        return with_all_trees_used(found, request.trees)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The languages that this model translates into, where they are several."""
+        """The target languages of a multilingual model."""
         return self.source.targets
 
-    def asked_for(self, to: To) -> str | list[str] | None:
-        """The target languages of a call, refused where this model does not have them; None where it has but one."""
-        return asked_for(self.targets, to, lambda: read_info(self.engines.directory).target_languages)
+    def resolve_target(self, to: str | Sequence[str] | None) -> str | list[str] | None:
+        """The target languages of a call; None where the model has only one. Raise where it does not have them."""
+        return resolve_target(self.targets, to, lambda: read_info(self.engines.directory).target_languages)
 
     @property
-    def running(self) -> Running:
-        """What translates with the usual settings: the engine, its precision, the device and the threads."""
+    def running(self) -> EngineInfo:
+        """The engine that translates with default options, its precision, device and threads."""
         return self.running_for()
 
     def running_for(
-        self, *, prefix: str | Sequence[str] | None = None, demands: bool = False, **settings: Any
-    ) -> Running:
-        """What translates with these settings, as `stream` takes them; it is loaded now, if it is not yet.
+        self,
+        *,
+        prefix: str | Iterable[str] | None = None,
+        constraints: bool = False,
+        alignment: bool = False,
+        attention: bool = False,
+        **options: Unpack[SearchOptions],
+    ) -> EngineInfo:
+        """The engine that translates with these options of `stream`; it is loaded now, if it is not yet.
 
-        With `demands`, what translates the texts of which anything is required or avoided.
+        With `constraints`, the engine for texts that have required or avoided phrases.
         """
-        return self.engines.running(self._asked(settings).search, prefix is not None, demands)
+        if alignment or attention:
+            self._check_attention()
+        search = self._limit_length(resolve_search(**options))
+        return self.engines.info(EngineRequest(search, prefix is not None, constraints))
 
     @cached_property
-    def pointer(self) -> Pointer:
-        """The head of this model that aligns words, found when it is first asked for."""
-        self._refuse_attention()
-        from dragoman.translation.alignment_head import find_pointer
+    def alignment_head(self) -> AlignmentHead:
+        """The attention head that aligns words best, found on first use."""
+        self._check_attention()
+        from dragoman.translation.alignment_head import find_alignment_head
 
-        return find_pointer(self.engines.torch, self.source, self.target)
+        return find_alignment_head(self.engines.torch, self.source, self.target)
 
-    def encoded(self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None, to: To = None) -> list[Ids]:
-        """The tokens of each text as a whole, with their places in its tree where the model reads trees.
+    @cached_property
+    def constraint_compiler(self) -> ConstraintCompiler:
+        """Compiles lexical constraints for this model's vocabulary."""
+        from dragoman.search.constraints.tables import ConstraintCompiler
+        from dragoman.search.constraints.token_bytes import Spelling
 
-        Those of a model of several target languages begin with that of the one that is asked for.
-        """
-        grown, rows = trees_for(self.reader, trees), self.source.encode_many(texts)
-        before = heads(self.source, self.asked_for(to), 0, len(rows))
-        if grown is None:
-            return [(*head, *ids) for head, ids in zip(before, rows, strict=True)]
-        laid, wrong = laid_over(texts, grown)
-        if wrong is not None:
-            raise wrong
-        grown.check_finished()
-        return [parsed(ids, self.source, deep) for ids, deep in zip(rows, laid, strict=True)]
+        return ConstraintCompiler(Spelling(self.target))
+
+    def encoded(
+        self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None, to: str | Sequence[str] | None = None
+    ) -> list[Ids]:
+        """The source ids of each text, unsplit, with language tokens, and with depths where the model reads trees."""
+        taken, rows = parse_trees(self.tree_model, trees), self.source.encode_many(texts)
+        before = language_tokens(self.source, self.resolve_target(to), 0, len(rows))
+        if taken is None:
+            return [(*token, *ids) for token, ids in zip(before, rows, strict=True)]
+        depths, error = depths_of_texts(texts, taken)
+        if error is not None:
+            raise error
+        taken.check_finished()
+        return [parsed(ids, self.source, deep) for ids, deep in zip(rows, depths, strict=True)]
 
     def score(
         self,
@@ -218,12 +290,9 @@ class Translator:
         length_penalty: float = 0.6,
         trees: Tree | Iterable[Tree] | None = None,
         batch: int | None = None,
-        to: To = None,
+        to: str | Sequence[str] | None = None,
     ) -> list[Scored]:
-        """How likely the model finds each target text, given the source text of the pair, and its tree if need be.
-
-        `to` is the language of all targets, or of each, for a model of several.
-        """
+        """The log-probability of each target text given its source text; the options are those of `stream_scores`."""
         return list(self.stream_scores(pairs, length_penalty=length_penalty, trees=trees, batch=batch, to=to))
 
     def stream_scores(
@@ -234,144 +303,36 @@ class Translator:
         trees: Tree | Iterable[Tree] | TreeAligner | None = None,
         batch: int | None = None,
         before: int = 0,
-        to: To = None,
+        to: str | Sequence[str] | None = None,
     ) -> Iterator[Scored]:
-        """The same for any number of pairs, in order, with bounded memory. PyTorch does it, whatever the engine.
+        """Score pairs (source, target) in order, with bounded memory; always with PyTorch.
 
-        `batch` is how many are scored at a time; one at a time, a score is the same to the last bit in any company.
-        Nothing is split or cut: a pair for which the model has no positions is refused, with its number, to which
-        `before` is added, as for pairs that came in calls before this one.
+        `to` is the target language of a multilingual model: one for all pairs, or one for each. `batch` is the number
+        of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or cut: a pair
+        for which the model has no positions is rejected by its number, plus `before` from earlier calls.
         """
-        grown, search = trees_for(self.reader, trees), Search(length_penalty=length_penalty)
-        batch = None if batch is None else whole("batch", batch, 1)
-        into, before = self.asked_for(to), whole("before", before, 0)
-        found = scored(self, pairs_of(pairs), search, grown, batch, before, into)
-        return found if grown is None or grown is trees else all_taken(found, grown)
+        taken, search = parse_trees(self.tree_model, trees), Search(length_penalty=length_penalty)
+        batch = None if batch is None else check_integer("batch", batch, 1)
+        languages, before = self.resolve_target(to), check_integer("before", before, 0)
+        found = score_pairs(self, as_pairs(pairs), search, taken, batch, before, languages)
+        return found if taken is None or taken is trees else with_all_trees_used(found, taken)
 
-    def _asked(self, settings: dict[str, Any]) -> Request:
-        """What a call asks for, within what this model's positions allow."""
-        asked, longest = request(**settings), self.longest_output
-        if asked.alignment or asked.attention:
-            self._refuse_attention()
-        if longest is None or (asked.search.max_length is not None and asked.search.max_length <= longest):
-            return asked
-        if asked.search.min_length > longest:
+    def _limit_length(self, search: Search) -> Search:
+        """The search, with `max_length` within this model's positions."""
+        longest = self.longest_output
+        if longest is None or (search.max_length is not None and search.max_length <= longest):
+            return search
+        if search.min_length > longest:
             raise SearchError(
-                f"min_length={asked.search.min_length} cannot be: this model has learned positions for {longest} tokens"
+                f"min_length={search.min_length} is too large: this model has learned positions for {longest} tokens",
+                code="out_of_range",
             )
-        return replace(asked, search=replace(asked.search, max_length=longest))
+        return replace(search, max_length=longest)
 
-    @cached_property
-    def planner(self) -> Planner:
-        """What makes tables of demands, for the tokens of this model."""
-        from dragoman.search.constraints.tables import Planner
-        from dragoman.search.constraints.token_bytes import Spelling
-
-        return Planner(Spelling(self.target))
-
-    def _refuse_attention(self) -> None:
+    def _check_attention(self) -> None:
         if self.engines.others:
             raise SearchError(
-                "several models that translate together have no attention of their own, and no alignment; ask one of "
-                "them alone, with the translation given, as `dragoman inspect` does with --target"
+                "an ensemble has no attention or alignment of its own; load one of its models alone, with the "
+                "translation given, as `dragoman inspect --target` does",
+                code="no_attention",
             )
-
-    def _stream(
-        self,
-        texts: Iterable[str],
-        prefix: str | list[str] | None,
-        asked: Request,
-        trees: TreeAligner | None,
-        to: str | list[str] | None,
-        wishes: Wishes | None,
-    ) -> Iterator[Translation]:
-        engine = self.engines.for_search(asked.search, prefix is not None)
-        batch: int = asked.batch or getattr(engine, "batch", 0) or 64
-        done = 0
-        for window in windows(texts, batch * WINDOW_BATCHES):
-            begins: list[str] | None = None
-            if prefix is not None:
-                begins = [prefix] * len(window) if isinstance(prefix, str) else prefix[done : done + len(window)]
-                if len(begins) != len(window):
-                    raise SearchError(f"there are more texts than the {len(prefix)} prefixes; give one for each")
-            laid, wrong = None, None
-            if trees is not None:
-                laid, wrong = laid_over(window, trees)
-                window, begins = window[: len(laid)], begins and begins[: len(laid)]  # those before a wrong one
-            parts = encode_segments(window, self.source, self.longest, self.language, asked.split, laid)
-            if self.lead:
-                before = heads(self.source, to, done, len(window))
-                parts = [[(*head, *ids) for ids in of_text] for head, of_text in zip(before, parts, strict=True)]
-            forced = self.target.encode_many(begins) if begins is not None else [[] for _ in window]
-            fit = next((i for i in range(len(window)) if self._too_long(parts[i], forced[i])), len(window))
-            jobs: list[list[Job]] = [
-                [(ids, tuple(forced[i]) if number == 0 else (), NOTHING) for number, ids in enumerate(parts[i])]
-                for i in range(fit)
-            ]
-            refused = None
-            if wishes is not None:
-                jobs, refused = demanded(jobs, wishes, done, self._read, self.planner)
-            yield from self._window(jobs, prefix is not None, engine, batch, asked)
-            if refused is not None:
-                raise refused
-            if fit < len(window):
-                raise SearchError(
-                    f"{describe_value(window[fit]).removeprefix('str ')}: {self._too_long(parts[fit], forced[fit])}"
-                )
-            if wrong is not None:
-                raise wrong
-            done += len(window)
-        if prefix is not None and not isinstance(prefix, str) and len(prefix) > done:
-            raise SearchError(f"there are {len(prefix)} prefixes, but only {done} texts; give one for each")
-        if wishes is not None:
-            wishes.refuse_more(done)
-        if isinstance(to, list) and len(to) > done:
-            raise SearchError(f"there are {len(to)} languages in to, but only {done} texts; give one for each")
-
-    def _read(self, ids: Ids) -> str:
-        """The text of a source's tokens."""
-        return self.source.decode(ids[self.lead :])
-
-    def _too_long(self, parts: list[Ids], prefix: list[int]) -> str:
-        """Why there are no positions for a text or its prefix; nothing where there are, or where they do not end."""
-        for what, ids, most, advice in (
-            *(("it", ids, self.longest_source, "leave it to be split, as by split 'long'") for ids in parts),
-            ("its prefix", prefix, self.longest_output, "use a shorter one"),
-        ):
-            if most is not None and len(ids) > most:
-                return f"{what} has {len(ids)} tokens, but this model has learned positions for {most}; {advice}"
-        return ""
-
-    def _window(
-        self, jobs: list[list[Job]], prefixed: bool, engine: Engine, batch: int, asked: Request
-    ) -> list[Translation]:
-        """The translations of some texts, each in its parts, each part translated once however often it comes."""
-        todo = sorted({job for of_text in jobs for job in of_text}, key=lambda job: (-len(job[0]), job))
-        found: dict[Job, list[Hypothesis]] = {}
-        free, bound = [job for job in todo if not job[2]], [job for job in todo if job[2]]
-        alone = asked.reproducible and not getattr(engine, "independent", False)
-        for group in groups(free, 1 if alone else batch):
-            prefixes = [prefix for _, prefix, _ in group] if prefixed else None
-            hypotheses = engine.search([ids for ids, _, _ in group], asked.search, prefixes)
-            found.update(zip(group, hypotheses, strict=True))
-        if bound:
-            self.engines.for_search(asked.search, prefixed, demands=True)  # refused where it is not to be had
-            size = 1 if asked.reproducible else asked.batch or self.engines.torch.batch
-            found |= searched(self.engines.torch, bound, asked.search, size, prefixed, self.planner)
-        looked: dict[tuple[Ids, Ids], Any] | None = None
-        aligning: dict[tuple[Ids, Ids], Any] | None = None
-        if asked.alignment or asked.attention:
-            from dragoman.engines.forced_decoding import cross_maps, mean_attention
-
-            pairs = sorted({(ids, tuple(h.tokens)) for (ids, _, _), best in found.items() for h in best})
-            looked, aligning = ({} if asked.attention else None), ({} if asked.alignment else None)
-            for i, weights in cross_maps(self.engines.torch, pairs):  # one forced pass for both
-                if looked is not None:
-                    looked[pairs[i]] = mean_attention(weights)
-                if aligning is not None:
-                    aligning[pairs[i]] = self.pointer.of(weights).copy()
-        assembly = Assembly(self.source, self.target, asked.search, looked, aligning, self.lead)
-        return [
-            assembly.translation([(job[0], found[job]) for job in of_text], [demands for _, _, demands in of_text])
-            for of_text in jobs
-        ]

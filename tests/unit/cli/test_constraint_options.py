@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
-from dragoman import Demands, Translator
+from dragoman import Constraints, Translator
 from tiny_model import write_tiny_model
 
 TEXTS = ["the old box", "", "seven halls", "Good morning!"]
@@ -17,7 +17,7 @@ QUICK = ["--device", "cpu", "--max-length", "14"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wishes")
+    folder = tmp_path_factory.mktemp("constraints")
     write_tiny_model(folder / "m")
     (folder / "test.en").write_text("".join(f"{text}\n" for text in TEXTS), encoding="utf-8")
     (folder / "terms.tsv").write_text("box\tKasten\tKiste\n\nhalls\tFlure\n", encoding="utf-8")
@@ -58,8 +58,8 @@ def test_words_are_required_and_avoided(capsys: pytest.CaptureFixture[str]) -> N
 def test_each_line_has_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, "translate", "m", "test.en", "--constraints", "each.jsonl", *QUICK)
     assert code == 0, err
-    demands = [Demands.of(["Flur"]), None, Demands.of((), ["the"]), None]
-    found = Translator.load("m", device="cpu").translate(TEXTS, demands=demands, max_length=14)
+    constraints = [Constraints.of(["Flur"]), None, Constraints.of((), ["the"]), None]
+    found = Translator.load("m", device="cpu").translate(TEXTS, constraints=constraints, max_length=14)
     assert out == "".join(f"{one.text}\n" for one in found)
 
 
@@ -77,7 +77,7 @@ def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--require", "der alte Kasten", "--device", "cpu", "--max-length", "2"]
     code, _, err = leave(capsys, "translate", "m", "test.en", *words)
     assert code == 0
-    assert "dragoman: line 1 lacks 'der alte Kasten', as required" in err
+    assert "dragoman: line 1 lacks the required 'der alte Kasten'" in err
     assert "dragoman: line 3 lacks" in err
     assert "3 unmet (line 1, ...)" in err
 
@@ -86,7 +86,7 @@ def test_the_first_line_of_progress_says_what_heeds_it(capsys: pytest.CaptureFix
     code, _, err = leave(capsys, "translate", "m", "test.en", "--avoid", "the", "--progress", *QUICK)
     assert code == 0
     said = err.splitlines()[0]
-    assert said.startswith("dragoman: torch engine") or said.endswith("; torch where words are required or avoided")
+    assert said.startswith("dragoman: torch engine") or said.endswith("; torch for required or avoided phrases")
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,23 @@ def test_the_first_line_of_progress_says_what_heeds_it(capsys: pytest.CaptureFix
         (["--terms", "new"], "box Kasten\n", "new, line 1: no tab in 'box Kasten'"),
         (["--terms", "new"], "box\tKasten\n\tx\n", "new, line 2: a phrase to find is empty"),
         (["--terms", "nowhere.tsv"], "", "there is no file nowhere.tsv"),
-        (["--constraints", "new"], "{}\n{]\n{}\n{}\n", "new, line 2: no JSON"),
-        (["--constraints", "new"], "[" * 100_000, "new, line 1: no JSON"),
-        (["--constraints", "new"], '{"require": [[]]}\n', "new, line 1: a choice among what is required is empty"),
+        (["--constraints", "new"], "{}\n{]\n{}\n{}\n", "new, line 2: not JSON"),
+        (["--constraints", "new"], "[" * 100_000, "new, line 1: not JSON"),
+        (["--constraints", "new"], '{"require": [[]]}\n', "new, line 1: `require` has an empty list"),
         (["--constraints", "new"], '{"must": ["x"]}\n', "new, line 1: expected an object such as"),
         (["--constraints", "new"], '{"require": [""]}\n', "new, line 1: a phrase to require is empty"),
-        (["--constraints", "new"], '{"require": ["a\\nb"]}\n', "new, line 1: a phrase to require must be of one line"),
-        (["--constraints", "new"], "{}\n{}\n", "--constraints has 2 lines, but there are more to translate"),
+        (
+            ["--constraints", "new"],
+            '{"require": ["a\\nb"]}\n',
+            "new, line 1: a phrase to require must be a single",
+        ),
+        (["--constraints", "new"], "{}\n{}\n", "--constraints has 2 lines, but there are more"),
         (["--constraints", "new"], "{}\n" * 6, "--constraints has more than the 4 lines"),
         (["--require", ""], "", "a phrase to require is empty"),
-        (["--require", "box", "--avoid", "box"], "", "'box' is required, but 'box' is to be avoided"),
+        (["--require", "box", "--avoid", "box"], "", "'box' is required, but"),
         (["--avoid-file", "new"], "x\n\u00ad\n", "new, line 2: a phrase to avoid is empty"),
         (["--ignore-case"], "", "--ignore-case would do nothing here"),
-        (["--require", "x", "--sample"], "", "words are required, but translations that are drawn by chance"),
+        (["--require", "x", "--sample"], "", "required phrases cannot be combined with sampling"),
         (["--avoid", "x", "--engine", "native"], "", "the engine 'native'"),
         (["--terms", "terms.tsv", "-o", "terms.tsv"], "", "terms.tsv is also what is to be read"),
     ],

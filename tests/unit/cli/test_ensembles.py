@@ -82,14 +82,23 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     [
         (["translate", "one", "test.en", "--with", "apart"], "apart/target.spm differs from one/shared.spm"),
         (["translate", "one", "test.en", "--with", "nothing"], "there is no directory nothing"),
-        (["translate", "one", "test.en", "--with", "two", "--alignments"], "no attention of their own"),
-        (["translate", "one", "test.en", "--with", "two", "--engine", "native"], "'native' drives one model"),
+        (["translate", "one", "test.en", "--with", "two", "--alignments"], "has no attention or alignment"),
+        (
+            ["translate", "one", "test.en", "--with", "two", "--engine", "native"],
+            "an ensemble of 2 models",
+        ),
         (
             ["translate", "one", "test.en", "--with", "two", "--precision", "int8"],
-            "'int8' is of engines that drive one",
+            "'torch' does not support precision='int8'",
         ),
-        (["translate", "one", "test.en", "--mean", "probabilities"], "--mean would do nothing here: one model"),
-        (["score", "one", "test.en", "--mean", "probabilities"], "--mean would do nothing here: one model"),
+        (
+            ["translate", "one", "test.en", "--mean", "probabilities"],
+            "--mean would do nothing here: there is only one",
+        ),
+        (
+            ["score", "one", "test.en", "--mean", "probabilities"],
+            "--mean would do nothing here: there is only one",
+        ),
         (
             ["evaluate", "--hypothesis", "test.de", "--reference", "test.de", "--with", "one"],
             "--with would do nothing here: there is no MODEL",

@@ -119,7 +119,7 @@ def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(numbers(capsys, "syntax", "tree.tsv", "--source-trees", "test.conllu")) == 2
     for words, said in (
         (["syntax", "tree.tsv"], "reads each sentence with its dependency tree"),
-        (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "reads no trees"),
+        (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "does not read trees"),
         (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "a tree too many"),
     ):
         code, _, err = leave(capsys, "score", *words, "--device", "cpu")

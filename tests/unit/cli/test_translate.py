@@ -187,12 +187,12 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "-o", "{}/new.xz"], b"a", "new.xz is named .xz, but text is written unpacked"),
         (["{}", "--beam", "0"], b"a", "beam must be at least 1"),
         (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 cannot come from --beam 2; use --beam 3"),
-        (["{}", "--top-p", "2"], b"a", "top_p must be over 0"),
+        (["{}", "--top-p", "2"], b"a", "top_p must be greater than 0"),
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
         (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also what is to be read"),
-        (["{}", "--max-length", "2", "--min-length", "3"], b"a", "max_length=2 leaves no room for min_length=3"),
+        (["{}", "--max-length", "2", "--min-length", "3"], b"a", "max_length=2 is smaller than min_length=3"),
         (["{}", "--max-length", "0"], b"a", "max_length must be at least 1"),
         (["{}", "--seed", "1"], b"a", "--seed would do nothing here: nothing is drawn; add --sample"),
         (["{}", "--top-k", "3", "--beam", "4"], b"a", "--beam would do nothing here"),
@@ -203,7 +203,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
             "language='german' is no code of a language that is known here (did you mean 'de'",
         ),
         (["{}", "--device", "foo"], b"a", "there is no device 'foo' here; use one of: auto, cpu"),
-        (["{}", "--sample", "--precision", "int8"], b"a", "does not do sampling"),
+        (["{}", "--sample", "--precision", "int8"], b"a", "does not support sampling"),
     ],
 )
 def test_refusals_leave_with_2(model: Path, arguments: list[str], given: bytes, message: str) -> None:
@@ -219,7 +219,7 @@ def test_an_engine_that_cannot_be_had_is_refused_before_the_first_line(model: Pa
         start(model, "--engine", "native"), input=b"", env=environment, capture_output=True, check=False
     )
     assert done.returncode == 2
-    assert b"the engine 'native' cannot be had" in done.stderr
+    assert b"the engine 'native' is not available here" in done.stderr
 
 
 def test_a_training_under_way_is_no_model(tmp_path: Path) -> None:

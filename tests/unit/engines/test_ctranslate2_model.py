@@ -33,14 +33,14 @@ def test_weights_that_are_not_the_recipes(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_place_that_is_taken_and_wishes_that_cannot_be(tmp_path: Path) -> None:
+def test_an_output_that_exists_and_invalid_options(tmp_path: Path) -> None:
     model = model_at(tmp_path / "m")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
     with raises(OutputError, "output_exists", "thesis.txt"):
         to_ctranslate2(model, tmp_path / "out")
-    with pytest.raises(DragomanError, match=r"2 tokens came, but the source vocabulary of .* has 330"):
+    with raises(DragomanError, "count_mismatch", "2 tokens", "330"):
         to_ctranslate2(model, tmp_path / "new", tokens=["a", "b"])
-    with pytest.raises(DragomanError, match="has no quantization 'int3'; there are: "):
+    with raises(DragomanError, "unknown_choice", "'int3'"):
         to_ctranslate2(model, tmp_path / "new", "int3")
     assert (tmp_path / "out" / "thesis.txt").exists() and not (tmp_path / "new").exists()

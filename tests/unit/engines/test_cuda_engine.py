@@ -13,11 +13,12 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.cuda.engine import CudaEngine
 from dragoman.engines.cuda.kernels_torch import TorchKernels
-from dragoman.engines.cuda.state import Shape
+from dragoman.engines.cuda.state import GraphShape
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, N_SPECIAL, PAD
+from raising import raises
 
 VOCABULARY = 19
 
@@ -40,7 +41,7 @@ def some_sources(n: int, longest: int = 9, seed: int = 3) -> list[list[int]]:
 
 
 def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    assert [[h.tokens for h in row] for row in found] == [[h.tokens for h in row] for row in expected]
+    assert [[h.ids for h in row] for row in found] == [[h.ids for h in row] for row in expected]
     assert [[h.truncated for h in row] for row in found] == [[h.truncated for h in row] for row in expected]
     for row, other in zip(found, expected, strict=True):
         for h, e in zip(row, other, strict=True):
@@ -90,17 +91,17 @@ def test_sentences_that_are_left_over_go_on_in_a_smaller_state() -> None:
     sources = [*some_sources(30, longest=3), some_sources(1, longest=90, seed=8)[0] * 3]
     engine, search = CudaEngine(model, torch.float32, "cpu"), Search(beam=2, n_best=2, extra_length=20)
     same(engine.search(sources, search), TorchEngine(model).search(sources, search))
-    assert len({shape.sentences for shape in engine.runners}) > 1
+    assert len({shape.sentences for shape in engine.decoders}) > 1
 
 
 def test_more_sentences_than_fit_are_searched_in_turns_and_old_states_make_room() -> None:
     model, sources = some_model(2), some_sources(23)
     engine, search = CudaEngine(model, torch.float32, "cpu"), Search(beam=3, extra_length=4)
-    engine.budget = 3 * Shape(4, beam=3, source=32, steps=32).bytes(engine.weights)
+    engine.budget = 3 * GraphShape(4, beam=3, source=32, steps=32).bytes(engine.weights)
     same(engine.search(sources, search), TorchEngine(model).search(sources, search))
     longer = [source * 5 for source in sources[:5]]
     same(engine.search(longer, search), TorchEngine(model).search(longer, search))
-    assert sum(shape.bytes(engine.weights) for shape in engine.runners) <= engine.budget
+    assert sum(shape.bytes(engine.weights) for shape in engine.decoders) <= engine.budget
 
 
 def test_a_state_is_used_again_and_remembers_nothing() -> None:
@@ -110,7 +111,7 @@ def test_a_state_is_used_again_and_remembers_nothing() -> None:
     first = engine.search(sources, search)
     engine.search(sources[::-1], Search(beam=3, extra_length=6, length_penalty=0.0, min_length=4))
     same(engine.search(sources, search), first)
-    assert len(engine.runners) == 1
+    assert len(engine.decoders) == 1
 
 
 def test_marks_are_never_written_and_lengths_are_kept() -> None:
@@ -123,26 +124,27 @@ def test_marks_are_never_written_and_lengths_are_kept() -> None:
     for row in found:
         assert len(row) == 4
         for h in row:
-            assert len(h.tokens) == 6 and h.truncated
-            assert not {PAD, BOS, EOS} & set(h.tokens)
+            assert len(h.ids) == 6 and h.truncated
+            assert not {PAD, BOS, EOS} & set(h.ids)
 
 
 def test_learned_positions_end_a_sentence_where_they_end() -> None:
     model = some_model(3, positions="learned", max_positions=11)
     found = CudaEngine(model, torch.float32, "cpu").search([[5, 6, 7]], Search(beam=2, min_length=50))
-    assert len(found[0][0].tokens) == 10 and found[0][0].truncated
+    assert len(found[0][0].ids) == 10 and found[0][0].truncated
 
 
-def test_it_says_what_it_cannot_do() -> None:
+def test_what_it_does_not_support() -> None:
     engine = CudaEngine(some_model(), torch.float32, "cpu")
-    assert engine.can(Search()) and engine.can(Search(beam=1))
-    asked = [Search(sampling=Sampling()), Search(no_repeat=3), Search(beam=33), Search(beam=20)]
-    assert not any(engine.can(search) for search in asked)
-    assert not engine.can(Search(), prefixes=True)
-    with pytest.raises(SearchError, match="'torch'"):
-        engine.search([[5]], Search(no_repeat=3))
-    for recipe in ({"attention": "additive"}, {"norm": "batch"}):
-        assert not CudaEngine(some_model(**recipe), torch.float32, "cpu").can(Search())
+    assert engine.capabilities.max_beam == VOCABULARY  # fewer tokens than the engine has slots
+    for search in (Search(sampling=Sampling()), Search(no_repeat=3), Search(beam=33), Search(beam=20)):
+        with raises(SearchError, "unsupported_by_engine", "'torch'"):
+            engine.search([[5]], search)
+    with raises(SearchError, "unsupported_by_engine", "a prefix"):
+        engine.search([[5]], Search(), [[5]])
+    for recipe in ({"attention": "additive"}, {"norm": "batch"}, {"positions": "rotary"}):
+        with raises(SearchError, "unsupported_model", next(iter(recipe.values()))):
+            CudaEngine(some_model(**recipe), torch.float32, "cpu")
 
 
 @pytest.mark.gpu
@@ -165,7 +167,7 @@ def test_on_a_gpu_it_equals_the_reference_engine(plain: bool, beam: int) -> None
         assert 0 < sum(row[0].truncated for row in expected) < 300  # both ways to end
         for dtype in (torch.float32, torch.bfloat16):
             found = CudaEngine(model, dtype, kernels=TorchKernels() if plain else None).search(sources, search)
-            alike = [(a[0], b[0]) for a, b in zip(found, expected, strict=True) if a[0].tokens == b[0].tokens]
+            alike = [(a[0], b[0]) for a, b in zip(found, expected, strict=True) if a[0].ids == b[0].ids]
             assert len(alike) >= (297 if dtype == torch.float32 else 30)
             near = 1e-4 if dtype == torch.float32 else 0.1
             assert all(a.score == pytest.approx(b.score, rel=near, abs=10 * near) for a, b in alike)

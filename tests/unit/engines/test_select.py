@@ -1,18 +1,22 @@
-"""Which engine is taken, in which precision, and what is refused rather than done otherwise than asked."""
+"""Which engine is chosen for a request, in which precision, and what is rejected."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 
 from dragoman import Translator
+from dragoman.config import ModelRecipe
 from dragoman.cpu import available_cores
+from dragoman.engines.base import Capabilities, EngineRequest
 from dragoman.engines.cuda.engine import CudaEngine
-from dragoman.engines.native import usual_threads
-from dragoman.engines.select import ENGINES, HAVE, PRECISIONS, Engines
+from dragoman.engines.native import default_threads
+from dragoman.engines.select import ENGINES, PRECISIONS, EngineSelector, Unsupported, choose
+from dragoman.engines.specs import CTRANSLATE2, CUDA, NATIVE, SPECS, TORCH
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.evaluation.systems import ModelSystem
@@ -20,7 +24,11 @@ from dragoman.files import staged
 from dragoman.models.loading import load_model
 from dragoman.search.types import Sampling, Search
 from dragoman.text.special_tokens import PAD
+from raising import raises
 from tiny_model import write_tiny_model
+
+CAPABILITIES = {spec.name: spec.capabilities for spec in SPECS}
+SAMPLED = Search(sampling=Sampling())
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +38,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.engines.select.gpu", lambda: False)
+    monkeypatch.setattr("dragoman.engines.select.has_gpu", lambda: False)
 
 
 @pytest.mark.parametrize("precision", ["auto", "int8", "float32"])
@@ -42,9 +50,7 @@ def test_a_report_has_the_precision_that_was_used(
         monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path))
     asked = {"engine": engine, "precision": precision, "device": "cpu"}
     if engine == "torch" and precision == "int8":
-        with pytest.raises(
-            SearchError, match="'torch' does not have precision 'int8'; 'native' and 'ctranslate2' have"
-        ):
+        with raises(SearchError, "unsupported_by_engine", "'torch'", "precision='int8'", "'native' or 'ctranslate2'"):
             ModelSystem(str(directory), Search(), **asked)
         return
     system = ModelSystem(str(directory), Search(), **asked)
@@ -65,75 +71,134 @@ def test_engines_of_pytorch_say_what_they_hold(directory: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_precision_is_had_or_refused(directory: Path, engine: str, precision: str) -> None:
-    if precision == "auto" or precision in HAVE[engine]:
-        assert Engines(directory, "cpu", engine, precision=precision).names == [engine]
+def test_precisions_by_engine(directory: Path, engine: str, precision: str) -> None:
+    supports = precision in ("auto", *CAPABILITIES[engine].precisions)
+    if supports and engine != "cuda":
+        assert [spec.name for spec in EngineSelector(directory, "cpu", engine, precision=precision).specs] == [engine]
         return
-    others = " and ".join(f"'{name}'" for name in ENGINES if precision in HAVE[name])
-    with pytest.raises(SearchError, match=f"{engine}' does not have precision '{precision}'; {others} have it"):
-        Engines(directory, "cpu", engine, precision=precision)
+    others = [f"'{name}'" for name in ENGINES if precision in ("auto", *CAPABILITIES[name].precisions)]
+    missing = "device='cpu'" if supports else f"precision='{precision}'"
+    with raises(SearchError, "unsupported_by_engine", f"'{engine}'", missing, *others):
+        EngineSelector(directory, "cpu", engine, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("request_", "chosen"),
+    [
+        (EngineRequest(device="cpu"), "native"),
+        (EngineRequest(Search(beam=1), device="cpu"), "native"),
+        (EngineRequest(Search(beam=64, no_repeat=3), prefixes=True, device="cpu"), "native"),
+        (EngineRequest(Search(beam=65), device="cpu"), "ctranslate2"),
+        (EngineRequest(Search(beam=65, no_repeat=3), device="cpu"), "torch"),
+        (EngineRequest(Search(beam=65), prefixes=True, device="cpu"), "torch"),
+        (EngineRequest(SAMPLED, device="cpu"), "torch"),
+        (EngineRequest(constraints=True, device="cpu"), "torch"),
+        (EngineRequest(models=2, device="cpu"), "torch"),
+        (EngineRequest(precision="bfloat16", device="cpu"), "torch"),
+        (EngineRequest(precision="int8", device="cpu"), "native"),
+        (EngineRequest(device="cuda"), "cuda"),
+        (EngineRequest(Search(beam=33), device="cuda:1"), "torch"),
+        (EngineRequest(Search(no_repeat=2), device="cuda"), "torch"),
+        (EngineRequest(prefixes=True, device="cuda"), "torch"),
+        (EngineRequest(precision="float32", device="cuda"), "cuda"),
+        (EngineRequest(SAMPLED, precision="int8", device="cpu"), None),
+        (EngineRequest(precision="int8", device="cuda"), None),
+        (EngineRequest(models=2, precision="int8", device="cpu"), None),
+    ],
+)
+def test_the_first_engine_that_supports_a_request_is_chosen(request_: EngineRequest, chosen: str | None) -> None:
+    found = choose(request_, SPECS)
+    if chosen is None:
+        assert isinstance(found, Unsupported) and set(found.missing) == set(ENGINES) and all(found.missing.values())
+    else:
+        assert not isinstance(found, Unsupported) and found.name == chosen
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "request_", "missing"),
+    [
+        (NATIVE, EngineRequest(), []),
+        (NATIVE, EngineRequest(SAMPLED, constraints=True), ["sampling", "required or avoided phrases"]),
+        (NATIVE, EngineRequest(Search(beam=65), device="cuda:1"), ["device='cuda:1'", "beam=65"]),
+        (CTRANSLATE2, EngineRequest(Search(no_repeat=3), prefixes=True), ["no_repeat=3", "a prefix"]),
+        (CUDA, EngineRequest(models=3, precision="int8"), ["precision='int8'", "an ensemble of 3 models"]),
+        (TORCH, EngineRequest(SAMPLED, True, True, 2, "bfloat16", "cuda"), []),
+    ],
+)
+def test_missing_parts_are_named(capabilities: Capabilities, request_: EngineRequest, missing: list[str]) -> None:
+    assert capabilities.missing(request_) == missing
+
+
+def test_declared_position_codes_are_those_of_the_model_checks() -> None:
+    codes = get_args(get_type_hints(ModelRecipe)["positions"])
+    assert TORCH.position_codes == codes
+    for spec in SPECS:
+        device = "cuda" if spec.name == "cuda" else "cpu"
+        if spec.unavailable(None, device) is not None:
+            continue
+        for code in codes:
+            reason = spec.unavailable(ModelRecipe(positions=code), device)
+            assert (reason is None) == (code in spec.capabilities.position_codes), reason
 
 
 def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SearchError, match=r"no engine for 'cuda' has precision 'int8'; .* have it on a CPU"):
-        Engines(directory, "cuda", precision="int8")
-    monkeypatch.setattr("dragoman.engines.select.gpu", lambda: True)
-    monkeypatch.setattr("dragoman.engines.devices.devices", lambda: ["cpu", "cuda:0"])
-    assert Engines(directory, precision="bfloat16").device == "cuda"
-    assert Engines(directory, precision="int8").device == "cpu"  # where alone it can be had
-    assert Engines(directory, engine="native").device == "cpu"
+    monkeypatch.setattr("dragoman.engines.select.has_gpu", lambda: True)
+    monkeypatch.setattr("dragoman.engines.devices.available_devices", lambda: ["cpu", "cuda:0"])
+    with raises(SearchError, "unsupported_by_engine", "device='cuda'", "precision='int8'", "'native' or 'ctranslate2'"):
+        EngineSelector(directory, "cuda", precision="int8")
+    assert EngineSelector(directory, precision="bfloat16").device == "cuda"
+    assert EngineSelector(directory, precision="int8").device == "cpu"  # where alone it can be had
+    assert EngineSelector(directory, engine="native").device == "cpu"
 
 
 def test_a_search_that_no_engine_of_the_precision_can_do(directory: Path) -> None:
     drawn = Search(sampling=Sampling(), max_length=3)
-    with pytest.raises(SearchError, match=r"with precision 'int8': .*does not do sampling.*; use another precision"):
-        Engines(directory, "cpu", precision="int8").for_search(drawn)
-    assert Engines(directory, "cpu", precision="float32").for_search(drawn).name == "torch"
+    with raises(SearchError, "unsupported_by_engine", "sampling", "'torch' with another precision"):
+        EngineSelector(directory, "cpu", precision="int8").for_request(EngineRequest(drawn))
+    assert EngineSelector(directory, "cpu", precision="float32").for_request(EngineRequest(drawn)).name == "torch"
 
 
 @pytest.mark.parametrize(
-    ("engine", "search", "prefixes", "message"),
+    ("engine", "search", "prefixes", "missing"),
     [
-        ("native", Search(beam=65, no_repeat=3), True, "'native' does not do beam=65; use engine 'auto' or 'torch'"),
-        ("native", Search(sampling=Sampling()), False, "'native' does not do sampling; use"),
-        ("ctranslate2", Search(no_repeat=3), True, "'ctranslate2' does not do no_repeat=3, a prefix; use"),
-        (
-            "cuda",
-            Search(),
-            False,
-            r"'cuda' cannot be had .* on cpu here \(it needs an NVIDIA GPU; the devices are: cpu",
-        ),
+        ("native", Search(beam=65, no_repeat=3), True, "beam=65; use 'torch'"),
+        ("native", SAMPLED, False, "sampling; use 'torch'"),
+        ("ctranslate2", Search(no_repeat=3), True, "no_repeat=3, a prefix; use 'native' or 'torch'"),
     ],
 )
-def test_what_an_engine_does_not_do_is_named(
-    directory: Path, engine: str, search: Search, prefixes: bool, message: str
+def test_what_an_engine_does_not_support_is_named(
+    directory: Path, engine: str, search: Search, prefixes: bool, missing: str
 ) -> None:
-    engines = Engines(directory, "cpu", engine)
-    if engine != "cuda" and engines.get(engine) is None:
-        pytest.skip(f"there is no engine {engine} here")
-    with pytest.raises(SearchError, match=message) as refused:
-        engines.for_search(search, prefixes)
-    assert "Search(" not in str(refused.value)
+    engines = EngineSelector(directory, "cpu", engine)
+    with raises(SearchError, "unsupported_by_engine", f"'{engine}' does not support {missing}") as caught:
+        engines.for_request(EngineRequest(search, prefixes))
+    assert "Search(" not in str(caught.value)
+    assert not engines.loaded  # that took no loading
+
+
+def test_an_engine_that_is_not_available_says_why(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.engines.native.library", lambda *_, **__: None)
+    monkeypatch.setattr("dragoman.engines.specs.why_not", lambda _: "no C compiler was found")
+    with raises(SearchError, "engine_not_available", "'native'", "no C compiler was found", "'torch'"):
+        EngineSelector(directory, "cpu", "native").for_request(EngineRequest())
 
 
 @pytest.mark.parametrize("device", ["mps", "foo", "cuda:7", "cpu:0", "CPU", "", "meta", "cuda:x", "-1"])
 def test_a_device_that_is_not_here_is_refused_at_once(
     directory: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.engines.devices.devices", lambda: ["cpu", "cuda:0", "cuda:1"])
-    with pytest.raises(
-        SearchError, match=f"there is no device '{device}' here.*; use one of: auto, cpu, cuda:0, cuda:1"
-    ):
-        Engines(directory, device)
-    assert Engines(directory, "cuda").device == "cuda"
-    assert Engines(directory, "cuda:1").device == "cuda:1"
-    with pytest.raises(SearchError, match="'native' works on the CPU, but device 'cuda:1' was asked for"):
-        Engines(directory, "cuda:1", "native")
+    monkeypatch.setattr("dragoman.engines.devices.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"])
+    with raises(SearchError, "device_not_found", f"'{device}'", "auto, cpu, cuda:0, cuda:1"):
+        EngineSelector(directory, device)
+    assert EngineSelector(directory, "cuda").device == "cuda"
+    assert EngineSelector(directory, "cuda:1").device == "cuda:1"
+    with raises(SearchError, "unsupported_by_engine", "'native'", "device='cuda:1'"):
+        EngineSelector(directory, "cuda:1", "native")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_cuda_is_no_device(directory: Path) -> None:
-    with pytest.raises(SearchError, match=r"there is no device 'cuda' here.*; use one of: auto, cpu"):
+    with raises(SearchError, "device_not_found", "'cuda'", "auto, cpu"):
         Translator.load(directory, device="cuda")
 
 
@@ -155,8 +220,9 @@ def test_what_runs_depends_on_what_is_asked(directory: Path) -> None:
     translator = Translator.load(directory, device="cpu")
     assert translator.running_for(sampling=Sampling()).engine == "torch"
     assert translator.running_for(beam=65, prefix="a").engine in ("torch", "ctranslate2")
-    with pytest.raises(SearchError, match="no setting 'bem'"):
-        translator.running_for(bem=3)
+    assert translator.running_for(constraints=True).engine == "torch"
+    with pytest.raises(TypeError, match="bem"):
+        translator.running_for(bem=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("trouble", ["not writable", "another process"])
@@ -164,7 +230,7 @@ def test_without_room_to_convert_auto_goes_on(
     directory: Path, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2")
-    monkeypatch.setattr("dragoman.engines.native.library", lambda _, structures: None)
+    monkeypatch.setattr("dragoman.engines.native.library", lambda *_, **__: None)
     monkeypatch.setattr("dragoman.engines.ctranslate2.cache_directory", lambda: tmp_path / "cache")
     if trouble == "not writable":
         (tmp_path / "cache").write_text("a file where a directory should be")
@@ -176,9 +242,9 @@ def test_without_room_to_convert_auto_goes_on(
 
         monkeypatch.setattr("dragoman.engines.ctranslate2.to_ctranslate2", busy)
     translator = Translator.load(directory, device="cpu")
-    assert translator.engines.for_search(Search()).name == "torch"
+    assert translator.engines.for_request(EngineRequest()).name == "torch"
     assert translator.translate("the old box", max_length=5).tokens
-    with pytest.raises(SearchError, match="cannot be converted for CTranslate2"):
+    with raises(SearchError, "engine_not_available", "CTranslate2"):
         Translator.load(directory, device="cpu", engine="ctranslate2").translate("the old box")
 
 
@@ -189,7 +255,7 @@ def test_workers_are_the_processors_this_process_may_use(
     monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path))
     monkeypatch.setattr(os, "cpu_count", lambda: 97)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    engine = Engines(directory, "cpu", "ctranslate2").get("ctranslate2")
+    engine = EngineSelector(directory, "cpu", "ctranslate2").get("ctranslate2")
     assert engine is not None
     assert engine.translator.num_translators == available_cores() != 97
 
@@ -203,7 +269,7 @@ def test_without_threads_the_variable_of_openmp_says_how_many(
     value: str, expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    assert usual_threads() == (expected or available_cores())
+    assert default_threads() == (expected or available_cores())
 
 
 @pytest.mark.parametrize("name", ["native", "ctranslate2"])
@@ -212,7 +278,7 @@ def test_engines_on_the_cpu_heed_openmps_variable_but_not_above_threads(
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     for threads, expected in ((None, 3), (2, 2)):
-        engine = Engines(directory, "cpu", name, threads).get(name)
+        engine = EngineSelector(directory, "cpu", name, threads).get(name)
         if engine is None:
             pytest.skip(f"{name} cannot be had here")
         assert engine.threads == expected

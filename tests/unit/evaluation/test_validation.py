@@ -53,7 +53,7 @@ def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
 
     engine = TorchEngine(model)
     alone = [engine.search([tokenizer.encode(source)], Search(beam=1))[0][0] for source, _ in lines]
-    ours = [tokenizer.decode(found.tokens) for found in alone]
+    ours = [tokenizer.decode(found.ids) for found in alone]
     references = [target for _, target in lines]
     assert found.figures["bleu"] == pytest.approx(corpus_bleu(ours, [references]).score)
     assert found.figures["exact"] == 100 * sum(a == b for a, b in zip(ours, references, strict=True)) / 37
@@ -105,7 +105,7 @@ def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
         rows = [i for i in range(len(split)) if split.source[i][0] == head]
         assert len(rows) == counts["valid"][code]
         best = [engine.search([split.source[i].tolist()], Search(beam=1))[0][0] for i in rows]
-        ours = [tokenizer.decode(one.tokens) for one in best]
+        ours = [tokenizer.decode(one.ids) for one in best]
         marks[code] = corpus_bleu(ours, [[tokenizer.decode(split.target[i]) for i in rows]]).score
         assert found.figures[f"bleu_{code}"] == pytest.approx(marks[code])
     assert found.figures["bleu"] == pytest.approx((marks["de"] + marks["back"]) / 2)

@@ -13,7 +13,7 @@ from dragoman.inspect.attention_maps import Kind
 from dragoman.inspect.head_labels import Behavior, label
 from dragoman.inspect.head_statistics import Tally, pointed_goals, scene_of
 from dragoman.nn import Padded, Rule, both, causal, everything, window
-from dragoman.translation.alignment_head import Pointer
+from dragoman.translation.alignment_head import AlignmentHead
 
 VOCABULARY, LAYERS, HEADS = 20, 2, 3
 SOURCE = [
@@ -78,7 +78,7 @@ def tallied(kind: Kind, more: int = 0, rule: Rule | None = None, numbers: list[l
         if kind == "cross":
             lengths, tokens = keys[1].lengths, queries[1].lengths
             assert lengths is not None and tokens is not None
-            goals = pointed_goals(maps, Pointer(1, 2, "reads"), lengths, tokens - 1, 0)
+            goals = pointed_goals(maps, AlignmentHead(1, 2, "reads"), lengths, tokens - 1, 0)
         rarity = None if kind == "decoder" else RARITY
         tally.add(maps, scene_of(kind, queries, keys, rule or RULES[kind], PUNCTUATION, rarity, goals))
     return tally
@@ -216,7 +216,7 @@ def test_labels_of_figures() -> None:
 def test_marks_are_nothing_to_align() -> None:
     cross = torch.tensor([[[[0.9, 0.1, 0.0], [0.1, 0.2, 0.7], [0.0, 1.0, 0.0]]]])
     found = [
-        pointed_goals([cross], Pointer(0, None, step), torch.tensor([3]), torch.tensor([2]), lead).tolist()
+        pointed_goals([cross], AlignmentHead(0, None, step), torch.tensor([3]), torch.tensor([2]), lead).tolist()
         for step, lead in (("writes", 0), ("reads", 0), ("writes", 1))
     ]
     assert found == [[[0, -1]], [[-1, 1]], [[-1, -1]]]

@@ -19,7 +19,7 @@ from dragoman.inspect.heads import Survey, spearman, survey
 from dragoman.inspect.heads_picture import draw_survey
 from dragoman.nn import sinusoid
 from dragoman.text import learn
-from dragoman.translation.alignment_head import pointed
+from dragoman.translation.alignment_head import head_attention
 from dragoman.translation.translator import Translator
 from small_model import model_at
 from tiny_model import write_tiny_model
@@ -108,7 +108,7 @@ def test_agreement_with_the_pointer_is_that_of_the_maps(translator: Translator, 
     """Token by token, from the maps that alignments are read from."""
     encoded = translator.encoded(SOURCES), translator.target.encode_many(TARGETS)
     pairs = list(zip(*encoded, strict=True))
-    goals = pointed(translator.engines.torch, pairs, translator.pointer)
+    goals = head_attention(translator.engines.torch, pairs, translator.alignment_head)
     for head in (head for head in found.heads if head.place.kind == "cross"):
         hits: dict[str, list[bool]] = {"writes": [], "reads": []}
         for i, weights in cross_maps(translator.engines.torch, pairs):
@@ -235,7 +235,7 @@ def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path:
         survey("my-model", ["one"], ["eins"])  # type: ignore[arg-type]
     place = model_at(tmp_path / "one")
     broken = Translator.load(place, device="cpu", engine="torch")
-    assert broken.pointer is not None  # found while it had numbers
+    assert broken.alignment_head is not None  # found while it had numbers
     with torch.no_grad():
         broken.engines.torch.model.decoder[1].cross.output.weight[0, 0] = torch.nan
     with pytest.raises(SearchError, match="numbers that are none"):

@@ -51,9 +51,9 @@ def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_pa
     for engine in lesser.values():  # the same bits in any company
         assert [engine.search([source], search)[0] for source in sources] == engine.search(sources, search)
         free = [of[0] for of in engine.search(sources, search)]  # and a path has the probability it was found with
-        given = engine.search(sources, Search(beam=1, extra_length=6), [h.tokens for h in free])
+        given = engine.search(sources, Search(beam=1, extra_length=6), [h.ids for h in free])
         assert [of[0].log_probability for of in given] == [h.log_probability for h in free]
-    assert [[h.tokens for h in of] for of in exact] == [[h.tokens for h in of] for of in other]
+    assert [[h.ids for h in of] for of in exact] == [[h.ids for h in of] for of in other]
     # In eight bits the probabilities of given paths: how keys are kept may differ, and a rounding with it.
     paths, ends_there = [[*of[0].tokens, 5] for of in exact], Search(beam=1, max_length=1)
     a, b = (

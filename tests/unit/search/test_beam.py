@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman import Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.torch import TorchEngine
-from dragoman.search.beam import beam_search, top
+from dragoman.search.beam import beam_search, fast_topk
 from dragoman.search.rules import Rules
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -27,7 +27,7 @@ def run(model: TableModel, sentences: list[int], limits: list[int], search: Sear
 
 
 def check(found: list[Hypothesis], expected: list[tuple[tuple[int, ...], float]], search: Search) -> None:
-    assert [tuple(hypothesis.tokens) for hypothesis in found] == [tokens for tokens, _ in expected]
+    assert [tuple(hypothesis.ids) for hypothesis in found] == [tokens for tokens, _ in expected]
     for hypothesis, (tokens, score) in zip(found, expected, strict=True):
         assert hypothesis.score == pytest.approx(score, rel=1e-4, abs=1e-5)
         lp = ((5 + len(tokens) + 1) / 6) ** search.length_penalty
@@ -51,7 +51,7 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all_sequences(
     for sentence, limit in enumerate(limits):
         check(found[sentence], exhaustive(model, sentence, limit, search, prefix), search)
         for hypothesis in found[sentence]:
-            assert hypothesis.truncated == (len(hypothesis.tokens) == max(limit, len(prefix)))
+            assert hypothesis.truncated == (len(hypothesis.ids) == max(limit, len(prefix)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -117,7 +117,7 @@ def test_finished_sentences_leave_and_slots_narrow() -> None:
     assert model.steps[0] == 6
     assert max(model.steps) <= 24
     assert model.steps[-1] < 8
-    longest = max(len(hypothesis.tokens) for best in found for hypothesis in best)
+    longest = max(len(hypothesis.ids) for best in found for hypothesis in best)
     assert len(model.steps) <= longest + 2
 
 
@@ -125,7 +125,7 @@ def test_no_sentences_and_no_room() -> None:
     model = TableModel(2, 3, 7, seed=2)
     assert run(model, [], [], Search()) == []
     found = run(model, [0, 1], [0, 2], Search(beam=2))
-    assert found[0][0].tokens == []
+    assert found[0][0].ids == []
     assert found[0][0].truncated
     assert found[0][0].log_probability == pytest.approx(model.total(0, []), rel=1e-5)
 
@@ -134,7 +134,7 @@ def test_where_the_guards_leave_nothing_the_end_mark_is_left() -> None:
     """Four tokens without repetition can be four long at most, but six are asked for."""
     model = TableModel(1, 8, 7, seed=4)
     found = run(model, [0], [8], Search(beam=3, min_length=6, no_repeat=1))
-    assert len(set(found[0][0].tokens)) == len(found[0][0].tokens) == 4
+    assert len(set(found[0][0].ids)) == len(found[0][0].ids) == 4
 
 
 def slow_greedy(model: Transformer, source: list[int], limit: int) -> list[int]:
@@ -172,7 +172,7 @@ def test_greedy_is_beam_1_and_the_cache_changes_nothing() -> None:
             with torch.no_grad():
                 for source, best in zip(sources, found, strict=True):
                     expected = slow_greedy(model, [*source, EOS], limit)
-                    assert best[0].tokens == expected
+                    assert best[0].ids == expected
                     assert best[0].truncated == (len(expected) == limit)
                     ended += len(expected) < limit
     assert 0 < ended < 60  # both ways of ending were tried
@@ -184,7 +184,7 @@ def test_every_device_searches_alike(device: torch.device) -> None:
         here = TorchEngine(talkative(3)).search(sources, search)
         there = TorchEngine(talkative(3).to(device), device).search(sources, search)
         for one, other in zip(here, there, strict=True):
-            assert [h.tokens for h in one] == [h.tokens for h in other]
+            assert [h.ids for h in one] == [h.ids for h in other]
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
 
 
@@ -194,9 +194,9 @@ def test_scores_of_the_transformer_are_those_of_teacher_forcing(changes: dict[st
     sources = [torch.randint(4, 17, (n,)).tolist() for n in (5, 2, 7)]
     search = Search(beam=4, n_best=4, max_length=9)
     for source, best in zip(sources, TorchEngine(model).search(sources, search), strict=True):
-        assert len({tuple(hypothesis.tokens) for hypothesis in best}) == 4
+        assert len({tuple(hypothesis.ids) for hypothesis in best}) == 4
         for hypothesis in best:
-            out = [*hypothesis.tokens, EOS]
+            out = [*hypothesis.ids, EOS]
             with torch.no_grad():
                 log_p = model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *out[:-1]]])).log_softmax(-1)[0]
             total = float(log_p[torch.arange(len(out)), torch.tensor(out)].sum())
@@ -210,7 +210,7 @@ def test_the_largest_by_blocks_are_the_largest(columns: int, n: int) -> None:
     logits = torch.randn(3, columns)
     logits[1, 7:] = -torch.inf
     logits[2, :-3] = -torch.inf
-    best, places = top(logits, n)
+    best, places = fast_topk(logits, n)
     assert torch.equal(best, logits.topk(n).values)
     assert torch.equal(logits.gather(1, places), best)
     assert all(len(set(row)) == n for row in places.tolist())

@@ -8,7 +8,7 @@ import torch
 from dragoman import Padded
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
-from dragoman.search.sampling import draw, keys_of, sample, uniform
+from dragoman.search.sampling import draw_tokens, sample, sampling_keys, uniform
 from dragoman.search.types import Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 from table_model import TableModel
@@ -27,13 +27,13 @@ def split_mix(key: int, position: int) -> float:
 
 
 def test_numbers_are_those_of_split_mix() -> None:
-    keys = [0, 1, -1, 2**63 - 1, -(2**63), *keys_of([[5, 6], [5, 7], []], seed=3)]
+    keys = [0, 1, -1, 2**63 - 1, -(2**63), *sampling_keys([[5, 6], [5, 7], []], seed=3)]
     for position in (0, 1, 70, 5000):
         assert uniform(torch.tensor(keys), position).tolist() == [split_mix(key, position) for key in keys]
 
 
 def test_keys_differ_by_source_and_seed() -> None:
-    assert len({*keys_of([[1, 2], [12], [2, 1], []], 1), *keys_of([[1, 2], [12]], 2)}) == 6
+    assert len({*sampling_keys([[1, 2], [12], [2, 1], []], 1), *sampling_keys([[1, 2], [12]], 2)}) == 6
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_frequencies_are_the_probabilities(sampling: Sampling) -> None:
     likely = torch.where(torch.isin(torch.arange(9), torch.tensor(kept)), likely, 0)
     likely /= likely.sum()
     n = 40_000
-    numbers = uniform(torch.tensor(keys_of([[i] for i in range(n)], 1)), 3)
-    found = draw(logits.expand(n, 9), numbers, sampling).bincount(minlength=9) / n
+    numbers = uniform(torch.tensor(sampling_keys([[i] for i in range(n)], 1)), 3)
+    found = draw_tokens(logits.expand(n, 9), numbers, sampling).bincount(minlength=9) / n
     assert torch.equal(found > 0, likely > 0)
     assert (found - likely).abs().max() < 4 * 0.5 / n**0.5  # four standard deviations of the widest
 
@@ -65,12 +65,12 @@ def test_frequencies_are_the_probabilities(sampling: Sampling) -> None:
 def test_a_draw_at_the_very_end_is_still_one_that_can_be_drawn() -> None:
     logits = torch.tensor([[0.0, 1.0, -torch.inf, -torch.inf]])
     for sampling in (Sampling(), Sampling(top_k=3), Sampling(top_p=0.99)):
-        assert draw(logits, torch.tensor([1 - 2.0**-53], dtype=torch.float64), sampling).item() in (0, 1)
+        assert draw_tokens(logits, torch.tensor([1 - 2.0**-53], dtype=torch.float64), sampling).item() in (0, 1)
 
 
 def run(model: TableModel, sources: list[list[int]], search: Search) -> list:
     assert search.sampling is not None
-    keys = torch.tensor(keys_of(sources, search.sampling.seed))
+    keys = torch.tensor(sampling_keys(sources, search.sampling.seed))
     first = torch.tensor([[source[0]] for source in sources])
     return sample(model, first, Padded(1), torch.full((len(sources),), 9), search, keys)  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ def test_draws_depend_on_seed_source_and_number_alone() -> None:
             assert run(model, [sources[i] for i in here], search) == [together[i] for i in here]
     assert run(model, sources, Search(n_best=3, sampling=Sampling(seed=5))) != together
     assert run(model, [[i, 7 * i + 1] for i in range(30)], search) != together
-    assert sum(len({tuple(h.tokens) for h in best}) > 1 for best in together) > 20
+    assert sum(len({tuple(h.ids) for h in best}) > 1 for best in together) > 20
     single = run(model, sources, Search(n_best=1, sampling=Sampling(seed=4)))  # the first draw is among the three
     for one, three in zip(single, together, strict=True):
         assert one[0] in three
@@ -98,9 +98,9 @@ def test_scores_are_by_the_models_own_probabilities() -> None:
     model = TableModel(8, 9, 12, seed=6, sharpness=1.0)
     search = Search(sampling=Sampling(temperature=2.0, top_k=5), min_length=2, no_repeat=2)
     for i, best in enumerate(run(model, [[i, 1] for i in range(8)], search)):
-        assert best[0].log_probability == pytest.approx(model.total(i, best[0].tokens), rel=1e-4)
-        assert len(best[0].tokens) >= 2
-        assert not {PAD, BOS, EOS} & set(best[0].tokens)
+        assert best[0].log_probability == pytest.approx(model.total(i, best[0].ids), rel=1e-4)
+        assert len(best[0].ids) >= 2
+        assert not {PAD, BOS, EOS} & set(best[0].ids)
 
 
 def test_top_k_1_is_greedy() -> None:
@@ -110,7 +110,7 @@ def test_top_k_1_is_greedy() -> None:
     sources = [[i] for i in range(12)]
     greedy = engine.search(sources, Search(beam=1, extra_length=8))
     drawn = engine.search(sources, Search(beam=1, extra_length=8, sampling=Sampling(top_k=1)))
-    assert [best[0].tokens for best in greedy] == [best[0].tokens for best in drawn]
+    assert [best[0].ids for best in greedy] == [best[0].ids for best in drawn]
 
 
 @pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])

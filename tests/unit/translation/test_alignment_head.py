@@ -13,7 +13,7 @@ import pytest
 import dragoman.translation.alignment_head as pointing
 from dragoman.search.types import Hypothesis
 from dragoman.text import Tokenizer, learn
-from dragoman.translation.alignment_head import Pointer, association, find_pointer, trial_sources
+from dragoman.translation.alignment_head import AlignmentHead, association, find_alignment_head, trial_sources
 
 LAYERS, HEADS = 2, 3
 
@@ -36,14 +36,18 @@ def test_association_by_hand() -> None:
 
 def test_rows_of_a_pointer() -> None:
     weights = np.random.default_rng(3).random((LAYERS, HEADS, 5, 7))
-    np.testing.assert_array_equal(Pointer(1, 2, "writes").of(weights), weights[1, 2, :4])
-    np.testing.assert_array_equal(Pointer(1, 2, "reads").of(weights), weights[1, 2, 1:])
-    np.testing.assert_allclose(Pointer(0, None, "reads").of(weights), weights[0].mean(0)[1:])
-    assert str(Pointer(0, 2, "reads")) == "decoder layer 1, head 3, at the step that reads a token"
+    np.testing.assert_array_equal(AlignmentHead(1, 2, "writes").select(weights), weights[1, 2, :4])
+    np.testing.assert_array_equal(AlignmentHead(1, 2, "reads").select(weights), weights[1, 2, 1:])
+    np.testing.assert_allclose(AlignmentHead(0, None, "reads").select(weights), weights[0].mean(0)[1:])
+    assert str(AlignmentHead(0, 2, "reads")) == "decoder layer 1, head 3, at the step that reads a token"
 
 
-@pytest.mark.parametrize("right", [Pointer(1, 2, "reads"), Pointer(0, 1, "writes"), Pointer(1, 0, "writes")])
-def test_the_head_that_points_is_found(right: Pointer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "right", [AlignmentHead(1, 2, "reads"), AlignmentHead(0, 1, "writes"), AlignmentHead(1, 0, "writes")]
+)
+def test_the_head_that_points_is_found(
+    right: AlignmentHead, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pretended model writes each word as another, in another order; one head of it points at it, others anywhere."""
     draw = np.random.default_rng(5)
     orders: list[Any] = []
@@ -65,7 +69,7 @@ def test_the_head_that_points_is_found(right: Pointer, tokenizer: Tokenizer, mon
     recipe = SimpleNamespace(decoder_layers=LAYERS, n_heads=HEADS)
     engine: Any = SimpleNamespace(model=SimpleNamespace(recipe=recipe), search=search)
     monkeypatch.setattr(pointing, "cross_maps", maps)
-    assert find_pointer(engine, tokenizer, tokenizer) == right
+    assert find_alignment_head(engine, tokenizer, tokenizer) == right
 
 
 def test_trials_are_whole_words_and_always_the_same(tokenizer: Tokenizer) -> None:
@@ -81,4 +85,4 @@ def test_a_vocabulary_without_words_gets_the_usual_layer(monkeypatch: pytest.Mon
     letters, engine = learn("bpe", ["a b c d"] * 3, 265), cast(Any, None)
     for layers, usual in ((5, 3), (1, 0)):
         monkeypatch.setattr(pointing, "cross_maps", lambda *_, n=layers: iter([(0, np.ones((n, 2, 1, 1)))]))
-        assert find_pointer(engine, letters, letters) == Pointer(usual, None, "writes")
+        assert find_alignment_head(engine, letters, letters) == AlignmentHead(usual, None, "writes")

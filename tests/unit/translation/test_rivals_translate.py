@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from command_line import leave
-from dragoman import Search, Translator
+from dragoman import Translator
 from dragoman.config import Recipe
 from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.errors import DamagedError, SearchError
@@ -69,7 +69,7 @@ def test_beam_search_is_the_same_in_any_company(translator: Translator) -> None:
         assert alone.text == translation.text
         assert alone.score == pytest.approx(translation.score, abs=1e-4)
     assert len({translation.text for translation in together}) > 1
-    assert str(translator.engines.running(Search())).startswith("torch engine, float32, on cpu")
+    assert str(translator.running).startswith("torch engine, float32, on cpu")
 
 
 def test_a_beams_score_is_that_of_teacher_forcing(translator: Translator) -> None:
@@ -133,16 +133,16 @@ def test_the_other_engines_say_that_they_do_not_know_it(
     (tmp_path / "in").write_text("the old box\n", encoding="utf-8")
     code, _, said = leave(capsys, "translate", str(rival), str(tmp_path / "in"), "--engine", engine)
     assert code == 2
-    assert f"the engine {engine!r} cannot be had" in said
-    assert f"does not know model.architecture={rival.name!r}" in said
+    assert f"the engine {engine!r} is not available here" in said
+    assert f"does not support model.architecture={rival.name!r}" in said
     code, _, said = leave(capsys, "translate", str(rival), str(tmp_path / "in"), "--precision", "int8")
-    assert (code, "no engine here does this search with precision 'int8'" in said) == (2, True)
+    assert (code, "no engine here supports this request" in said, "another precision" in said) == (2, True, True)
 
 
 def test_bfloat16_by_pytorch(rival: Path) -> None:
     rough = Translator.load(rival, device="cpu", precision="bfloat16")
     assert rough.translate(LINES[0], min_length=4).text
-    assert "bfloat16" in str(rough.engines.running(Search()))
+    assert "bfloat16" in str(rough.running)
 
 
 def test_average_and_its_card(rival: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

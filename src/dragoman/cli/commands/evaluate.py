@@ -12,7 +12,7 @@ import click
 
 from dragoman.cli import tell
 from dragoman.cli.options.completion import complete_model
-from dragoman.cli.options.ensemble_options import ensemble_options, together
+from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.cli.output import check_stdout
 from dragoman.engines.select import ENGINES, PRECISIONS
@@ -87,7 +87,7 @@ def command(
         refuse_idle(options, "nothing is translated, as there are only files of translations")
     if model is None:
         refuse_idle(("ensemble",), "there is no MODEL to translate together with")
-    models = together(ensemble, mean)
+    models = ensemble_arguments(ensemble, mean)
     if chosen == ["chrF"]:
         refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
     from dragoman.evaluation.metrics import compare, make, score

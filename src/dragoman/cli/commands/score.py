@@ -13,7 +13,7 @@ from dragoman.cli import tell
 from dragoman.cli.input import STDIN, arriving, check_incoming, named, side_by_side
 from dragoman.cli.line_progress import Report, wanted
 from dragoman.cli.options.completion import complete_model
-from dragoman.cli.options.ensemble_options import ensemble_options, together
+from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.cli.output import opened, place_of
 from dragoman.data.corpora.compression import check_file
@@ -90,7 +90,7 @@ def command(
         raise click.UsageError("--per-token and --length-penalty divide by different things; give one of them")
     if as_json:
         refuse_idle(("per_token",), "--json has it anyway, as per_token")
-    models = together(ensemble, mean)
+    models = ensemble_arguments(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
     given = side_by_side(*sides) if plain else columns(sides, corpora)
@@ -101,8 +101,8 @@ def command(
 
     translator = Translator.load(directory, engine="torch", **engine, **models)
     grown = TreeAligner(tree for path in parses for tree in read_trees_file(path)) if parses else None
-    check_trees(translator.reader, grown)
-    translator.asked_for(to)  # refused before a line is read
+    check_trees(translator.tree_model, grown)
+    translator.resolve_target(to)  # refused before a line is read
     running = translator.running_for(search=search)
     report = Tally(wanted(progress, place))
     if report.live:

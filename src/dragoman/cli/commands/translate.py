@@ -11,13 +11,14 @@ from dragoman.cli import tell
 from dragoman.cli.input import arriving, check_incoming, named, text_of
 from dragoman.cli.line_progress import Report, wanted
 from dragoman.cli.options.completion import complete_model
-from dragoman.cli.options.constraint_options import Wished, wish_files, wish_options
-from dragoman.cli.options.ensemble_options import ensemble_options, together
+from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
+from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.cli.output import opened, place_of
 from dragoman.data.corpora.compression import check_file
+from dragoman.engines.base import EngineRequest
 from dragoman.engines.select import ENGINES, PRECISIONS
-from dragoman.search.types import MOST_BEAM, Sampling, Search
+from dragoman.search.types import MAX_BEAM, Sampling, Search
 
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
@@ -29,7 +30,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
     "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
 )
 @click.option(
-    "--nbest", type=click.IntRange(1, MOST_BEAM), default=1, help="So many translations of each line, best first."
+    "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="So many translations of each line, best first."
 )
 @click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json has it anyway.")
 @click.option("--alignments", is_flag=True, help="Add a column with aligned words, as in 0-0 1-2, source first.")
@@ -45,7 +46,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
               help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
 @click.option("--to", metavar="CODE", help="The language to translate into, such as de, for a model of several.")
 @click.option("--prefix", help="What every translation begins with.")
-@wish_options
+@constraint_options
 @click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
 @click.option("--temperature", type=float, help="Under 1 the likely gets likelier, over 1 less so.")
 @click.option("--top-k", type=int, help="Draw from the K likeliest tokens.")
@@ -105,13 +106,13 @@ def command(
     parses = [Path(file) for file in trees]
     for parse in parses:
         check_file(parse)
-    place = place_of(named(output), [*sources, *parses, *wish_files(settings)])
+    place = place_of(named(output), [*sources, *parses, *constraint_files(settings)])
     prefix = None if prefix is None else text_of("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
     if settings["split"] == "never":
         refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
-    models, wished = together(ensemble, mean), Wished(settings)
+    models, line_constraints = ensemble_arguments(ensemble, mean), LineConstraints(settings)
     search = search_of(nbest, beam, Sampling(seed=seed, **drawn) if sample or drawn else None, settings)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
@@ -122,25 +123,26 @@ def command(
         directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
     )
     grown = TreeAligner(tree for path in parses for tree in read_trees_file(path)) if parses else None
-    check_trees(translator.reader, grown)
-    translator.asked_for(to)  # refused before a line is read
+    check_trees(translator.tree_model, grown)
+    translator.resolve_target(to)  # refused before a line is read
     # loaded now: the first line is answered the sooner
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
-    if wished:
-        demanded = wished.of([])[1]  # refused before a line is read:
-        list(translator.stream([], search=search, prefix=prefix, trees=grown, to=to, **demanded))
+    if line_constraints:
+        constraints = line_constraints.take([])[1]  # checked before a line is read
+        list(translator.stream([], search=search, prefix=prefix, trees=grown, to=to, **constraints))
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = Report(wanted(progress, place))
     if report.live:
-        beside = "; torch where words are required or avoided" if wished and running.engine != "torch" else ""
-        tell(f"dragoman: {running}{beside}\n")
+        request = EngineRequest(search, prefix is not None, constraints=bool(line_constraints))
+        other = translator.engines.spec_for(request).name if line_constraints else running.engine
+        tell(f"dragoman: {running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}\n")
     with opened(place) as (target, done), report:
         for found in arriving(sources):
             asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}
-            found, demanded, wrong = wished.of(found)
-            for translation in translator.stream(found, **asked, **demanded):
+            found, constraints, wrong = line_constraints.take(found)
+            for translation in translator.stream(found, **asked, **constraints):
                 report.count(translation)
-                wished.tell(translation, report.done)
+                line_constraints.warn(translation, report.done)
                 target.write(show.lines(translation, report.done))
                 if report.done % 64 == 0:
                     target.flush()
@@ -149,7 +151,7 @@ def command(
                 raise wrong
         if grown is not None:
             grown.check_finished()
-        wished.refuse_more()
+        line_constraints.check_all_used()
         done()
 
 

@@ -1,4 +1,4 @@
-"""The options by which several models translate together, the same for every verb that translates."""
+"""Command-line options for ensembles, shared by the commands that translate."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ OPTIONS = [
         "ensemble",
         multiple=True,
         metavar="MODEL",
-        help="A model that translates together with the first; once for each.",
+        help="A further model of an ensemble; repeatable.",
     ),
     click.option(
         "--mean",
         type=click.Choice(get_args(Mean)),
         default="probabilities",
         show_default=True,
-        help="Of what the models find at each step, with --with.",
+        help="How an ensemble (--with) averages its models.",
     ),
 ]
 
 
 def ensemble_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options above, as `ensemble` and `mean`."""
+    """Add the options above to a command, as `ensemble` and `mean`."""
     for option in reversed(OPTIONS):
         function = option(function)
     return function
 
 
-def together(ensemble: tuple[str, ...], mean: str) -> dict[str, Any]:
-    """What `Translator.load` takes for them."""
+def ensemble_arguments(ensemble: tuple[str, ...], mean: str) -> dict[str, Any]:
+    """The arguments of `Translator.load` for them."""
     if not ensemble:
-        refuse_idle(("mean",), "one model translates alone; add --with and a model")
+        refuse_idle(("mean",), "there is only one model; add --with MODEL")
     return {"ensemble": ensemble, "mean": mean}

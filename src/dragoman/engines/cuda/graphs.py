@@ -1,4 +1,4 @@
-"""Recorded encoders and steps, and what the host does around them."""
+"""Encoders and decoding steps as CUDA graphs, and the host code around them."""
 
 from __future__ import annotations
 
@@ -10,124 +10,132 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.engines.cuda.state import Kernels, Numbers, Shape, State, Weights, read, step
+from dragoman.engines.cuda.state import (
+    GraphShape,
+    Kernels,
+    ModelWeights,
+    SearchState,
+    SearchTensors,
+    decode_step,
+    encode,
+)
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-Truths = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+Booleans = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
-STEPS_A_GRAPH = 2  # the host looks once a graph, and a graph late, so that at most 2 x 2 - 1 steps are wasted
-RECORDED_TOKENS = 32768  # encoders of larger batches keep the device busy without being recorded
+STEPS_PER_GRAPH = 2  # the host checks once per graph, one graph late: at most 2 x 2 - 1 steps are wasted
+MAX_RECORDED_TOKENS = 32768  # encoders of larger batches keep the device busy without a graph
 
 
 class Recorder:
-    """Makes CUDA graphs of one stream, which share what memory they need while they run: one runs after the other."""
+    """Records CUDA graphs on one stream; they run one after the other and share their working memory."""
 
     def __init__(self, device: torch.device) -> None:
         self.records = device.type == "cuda"
         self.pool = torch.cuda.graph_pool_handle() if self.records else None
         self.stream = torch.cuda.Stream(device) if self.records else None  # type: ignore[no-untyped-call]
 
-    def here(self) -> AbstractContextManager[object]:
-        """Inside, everything goes to this stream."""
+    def on_stream(self) -> AbstractContextManager[object]:
+        """Within this context, work goes to the recorder's stream."""
         return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def record(self, body: Callable[[], None]) -> Callable[[], None]:
-        """A function that does what `body` does, at the addresses it has now; on a CPU, `body` itself."""
+        """A function that replays `body` at its present addresses; on a CPU, `body` itself."""
         if not self.records:
             return body
-        body()  # libraries and kernels set themselves up on the first run, which cannot be recorded
+        body()  # libraries and kernels initialize on the first run, which cannot be recorded
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
             body()
         return graph.replay
 
 
-class Reader:
-    """The encoder for one shape of batch, and the keys and values that all decoder layers make of its output."""
+class EncoderGraph:
+    """The encoder for one batch shape, with the keys and values of all decoder layers."""
 
-    def __init__(self, weights: Weights, kernels: Kernels, n: int, width: int, recorder: Recorder) -> None:
+    def __init__(self, weights: ModelWeights, kernels: Kernels, n: int, width: int, recorder: Recorder) -> None:
         self.weights, self.kernels = weights, kernels
         self.ids = torch.full((n, width), EOS, device=weights.device)
         self.lengths = torch.ones(n, dtype=torch.int32, device=weights.device)
         self.codes = weights.positions(width, source=True)
         self.out = torch.empty(0, device=weights.device)
-        self.run = recorder.record(self._encode) if n * width <= RECORDED_TOKENS else self._encode
+        self.run = recorder.record(self._encode) if n * width <= MAX_RECORDED_TOKENS else self._encode
 
     def _encode(self) -> None:
-        out = read(self.weights, self.ids, self.lengths, self.codes, self.kernels)
-        self.out = out.view(*self.ids.shape, -1)  # a recorded one comes to the same address every time
+        out = encode(self.weights, self.ids, self.lengths, self.codes, self.kernels)
+        self.out = out.view(*self.ids.shape, -1)  # a graph writes to the same address every time
 
-    def read(self, sources: Sequence[Sequence[int]], lengths: Integers) -> Tensor:
-        """Read some sources, `[n, S, C]`; rows beyond them hold an end mark. The next call overwrites what comes."""
+    def encode(self, sources: Sequence[Sequence[int]], lengths: Integers) -> Tensor:
+        """Keys and values of sources, `[n, S, C]`; extra rows hold an end mark. The next call overwrites the result."""
         ids = np.full(tuple(self.ids.shape), PAD)
-        held = np.ones(len(ids), dtype=np.int64)
-        held[: len(lengths)] = lengths + 1
-        ids[np.arange(len(ids)), held - 1] = EOS
+        row_lengths = np.ones(len(ids), dtype=np.int64)
+        row_lengths[: len(lengths)] = lengths + 1
+        ids[np.arange(len(ids)), row_lengths - 1] = EOS
         flat = np.fromiter(chain.from_iterable(sources), np.int64, int(lengths.sum()))
         ids[: len(lengths)][np.arange(ids.shape[1]) < lengths[:, None]] = flat
         self.ids.copy_(torch.from_numpy(ids))
-        self.lengths.copy_(torch.from_numpy(held))
+        self.lengths.copy_(torch.from_numpy(row_lengths))
         self.run()
         return self.out
 
 
-class Runner:
-    """A state, its recorded steps, and the host's look at which sentences are done."""
+class DecoderGraph:
+    """A search state, its recorded steps, and the host's copy of which sentences are done."""
 
-    def __init__(self, weights: Weights, kernels: Kernels, shape: Shape, recorder: Recorder) -> None:
+    def __init__(self, weights: ModelWeights, kernels: Kernels, shape: GraphShape, recorder: Recorder) -> None:
         self.weights, self.kernels, self.asynchronous = weights, kernels, recorder.records
-        self.state = State(weights, shape)
-        self.given = Numbers(shape, torch.device("cpu"), pinned=recorder.records)
-        self.seen = torch.zeros(shape.sentences, dtype=torch.int32, pin_memory=recorder.records)
-        self.passed: list[torch.cuda.Event] = []
+        self.state = SearchState(weights, shape)
+        self.staging = SearchTensors(shape, torch.device("cpu"), pinned=recorder.records)
+        self.host_done = torch.zeros(shape.sentences, dtype=torch.int32, pin_memory=recorder.records)
+        self.events: list[torch.cuda.Event] = []
         self.run = recorder.record(self._steps)
 
     def _steps(self) -> None:
-        for _ in range(STEPS_A_GRAPH):
-            step(self.weights, self.state, self.kernels)
-        self.seen.copy_(self.state.done, non_blocking=True)
+        for _ in range(STEPS_PER_GRAPH):
+            decode_step(self.weights, self.state, self.kernels)
+        self.host_done.copy_(self.state.done, non_blocking=True)
 
     def begin(self, source: Tensor, lengths: Integers, limits: Integers, search: Search) -> None:
-        """A new search; rows beyond the sources are done before it starts."""
-        s, given, n = self.state, self.given, len(lengths)
-        given.integers.zero_()
-        given.done[n:] = 1
-        given.limit[:n] = torch.from_numpy(limits)
-        given.source_length.fill_(1)
-        given.source_length[:n] = torch.from_numpy(lengths + 1)
-        given.least.fill_(search.min_length)
-        given.wanted.fill_(search.n_best)
-        given.score.fill_(-torch.inf)
-        given.score[:, 0] = 0.0  # the other slots are empty: they would hold the same hypothesis
-        given.normalizer.copy_(normalizers(search, s.shape.steps + 1))
-        s.integers.copy_(given.integers, non_blocking=True)
-        s.floats.copy_(given.floats, non_blocking=True)
+        """Start a new search; rows beyond the sources are done from the start."""
+        s, staging, n = self.state, self.staging, len(lengths)
+        staging.integers.zero_()
+        staging.done[n:] = 1
+        staging.limit[:n] = torch.from_numpy(limits)
+        staging.source_length.fill_(1)
+        staging.source_length[:n] = torch.from_numpy(lengths + 1)
+        staging.min_length.fill_(search.min_length)
+        staging.n_best.fill_(search.n_best)
+        staging.score.fill_(-torch.inf)
+        staging.score[:, 0] = 0.0  # the other slots are empty: they would hold the same hypothesis
+        staging.normalizer.copy_(normalizers(search, s.shape.steps + 1))
+        s.integers.copy_(staging.integers, non_blocking=True)
+        s.floats.copy_(staging.floats, non_blocking=True)
         s.history[0].fill_(BOS)
         s.source[:, : source.shape[1]].copy_(source.view(*source.shape[:2], *s.source.shape[2:]))
-        self._look_afresh()
+        self._reset_host_view()
 
-    def go_on(self, other: Runner, sentences: Integers) -> None:
-        """Take over some of another's sentences."""
+    def take_over(self, other: DecoderGraph, sentences: Integers) -> None:
+        """Continue some of another decoder's sentences."""
         self.state.take(other.state, torch.from_numpy(sentences).to(self.state.done.device))
-        self._look_afresh()
+        self._reset_host_view()
 
-    def go(self) -> Truths:
-        """Some steps more; which sentences were done before them, so that the device goes on while the host looks."""
+    def run_steps(self) -> Booleans:
+        """Run some more steps; return which sentences were done before them, so the device never waits for the host."""
         self.run()
         if self.asynchronous:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             event.record()
-            self.passed.append(event)
-            if len(self.passed) > 1:
-                self.passed.pop(0).synchronize()
-        done: Truths = self.seen.numpy() != 0
+            self.events.append(event)
+            if len(self.events) > 1:
+                self.events.pop(0).synchronize()
+        done: Booleans = self.host_done.numpy() != 0
         return done
 
-    def _look_afresh(self) -> None:
-        self.seen.zero_()
-        self.passed.clear()
+    def _reset_host_view(self) -> None:
+        self.host_done.zero_()
+        self.events.clear()
 
 
 def normalizers(search: Search, longest: int) -> Tensor:
@@ -135,25 +143,25 @@ def normalizers(search: Search, longest: int) -> Tensor:
     return ((5 + torch.arange(longest + 1, dtype=torch.float64)) / 6) ** search.length_penalty
 
 
-def collect(
-    s: State, which: Integers, places: Integers, limits: Integers, search: Search, found: list[list[Hypothesis]]
+def collect_hypotheses(
+    s: SearchState, which: Integers, indices: Integers, limits: Integers, search: Search, found: list[list[Hypothesis]]
 ) -> None:
-    """The best hypotheses of some of a state's sentences, which are done, into their places in `found`."""
+    """Write the best hypotheses of the done sentences `which` to their indices in `found`."""
     beam, ended, lengths = s.shape.beam, s.finished.cpu().numpy(), s.length.cpu().numpy()
     longest = int(lengths.max(initial=1))
     totals = s.score.double().cpu().numpy()
     scores = np.where(ended != 0, totals / normalizers(search, longest).numpy()[lengths], -np.inf)
     order = np.argsort(-scores, axis=1, kind="stable")[:, : search.n_best]
-    # What was put in at position p + 1 is token p; the slot of the ancestor who did it stands in the lineage.
+    # The input at position p + 1 is token p; the lineage has the slot of the ancestor that wrote it.
     chosen = torch.from_numpy(order).to(s.lineage.device)[:, :, None].expand(-1, -1, longest)
     slots = s.lineage[:, :, :longest].gather(1, chosen).long()
     at = torch.arange(len(slots), device=slots.device)[:, None, None] * beam + slots
     tokens = s.history[:longest].t().gather(0, at.flatten(0, 1)).view(slots.shape)[:, :, 1:].tolist()
     columns = [np.take_along_axis(x, order, 1).tolist() for x in (lengths, scores, totals)]
-    sentences = list(zip(tokens, *columns, places.tolist(), (limits + 1).tolist(), strict=False))
+    sentences = list(zip(tokens, *columns, indices.tolist(), (limits + 1).tolist(), strict=False))
     for i in which.tolist():
-        *rows, place, limit = sentences[i]
-        found[place] = [
+        *rows, index, limit = sentences[i]
+        found[index] = [
             Hypothesis(row[: length - 1], score, total, length == limit)
             for row, length, score, total in zip(*rows, strict=True)
             if score > -np.inf

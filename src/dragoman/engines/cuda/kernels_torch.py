@@ -1,4 +1,4 @@
-"""A step's parts in plain PyTorch: what Triton's are tested against, and what runs where Triton is missing."""
+"""The operations of a step in PyTorch: the reference for Triton's, and the fallback where Triton is missing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.engines.cuda.state import Affine, Normal, State, Weights
+from dragoman.engines.cuda.state import Affine, ModelWeights, NormWeights, SearchState
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
 class TorchKernels:
-    """Every part as a few whole-tensor operations; attention reads the caches to their end."""
+    """Each operation as a few tensor operations; attention reads the whole caches."""
 
-    def embed(self, w: Weights, s: State) -> Tensor:
+    def embed(self, w: ModelWeights, s: SearchState) -> Tensor:
         """Embedding and position, summed in float32."""
         at = s.position.repeat_interleave(s.shape.beam).long()
         tokens = s.history.gather(0, at[None])[0]
@@ -21,7 +21,14 @@ class TorchKernels:
         return x.to(w.dtype)
 
     def enter(
-        self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
+        self,
+        w: ModelWeights,
+        x: Tensor,
+        y: Tensor | None,
+        norm: NormWeights | None,
+        into: Affine,
+        *,
+        active: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Add, normalize, multiply."""
         x, h = self._normalized(w, x, y, norm)
@@ -32,7 +39,7 @@ class TorchKernels:
         """x W^T + b."""
         return F.linear(x, by.weight, by.bias)
 
-    def logits(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> Tensor:
+    def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
         """In float32 from the start where the device can: rounded logits would tie."""
         _, h = self._normalized(w, x, y, norm)
         if h.is_cuda and w.dtype != torch.float32:
@@ -41,7 +48,7 @@ class TorchKernels:
             logits = F.linear(h, w.projection.weight).float()
         return logits if w.projection.bias is None else logits.add_(w.projection.bias)
 
-    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+    def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
         """Padding is seen by none."""
         sentences = len(lengths)
         grid = qkv.view(sentences, len(qkv) // sentences, -1)
@@ -50,7 +57,7 @@ class TorchKernels:
         seen = (torch.arange(grid.shape[1], device=qkv.device) < lengths[:, None])[:, None, None]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(len(qkv), -1)
 
-    def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
+    def attend_own(self, w: ModelWeights, s: SearchState, layer: int, qkv: Tensor) -> Tensor:
         """The caches are gathered by lineage, unless every row is its own."""
         rows, beam, steps = s.shape.rows, s.shape.beam, s.shape.steps
         q, k, v = qkv.split_with_sizes([w.heads * w.d_k, w.heads * w.d_k, w.heads * w.d_v], -1)
@@ -72,7 +79,7 @@ class TorchKernels:
         out = F.scaled_dot_product_attention(q.view(rows, w.heads, 1, w.d_k), past_k, past_v, attn_mask=seen)
         return out.view(rows, -1)
 
-    def attend_source(self, w: Weights, s: State, layer: int, q: Tensor) -> Tensor:
+    def attend_source(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> Tensor:
         """The beams of a sentence are so many queries of it."""
         sentences, beam, room = s.shape.sentences, s.shape.beam, s.shape.source
         k, v = s.source[:, :, layer].split_with_sizes([w.heads * w.d_k, w.heads * w.d_v], -1)
@@ -83,7 +90,7 @@ class TorchKernels:
         out = F.scaled_dot_product_attention(asked, keys, values, attn_mask=seen)
         return out.transpose(1, 2).reshape(s.shape.rows, -1)
 
-    def select(self, w: Weights, s: State, logits: Tensor) -> None:
+    def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
         """Ended hypotheses take part as candidates that always win, and so keep a slot."""
         sentences, beam = s.shape.sentences, s.shape.beam
         logits = logits[:, : w.vocabulary].view(sentences, beam, -1)
@@ -92,7 +99,7 @@ class TorchKernels:
         at = s.position[:, None].long()
         allowed = logits.clone()
         allowed[:, :, PAD : BOS + 1] = -torch.inf
-        allowed[:, :, EOS].masked_fill_(at < s.least, -torch.inf)
+        allowed[:, :, EOS].masked_fill_(at < s.min_length, -torch.inf)
         value, token = allowed.topk(min(beam, w.vocabulary))
         first = torch.arange(value.shape[2], device=value.device) == 0
         full = (at >= s.limit[:, None])[:, :, None]
@@ -114,7 +121,7 @@ class TorchKernels:
         hope = score.masked_fill(finished, -torch.inf).amax(1, keepdim=True)
         most = s.normalizer[s.limit.long() + 1].maximum(s.normalizer[(at[:, 0] + 2).clamp(max=len(s.normalizer) - 1)])
         beaten = finished & (score / s.normalizer[length.long()] >= hope / most[:, None])
-        decided = (beaten.sum(1) >= s.wanted) | full.flatten()
+        decided = (beaten.sum(1) >= s.n_best) | full.flatten()
 
         lineage = s.lineage.gather(1, parent[:, :, None].expand(-1, -1, s.shape.steps))
         lineage.scatter_(2, at[:, :, None].expand(-1, beam, 1), parent[:, :, None].int())
@@ -126,7 +133,9 @@ class TorchKernels:
         s.done.copy_((~going | decided).int())
         s.position.add_((s.done == 0).int())
 
-    def _normalized(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
+    def _normalized(
+        self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None
+    ) -> tuple[Tensor, Tensor]:
         x = x if y is None else x + y
         if norm is None:
             return x, x

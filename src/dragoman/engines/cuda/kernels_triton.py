@@ -1,4 +1,4 @@
-"""A step's parts by Triton: few launches, and no cache is copied, gathered or read beyond its end."""
+"""The operations of a step in Triton: few launches, and no cache is copied, gathered or read beyond its end."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -12,7 +12,7 @@ import triton
 from torch import Tensor
 
 from dragoman.engines.cuda.kernels_torch import TorchKernels
-from dragoman.engines.cuda.state import Affine, Normal, State, Weights
+from dragoman.engines.cuda.state import Affine, ModelWeights, NormWeights, SearchState
 from dragoman.engines.cuda.triton_jit import (
     add_norm_kernel,
     attend_own_kernel,
@@ -45,7 +45,7 @@ class TritonKernels(TorchKernels):
     def __init__(self, few_rows: int = FEW_ROWS) -> None:
         self.few_rows = few_rows
 
-    def embed(self, w: Weights, s: State) -> Tensor:
+    def embed(self, w: ModelWeights, s: SearchState) -> Tensor:
         """Embedding and position, summed in float32."""
         out = torch.empty(s.shape.rows, w.d_model, dtype=w.dtype, device=w.device)
         block = triton.next_power_of_2(w.d_model)
@@ -55,7 +55,14 @@ class TritonKernels(TorchKernels):
         return out
 
     def enter(
-        self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
+        self,
+        w: ModelWeights,
+        x: Tensor,
+        y: Tensor | None,
+        norm: NormWeights | None,
+        into: Affine,
+        *,
+        active: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """All in one kernel for few rows; otherwise a kernel for the sum and the norm, and a matrix product."""
         relu = active and w.activation is F.relu
@@ -75,13 +82,13 @@ class TritonKernels(TorchKernels):
             return few_rows(False, x, None, None, by, False, x.dtype)[1]
         return F.linear(x, by.weight, by.bias)
 
-    def logits(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> Tensor:
+    def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
         """In float32 from the start: rounded logits would tie."""
         if len(x) <= self.few_rows:
             return few_rows(False, x, y, norm, w.projection, False, torch.float32, last=True)[1]
         return super().logits(w, x, y, norm)
 
-    def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
+    def attend_own(self, w: ModelWeights, s: SearchState, layer: int, qkv: Tensor) -> Tensor:
         """Each row reads its ancestors' keys and values where they were written."""
         tile = OWN if s.shape.rows < MANY_ROWS else OWN_OF_MANY
         out = torch.empty(s.shape.rows, w.heads * w.d_v, dtype=w.dtype, device=w.device)
@@ -92,13 +99,13 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
         return out
 
-    def attend_source(self, w: Weights, s: State, layer: int, q: Tensor) -> Tensor:
+    def attend_source(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> Tensor:
         """All beams of a sentence in one program."""
         each = w.heads * (w.d_k + w.d_v)
         place = s.shape.source, each * len(w.layers), each * layer
         return self._attend(w, q, s.source, s.source_length, s.done, place, s.shape.beam)
 
-    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+    def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
         """The same kernel, with the tokens of a sentence for beams."""
         tokens = len(qkv) // len(lengths)
         place = tokens, qkv.shape[1], w.heads * w.d_k
@@ -106,7 +113,7 @@ class TritonKernels(TorchKernels):
 
     def _attend(
         self,
-        w: Weights,
+        w: ModelWeights,
         query: Tensor,
         source: Tensor,
         lengths: Tensor,
@@ -123,7 +130,7 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
         return out
 
-    def select(self, w: Weights, s: State, logits: Tensor) -> None:
+    def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
         """The likeliest of each block of the vocabulary, then the likeliest of each sentence."""
         rows, beam, steps = s.shape.rows, s.shape.beam, s.shape.steps
         tile = LIKELIEST if beam <= 8 else LIKELIEST_OF_MANY
@@ -132,17 +139,19 @@ class TritonKernels(TorchKernels):
         tokens = torch.empty(rows, blocks, beam, dtype=torch.int32, device=w.device)
         tops, masses = torch.empty(2, rows, blocks, device=w.device)
         likeliest_kernel[(rows, blocks)](
-            values, tokens, tops, masses, logits, s.position, s.done, s.least, logits.stride(0), w.vocabulary,
+            values, tokens, tops, masses, logits, s.position, s.done, s.min_length, logits.stride(0), w.vocabulary,
             beam, blocks, tile.block, num_warps=tile.warps,
         )  # fmt: skip
         select_kernel[(s.shape.sentences,)](
             values, tokens, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
-            s.history, s.position, s.limit, s.done, s.wanted, s.normalizer, rows, steps,
+            s.history, s.position, s.limit, s.done, s.n_best, s.normalizer, rows, steps,
             beam, triton.next_power_of_2(beam), blocks, triton.next_power_of_2(blocks),
             triton.next_power_of_2(blocks * beam), 32,
         )  # fmt: skip
 
-    def _normalized(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> tuple[Tensor, Tensor]:
+    def _normalized(
+        self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None
+    ) -> tuple[Tensor, Tensor]:
         if norm is None:
             return super()._normalized(w, x, y, norm)
         out = torch.empty_like(x)
@@ -160,7 +169,7 @@ def few_rows(
     pre_norm: bool,
     x: Tensor,
     y: Tensor | None,
-    norm: Normal | None,
+    norm: NormWeights | None,
     by: Affine,
     relu: bool,
     dtype: torch.dtype,

@@ -1,8 +1,8 @@
-"""A search with nothing that moves: every tensor of fixed shape at a fixed address, so that a step can be recorded.
+"""Search state with fixed shapes at fixed addresses, so that a step can be recorded as a CUDA graph.
 
-Caches are written once, at [position, row], and never reordered. What moves with a beam is its lineage: for each
-position, in which of its sentence's slots the ancestor stood that was there. Positions are held for each sentence, so
-that a sentence that is done stands still while others go on.
+Caches are written once, at [position, row], and never reordered. Instead each beam has a lineage: for each position,
+the slot of its ancestor within the sentence. Each sentence has its own position, so one that is done stands still while
+others continue.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
-from dragoman.nn import LayerNorm, LearnedPositions, ScaledDotProduct, SinusoidalPositions, sinusoid
+from dragoman.nn import LayerNorm, LearnedPositions, SinusoidalPositions, sinusoid
 from dragoman.text.special_tokens import BOS
 
-ALIGNED = 32  # numbers of 4 bytes
-WIDE = 64  # the projection is filled up to a multiple of this: odd vocabularies would get slow matrix products
+ALIGNMENT = 32  # numbers of 4 bytes
+PROJECTION_MULTIPLE = 64  # the projection is padded to a multiple: odd vocabularies get slow matrix products
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Normal:
+class NormWeights:
     """Layer norm."""
 
     weight: Tensor
@@ -63,10 +63,10 @@ class DecoderWeights:
     outer: Affine
 
 
-class Weights:
-    """A Transformer as the steps read it; no weight is copied but the source's keys' and values', now one matrix.
+class ModelWeights:
+    """The weights of a Transformer; none are copied but the cross-attention keys and values, stacked to one matrix.
 
-    `bias` is that of the projection in a higher precision than the model's, if it has one: it is added to sums.
+    `bias` is the output projection's in higher precision than the model's, if there is one.
     """
 
     def __init__(self, model: Transformer, bias: Tensor | None = None) -> None:
@@ -93,30 +93,27 @@ class Weights:
         self.scale = model.embeddings.scale
         projection = model.projection().detach()
         self.vocabulary = len(projection)
-        bias, filling = bias if bias is not None else model.projection_bias(), -len(projection) % WIDE
+        bias, filling = bias if bias is not None else model.projection_bias(), -len(projection) % PROJECTION_MULTIPLE
         self.projection = Affine(
             F.pad(projection, (0, 0, 0, filling)).contiguous(),
             None if bias is None else F.pad(bias.detach().float(), (0, filling)),
         )
-        self.remember = _stacked([layer.cross.key_value for layer in decoder])
+        self.cross_key_value = _stacked([layer.cross.key_value for layer in decoder])
         self.source_code, self.code = model.source_positions, model.target_positions
 
-    def _entries(self, around: list[Any], last: object) -> list[Normal | None]:
-        """The norm of what enters each sub-layer, and of what comes out of the last one.
-
-        Post-norm takes the norm of the sub-layer before.
-        """
+    def _entries(self, around: list[Any], last: object) -> list[NormWeights | None]:
+        """The norm before each sub-layer, and after the last one; with post-norm, that of the sub-layer before."""
         norms = [_normal(residual.norm) for residual in around]
         return [*norms, _normal(last)] if self.pre_norm else [None, *norms]
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.table.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """What they are made of."""
+        """Their data type."""
         return self.table.dtype
 
     def positions(self, n: int, source: bool = False) -> Tensor:
@@ -130,16 +127,6 @@ class Weights:
         return torch.zeros(n, self.d_model, device=self.device)
 
 
-def fits(model: object) -> bool:
-    """Whether these steps compute a model: a Transformer of dot products and layer norms that reads no trees."""
-    if not isinstance(model, Transformer):
-        return False
-    uses = (layer.attention for layer in (*model.encoder, *model.decoder)), (layer.cross for layer in model.decoder)
-    functions = {type(use.function) for of_layers in uses for use in of_layers}  # type: ignore[union-attr]
-    plain = model.recipe.norm == "layer" and model.recipe.pattern == "full" and not model.recipe.reads_trees
-    return functions == {ScaledDotProduct} and plain
-
-
 def _forward(layer: EncoderLayer | DecoderLayer) -> tuple[nn.Linear, nn.Linear]:
     return layer.feed_forward.inner, layer.feed_forward.outer
 
@@ -148,9 +135,9 @@ def _affine(linear: nn.Linear) -> Affine:
     return Affine(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
 
-def _normal(norm: object) -> Normal:
+def _normal(norm: object) -> NormWeights:
     assert isinstance(norm, LayerNorm)
-    return Normal(norm.weight.detach(), norm.bias.detach(), norm.eps)
+    return NormWeights(norm.weight.detach(), norm.bias.detach(), norm.eps)
 
 
 def _stacked(linears: list[nn.Linear]) -> Affine:
@@ -160,8 +147,8 @@ def _stacked(linears: list[nn.Linear]) -> Affine:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What a recorded step is recorded for: sentences, beams, and room for source tokens and for steps."""
+class GraphShape:
+    """The sizes of a recorded step: sentences, beams, maximum source tokens and steps."""
 
     sentences: int
     beam: int
@@ -170,43 +157,43 @@ class Shape:
 
     @property
     def rows(self) -> int:
-        """Of the batch."""
+        """Rows of the batch."""
         return self.sentences * self.beam
 
-    def bytes(self, weights: Weights) -> int:
-        """What a state of this shape takes, nearly."""
+    def bytes(self, weights: ModelWeights) -> int:
+        """Approximate memory of a state of this shape."""
         width = weights.heads * (weights.d_k + weights.d_v) * len(weights.layers) * weights.table.element_size()
         logits = self.rows * (8 * len(weights.projection.weight) + 64 * weights.d_model)
         return width * (self.steps * self.rows + self.source * self.sentences) + logits
 
 
-class Numbers:
-    """The small tensors of a search, integers in one and floats in one, so that a search begins with two copies.
+class SearchTensors:
+    """The small tensors of a search, in one integer and one float tensor, so a search starts with two copies.
 
-    Each stands at a round address: kernels are compiled for how round addresses are.
+    Each is aligned: kernels are compiled for the alignment of their addresses.
     """
 
-    def __init__(self, shape: Shape, device: torch.device, pinned: bool = False) -> None:
+    def __init__(self, shape: GraphShape, device: torch.device, pinned: bool = False) -> None:
         self.shape = shape
         sentences, rows = shape.sentences, shape.rows
         self.integers, parts = _aligned([*[sentences] * 4, rows, rows, 1, 1], torch.int32, device, pinned)
-        self.done, self.position, self.limit, self.source_length, finished, length, self.least, self.wanted = parts
+        self.done, self.position, self.limit, self.source_length, finished, length, self.min_length, self.n_best = parts
         self.finished, self.length = finished.view(sentences, -1), length.view(sentences, -1)
         self.floats, (score, self.normalizer) = _aligned([rows, shape.steps + 2], torch.float32, device, pinned)
-        self.score = score.view(sentences, -1)  # log-probabilities; the rest tells how to compare and when to end
+        self.score = score.view(sentences, -1)  # log-probabilities; the normalizers rank them and decide when to stop
         self.normalizer.fill_(1.0)
 
 
 def _aligned(sizes: list[int], dtype: torch.dtype, device: torch.device, pinned: bool) -> tuple[Tensor, list[Tensor]]:
-    offsets = [0, *accumulate(-(-size // ALIGNED) * ALIGNED for size in sizes)]
+    offsets = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
     whole = torch.zeros(offsets[-1], dtype=dtype, device=device, pin_memory=pinned)
     return whole, [whole[start : start + size] for start, size in zip(offsets, sizes, strict=False)]
 
 
-class State(Numbers):
+class SearchState(SearchTensors):
     """All tensors of a search."""
 
-    def __init__(self, weights: Weights, shape: Shape) -> None:
+    def __init__(self, weights: ModelWeights, shape: GraphShape) -> None:
         super().__init__(shape, weights.device)
         rows, steps, sentences = shape.rows, shape.steps, shape.sentences
         layers, keys, values = len(weights.layers), weights.heads * weights.d_k, weights.heads * weights.d_v
@@ -216,11 +203,11 @@ class State(Numbers):
         self.source = torch.zeros(sentences, shape.source, layers, keys + values, **kind)
         kind["dtype"] = torch.int32
         self.lineage = torch.zeros(sentences, shape.beam, steps, **kind)
-        self.history = torch.full((steps + 1, rows), BOS, **kind)  # what was put in at each position
+        self.history = torch.full((steps + 1, rows), BOS, **kind)  # the input at each position
         self.positions = weights.positions(steps)
 
-    def take(self, other: State, sentences: Tensor) -> None:
-        """Go on with some of another state's sentences, which has as many beams and as much room."""
+    def take(self, other: SearchState, sentences: Tensor) -> None:
+        """Continue some of the sentences of another state that has the same beams, source tokens and steps."""
         n, beam = len(sentences), self.shape.beam
         rows = (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).flatten()
         self.done.fill_(1)
@@ -229,41 +216,48 @@ class State(Numbers):
         self.history[:, : n * beam] = other.history.index_select(1, rows)
         for name in ("source", "lineage", "done", "position", "limit", "source_length", "finished", "length", "score"):
             getattr(self, name)[:n] = getattr(other, name).index_select(0, sentences)
-        for name in ("least", "wanted", "normalizer"):
+        for name in ("min_length", "n_best", "normalizer"):
             getattr(self, name).copy_(getattr(other, name))
 
 
 class Kernels(Protocol):
-    """What a step is made of; written out in PyTorch, and again for Triton."""
+    """The operations of a step; implemented in PyTorch and in Triton."""
 
-    def embed(self, w: Weights, s: State) -> Tensor:
+    def embed(self, w: ModelWeights, s: SearchState) -> Tensor:
         """The newest tokens of all rows, `[R, D]`."""
 
     def enter(
-        self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None, into: Affine, *, active: bool = False
+        self,
+        w: ModelWeights,
+        x: Tensor,
+        y: Tensor | None,
+        norm: NormWeights | None,
+        into: Affine,
+        *,
+        active: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Add what the last sub-layer made to the stream, normalize, and multiply; the stream, and the product."""
+        """Add the last sub-layer's output to the residual stream, normalize, multiply; the stream and the product."""
 
     def linear(self, x: Tensor, by: Affine) -> Tensor:
         """x W^T + b."""
 
-    def logits(self, w: Weights, x: Tensor, y: Tensor | None, norm: Normal | None) -> Tensor:
-        """`[R, V or wider]` in float32, from the stream and what the last sub-layer made."""
+    def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
+        """`[R, V or wider]` in float32, from the stream and the last sub-layer's output."""
 
-    def attend_all(self, w: Weights, qkv: Tensor, lengths: Tensor) -> Tensor:
+    def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
         """From every token of a source to all of them, `[B * S, H * V]`."""
 
-    def attend_own(self, w: Weights, s: State, layer: int, qkv: Tensor) -> Tensor:
-        """From each row to itself and to its ancestors; its own keys and values are kept."""
+    def attend_own(self, w: ModelWeights, s: SearchState, layer: int, qkv: Tensor) -> Tensor:
+        """From each row to itself and to its ancestors; stores its keys and values."""
 
-    def attend_source(self, w: Weights, s: State, layer: int, q: Tensor) -> Tensor:
+    def attend_source(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> Tensor:
         """From each row to its sentence's source."""
 
-    def select(self, w: Weights, s: State, logits: Tensor) -> None:
-        """Extend the open hypotheses by every token and keep the likeliest, as `Search` says; move on by a position."""
+    def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
+        """Extend the open hypotheses by every token, keep the likeliest as `Search` says, and advance one position."""
 
 
-def read(w: Weights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) -> Tensor:
+def encode(w: ModelWeights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) -> Tensor:
     """Every decoder layer's keys and values of sources `[B, S]`, which have `lengths [B]`: `[B * S, C]`."""
     norms = iter(w.encoder_norms)
     x, y = (F.embedding(ids, w.source_table).float() * w.scale + codes).to(w.dtype).flatten(0, 1), None
@@ -272,11 +266,11 @@ def read(w: Weights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) ->
         y = k.linear(k.attend_all(w, qkv, lengths), layer.out)
         x, h = k.enter(w, x, y, next(norms), layer.inner, active=True)
         y = k.linear(h, layer.outer)
-    return k.enter(w, x, y, next(norms), w.remember)[1]
+    return k.enter(w, x, y, next(norms), w.cross_key_value)[1]
 
 
-def step(w: Weights, s: State, k: Kernels) -> None:
-    """One token more for every sentence that is not done."""
+def decode_step(w: ModelWeights, s: SearchState, k: Kernels) -> None:
+    """One more token for every sentence that is not done."""
     norms = iter(w.norms)
     x, y = k.embed(w, s), None
     for i, layer in enumerate(w.layers):

@@ -1,4 +1,4 @@
-"""Many phrases looked for at once, a symbol at a time (Aho and Corasick, 1975), as tables that a batch can step in."""
+"""Aho-Corasick automaton (1975) as a transition table: matches many patterns at once, one symbol at a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dragoman.arrays import IntArray
 
 
 class Automaton:
-    """States are numbers, 0 the beginning; `delta [S, symbols]` leads from one to the next.
+    """Transition table `delta [S, symbols]`; state 0 is the root.
 
-    The state is the longest end of what was read that begins a pattern. `path[p][i]` is the state of the first i + 1
-    symbols of pattern p, and `shorter [S]` the state of the next longest end of a state; `depth [S]` is its length.
+    A state is the longest suffix of the input that is a prefix of a pattern. `paths[p][i]` is the state of the first
+    i + 1 symbols of pattern p, `shorter [S]` the failure link (next longest suffix) and `depth [S]` the length.
     """
 
     def __init__(self, patterns: Sequence[Sequence[int]], symbols: int) -> None:
@@ -34,7 +34,7 @@ class Automaton:
         self.delta: IntArray = np.zeros((len(below), symbols), np.int32)
         self.depth: IntArray = np.array(depth, np.int32)
         self.shorter: IntArray = np.zeros(len(below), np.int32)
-        self.order = [0]  # nearest to the beginning first
+        self.order = [0]  # breadth first
         waiting = deque([0])
         while waiting:
             state = waiting.popleft()
@@ -42,7 +42,7 @@ class Automaton:
                 self.order.append(state)
                 self.delta[state] = self.delta[self.shorter[state]]
             for symbol, after in below[state].items():
-                self.shorter[after] = self.delta[state, symbol]  # where its end without the first symbol leads
+                self.shorter[after] = self.delta[state, symbol]  # failure link of the child
                 self.delta[state, symbol] = after
                 waiting.append(after)
 

@@ -1,9 +1,9 @@
-"""Words that must appear, and words that must not, in a search over a batch whose sentences each have their own.
+"""Lexically constrained beam search over a batch, with separate constraints for each sentence.
 
-Beam search with dynamic beam allocation (Post and Vilar, 2018), vectorized over the batch (Hu et al., 2019): the open
-slots of a sentence are shared out among banks, a bank for each number of demanded tokens that are still to be written,
-so that hypotheses with more of them there are not crowded out by those that put them off. What a hypothesis has
-written is followed by an automaton over its bytes (`Wanted`, `Unwanted`), so that every spelling of a phrase counts.
+Dynamic beam allocation (Post and Vilar, 2018), vectorized over the batch (Hu et al., 2019): the open slots of a
+sentence are divided among banks, one for each number of required tokens still to be written, so hypotheses that have
+written more of them are not crowded out by those that postpone them. An automaton over bytes follows what a hypothesis
+has written (`RequiredTables`, `AvoidedTables`), so every tokenization of a phrase counts.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.search.constraints.tables import Plan, Unwanted, Wanted
+from dragoman.search.constraints.tables import AvoidedTables, ConstraintTables, RequiredTables
 from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, OPENING, OTHER, SILENT, SYMBOLS, Spelling
 from dragoman.text.special_tokens import EOS, PAD
 
-Plans = Sequence[Plan | None]
-DEAR: Final = 6.0  # what a missing token may cost in log-probability; benchmarks/results/terms.md has other values
+BatchConstraints = Sequence[ConstraintTables | None]
+MISSING_TOKEN_COST: Final = (
+    6.0  # what a missing token may cost in log-probability; benchmarks/results/terms.md has other values
+)
 
 
-class Reader:
-    """Automata of all sentences of a batch in one table, and what tokens write, on the device of the search."""
+class BatchAutomata:
+    """The automata of all sentences of a batch in one table, and the symbols of each token, on the search device."""
 
     def __init__(self, deltas: Sequence[Any], spelling: Spelling, device: torch.device) -> None:
         starts = np.cumsum([0, *map(len, deltas)])
@@ -39,48 +41,49 @@ class Reader:
         copies: list[Tensor] = spelling.copies[device]
         self.stream, self.first, self.last, self.between = copies
 
-    def lead(self, last: Tensor, tokens: Tensor) -> Tensor:
-        """What stands between the text so far and a token."""
+    def boundary(self, last: Tensor, tokens: Tensor) -> Tensor:
+        """The boundary symbol between the text so far and the next token."""
         return self.between[last, self.first[tokens]]
 
     def step(self, states: Tensor, symbols: Tensor) -> Tensor:
-        """The states after a symbol more."""
+        """The states after one more symbol."""
         return self.delta[states * SYMBOLS + symbols].long()
 
     def ends(self, last: Tensor, tokens: Tensor) -> Tensor:
-        """What the text ends with after the tokens."""
+        """The kind of the last character after these tokens."""
         after = self.last[tokens]
         return torch.where(after == SILENT, last, after)
 
     def longest(self, tokens: Tensor) -> int:
-        """The most symbols that one of these tokens writes."""
+        """The largest number of symbols that any of these tokens writes."""
         return int((self.stream[tokens] != NOTHING).sum(1).max()) if len(tokens) else 0
 
 
-class Avoided:
-    """Forbids in each row of a search what would write an avoided phrase."""
+class AvoidedMask:
+    """Forbid in each row of a search the tokens that would complete an avoided phrase."""
 
-    def __init__(self, plans: Plans, device: torch.device) -> None:
-        tables: dict[int, Unwanted] = {id(p.unwanted): p.unwanted for p in plans if p is not None and p.unwanted}
-        numbers = {key: number for number, key in enumerate(tables, 1)}
-        self.tables = [*tables.values()]
+    def __init__(self, tables: BatchConstraints, device: torch.device) -> None:
+        distinct: dict[int, AvoidedTables] = {id(p.avoided): p.avoided for p in tables if p is not None and p.avoided}
+        numbers = {key: number for number, key in enumerate(distinct, 1)}
+        self.tables = [*distinct.values()]
         spelling = self.tables[0].spelling
-        self.reader = Reader([nowhere(), *(one.automaton.delta for one in self.tables)], spelling, device)
-        self.owners = [numbers.get(id(p.unwanted), 0) if p is not None else 0 for p in plans]
-        self.states = self.reader.starts[torch.tensor(self.owners, device=device)]
+        deltas = [empty_automaton(), *(one.automaton.delta for one in self.tables)]
+        self.automata = BatchAutomata(deltas, spelling, device)
+        self.owners = [numbers.get(id(p.avoided), 0) if p is not None else 0 for p in tables]
+        self.states = self.automata.starts[torch.tensor(self.owners, device=device)]
         self.last = torch.full_like(self.states, OTHER)
-        self.begins = self.reader.starts.tolist()
+        self.begins = self.automata.starts.tolist()
         self.lists: dict[tuple[int, int], Tensor] = {}
 
     @classmethod
-    def by(cls, plans: Plans | None, device: torch.device) -> Avoided | None:
-        """What some plans avoid; None where that is nothing."""
-        if plans is None or not any(plan is not None and plan.unwanted for plan in plans):
+    def from_tables(cls, tables: BatchConstraints | None, device: torch.device) -> AvoidedMask | None:
+        """The mask for a batch; None where nothing is avoided."""
+        if tables is None or not any(one is not None and one.avoided for one in tables):
             return None
-        return cls(plans, device)
+        return cls(tables, device)
 
     def forbid(self, logits: Tensor) -> None:
-        """Minus infinity for what must not follow, in place."""
+        """Set forbidden tokens to minus infinity, in place."""
         keys, which = torch.unique(self.states * (SILENT + 1) + self.last, return_inverse=True)
         for number, key in enumerate(keys.tolist()):
             tokens = self._tokens(*divmod(key, SILENT + 1))
@@ -98,86 +101,94 @@ class Avoided:
         return self.lists[state, last]
 
     def select(self, rows: Tensor) -> None:
-        """Go on with these rows."""
+        """Keep these rows."""
         self.states, self.last = self.states[rows], self.last[rows]
 
     def advance(self, tokens: Tensor) -> None:
-        """Go on with a token more in each row."""
+        """Append a token to each row."""
         states, last = self.states, self.last
-        states = self.reader.step(states, self.reader.lead(last, tokens))
-        for column in range(self.reader.longest(tokens)):
-            states = self.reader.step(states, self.reader.stream[tokens, column])
-        self.states, self.last = states, self.reader.ends(last, tokens)
+        states = self.automata.step(states, self.automata.boundary(last, tokens))
+        for column in range(self.automata.longest(tokens)):
+            states = self.automata.step(states, self.automata.stream[tokens, column])
+        self.states, self.last = states, self.automata.ends(last, tokens)
 
 
-class Progress:
-    """How far hypotheses are, a row each: the automaton's state, what their text ends with, how many symbols it has,
-    how often each demand was met, and how many symbols there were when it last was."""
+class ConstraintProgress:
+    """Progress of hypotheses, one row each.
+
+    The automaton's state, the kind of the last character, the number of symbols, how often each phrase occurred, and
+    at which symbol its last occurrence ended.
+    """
 
     def __init__(self, states: Tensor, last: Tensor, place: Tensor, met: Tensor, reached: Tensor) -> None:
         self.states, self.last, self.place, self.met, self.reached = states, last, place, met, reached
 
-    def of(self, rows: Tensor) -> Progress:
-        """That of some rows."""
-        return Progress(self.states[rows], self.last[rows], self.place[rows], self.met[rows], self.reached[rows])
+    def of(self, rows: Tensor) -> ConstraintProgress:
+        """Progress of the given rows."""
+        return ConstraintProgress(
+            self.states[rows], self.last[rows], self.place[rows], self.met[rows], self.reached[rows]
+        )
 
 
-class Required:
-    """Chooses which hypotheses go on, so that what is demanded gets written."""
+class BeamAllocator:
+    """Choose which hypotheses continue, so that required phrases get written."""
 
-    def __init__(self, plans: Plans, device: torch.device) -> None:
-        wanted = [None if plan is None else plan.wanted for plan in plans]
-        spelling = next(plan.spelling for plan in plans if plan is not None)
-        there: dict[int, Wanted] = {id(one): one for one in wanted if one is not None}
-        self.reader = reader = Reader([nowhere(), *(one.automaton.delta for one in there.values())], spelling, device)
+    def __init__(self, tables: BatchConstraints, device: torch.device) -> None:
+        required = [None if one is None else one.required for one in tables]
+        spelling = next(one.spelling for one in tables if one is not None)
+        there: dict[int, RequiredTables] = {id(one): one for one in required if one is not None}
+        self.automata = automata = BatchAutomata(
+            [empty_automaton(), *(one.automaton.delta for one in there.values())], spelling, device
+        )
         numbers = {key: number for number, key in enumerate(there, 1)}
-        owners = torch.tensor([numbers.get(id(one), 0) for one in wanted], device=device)
+        owners = torch.tensor([numbers.get(id(one), 0) for one in required], device=device)
         groups = max(len(one.needed) for one in there.values())
 
         def table(of: str) -> Tensor:
-            """A row for each demand or state of each plan, filled up with zeros."""
+            """One row per phrase or state of each sentence, padded with zeros."""
             rows = [np.zeros((1, groups), np.int64)]
-            rows += [filled(np.atleast_2d(getattr(one, of)), groups) for one in there.values()]
+            rows += [pad_columns(np.atleast_2d(getattr(one, of)), groups) for one in there.values()]
             return torch.from_numpy(np.concatenate(rows)).to(device)
 
         self.length, self.credit = table("length"), table("credit")  # [S, G]
         self.ending = self.length.any(1)
-        self.needed, self.least, self.saved = (table(of)[owners] for of in ("needed", "least", "saved"))  # [B, G]
+        self.needed, self.min_tokens = table("needed")[owners], table("min_tokens")[owners]  # [B, G]
+        self.saved = table("saved")[owners]
         nested = torch.zeros(len(there) + 1, groups, groups)
         for number, one in enumerate(there.values(), 1):
             nested[number, : len(one.needed), : len(one.needed)] = torch.from_numpy(one.nested)
         self.nested = nested.to(device)[owners]
         follows = [[], *(after for one in there.values() for after in one.follows)]
-        self.follows = padded([[token for token, _ in after] for after in follows], device)
-        self.followed = padded([[group for _, group in after] for after in follows], device)
+        self.follows = pad_rows([[token for token, _ in after] for after in follows], device)
+        self.followed = pad_rows([[group for _, group in after] for after in follows], device)
         starts = [[], *(one.starts for one in there.values())]
-        columns = [padded([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
+        columns = [pad_rows([[start[i] for start in row] for row in starts], device)[owners] for i in range(3)]
         self.starts, self.started, self.anywhere = columns[0], columns[1], columns[2].bool()
-        n = len(plans)
+        n = len(tables)
         zero = torch.zeros(n, dtype=torch.long, device=device)
         none = torch.zeros(n, groups, dtype=torch.long, device=device)
-        self.now = Progress(reader.starts[owners], torch.full_like(zero, OTHER), zero, none, none)
+        self.now = ConstraintProgress(automata.starts[owners], torch.full_like(zero, OTHER), zero, none, none)
 
     @classmethod
-    def by(cls, plans: Plans | None, device: torch.device) -> Required | None:
-        """What some plans require; None where that is nothing."""
-        if plans is None or not any(plan is not None and plan.wanted for plan in plans):
+    def from_tables(cls, tables: BatchConstraints | None, device: torch.device) -> BeamAllocator | None:
+        """The allocator for a batch; None where nothing is required."""
+        if tables is None or not any(one is not None and one.required for one in tables):
             return None
-        return cls(plans, device)
+        return cls(tables, device)
 
     def advance(self, rows: Tensor, tokens: Tensor) -> None:
-        """Go on with these rows, each with a token more."""
+        """Keep these rows and append a token to each."""
         self.now = self._after(self.now.of(rows), tokens)
 
-    def _after(self, before: Progress, tokens: Tensor) -> Progress:
-        """How far hypotheses are with a token more."""
+    def _after(self, before: ConstraintProgress, tokens: Tensor) -> ConstraintProgress:
+        """Progress of hypotheses after one more token."""
         states, place = before.states, before.place.clone()
         met, reached = before.met.clone(), before.reached.clone()
-        symbols = self.reader.lead(before.last, tokens)
-        for column in range(self.reader.longest(tokens) + 1):
+        symbols = self.automata.boundary(before.last, tokens)
+        for column in range(self.automata.longest(tokens) + 1):
             if column:
-                symbols = self.reader.stream[tokens, column - 1]
-            states = self.reader.step(states, symbols)
+                symbols = self.automata.stream[tokens, column - 1]
+            states = self.automata.step(states, symbols)
             place += symbols != NOTHING
             rows = (self.ending[states] & (symbols != NOTHING)).nonzero().squeeze(1)
             if len(rows):
@@ -185,23 +196,23 @@ class Required:
                 counts = (size > 0) & (end - size >= reached[rows])
                 met[rows] += counts
                 reached[rows] = torch.where(counts, end, reached[rows])
-        return Progress(states, self.reader.ends(before.last, tokens), place, met, reached)
+        return ConstraintProgress(states, self.automata.ends(before.last, tokens), place, met, reached)
 
-    def _missing(self, progress: Progress, sentences: Tensor) -> Tensor:
-        """How often each demand is still to be met `[R, G]`."""
+    def _missing(self, progress: ConstraintProgress, sentences: Tensor) -> Tensor:
+        """How often each phrase must still occur, `[R, G]`."""
         return (self.needed[sentences] - progress.met).clamp_min(0)
 
-    def _far(self, progress: Progress, sentences: Tensor) -> Tensor:
-        """How many tokens of demands are still to be written `[R]`, less those of one that is under way."""
+    def _far(self, progress: ConstraintProgress, sentences: Tensor) -> Tensor:
+        """Number of required tokens still to be written `[R]`, less those of a phrase already begun."""
         missing = self._missing(progress, sentences)
         others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
-        whole = ((missing - others).clamp_min(0) * self.least[sentences]).sum(1)
+        whole = ((missing - others).clamp_min(0) * self.min_tokens[sentences]).sum(1)
         saved = self.saved[sentences] * (progress.last == OPENING)[:, None]
         begun = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
         return (whole - begun).clamp_min(0)
 
     def _forced(self, sentences: Tensor) -> Tensor:
-        """The tokens `[R, F]` that would bring a demand nearer, PAD where there is none."""
+        """Tokens `[R, F]` that advance a required phrase, padded with PAD."""
         now, missing = self.now, self._missing(self.now, sentences) > 0
         follows, starts = self.follows[now.states], self.starts[sentences]
         goes_on = missing.gather(1, self.followed[now.states])
@@ -220,7 +231,7 @@ class Required:
         room: Tensor,
         finished: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The hypotheses that go on: their log-probabilities, tokens and parents, `[B, W]`, the likeliest first.
+        """Log-probabilities, tokens and parents `[B, W]` of the hypotheses that continue, the likeliest first.
 
         `logits [R, V]` have minus infinity where something is forbidden, `best` are the likeliest of each row;
         `room [B]` is how many tokens may follow this one, and `finished [B]` whether any hypothesis has ended.
@@ -245,11 +256,11 @@ class Required:
         scores, tokens = scores.view(rows, -1), tokens.view(rows, -1)
         early = (tokens == EOS) & lacks
         open_ = scores.masked_fill(early, -torch.inf)
-        stuck = (open_.amax(1) == -torch.inf) & ~finished  # nothing is left but to end without: with the least missing
+        stuck = (open_.amax(1) == -torch.inf) & ~finished  # only ending is left: end with the least missing
         nearest = far.where(early & (scores > -torch.inf), 1 << 40)
         last_resort = early & (nearest == nearest.amin(1, keepdim=True))
         scores = torch.where(stuck[:, None] & last_resort, scores, open_)
-        order = banked(scores, far, far > room[:, None])[:, : min(int(slots.max()), scores.shape[1])]
+        order = allocation_order(scores, far, far > room[:, None])[:, : min(int(slots.max()), scores.shape[1])]
         totals = scores.gather(1, order)
         totals = totals.masked_fill(torch.arange(totals.shape[1], device=totals.device) >= slots[:, None], -torch.inf)
         totals, ranks = totals.sort(dim=1, descending=True, stable=True)
@@ -257,11 +268,11 @@ class Required:
         return totals, tokens.gather(1, order), order // (scores.shape[1] // beams)
 
 
-def banked(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
-    """The order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
+def allocation_order(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
+    """Order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
 
-    Where there are more banks than slots, those go first whose best promises most: the log-probability that it has,
-    less what each missing token may cost. `hopeless` ones, for which there is no room left, come after all others.
+    With more banks than slots, banks are ranked by the log-probability of their best less `MISSING_TOKEN_COST` for each
+    missing token. `hopeless` candidates, which have no room left for what is required, come last.
     """
     out = scores == -torch.inf
     banks = far + hopeless * (1 << 20) + out * (1 << 40)
@@ -272,23 +283,23 @@ def banked(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
     new = torch.ones_like(banks, dtype=torch.bool)
     new[:, 1:] = banks[:, 1:] != banks[:, :-1]
     rank = place - torch.where(new, place, 0).cummax(1).values  # in its bank
-    promise = (scores - DEAR * far).masked_fill(out, -torch.inf).gather(1, by_bank)
+    promise = (scores - MISSING_TOKEN_COST * far).masked_fill(out, -torch.inf).gather(1, by_bank)
     by_promise = promise.argsort(dim=1, descending=True, stable=True)
     key = ((banks >> 20 << 20) + rank).gather(1, by_promise)
     return by_bank.gather(1, by_promise.gather(1, key.argsort(dim=1, stable=True)))
 
 
-def nowhere() -> Any:
-    """An automaton that looks for nothing."""
+def empty_automaton() -> Any:
+    """An automaton without patterns."""
     return np.zeros((1, SYMBOLS), np.int32)
 
 
-def filled(table: Any, columns: int) -> Any:
-    """A table with more columns, of zeros."""
+def pad_columns(table: Any, columns: int) -> Any:
+    """Pad a table with columns of zeros."""
     return np.pad(table, ((0, 0), (0, columns - table.shape[1])))
 
 
-def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """Rows of numbers as a tensor, filled up with PAD, and with a column at least."""
+def pad_rows(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Rows of numbers as a tensor, padded with PAD to at least one column."""
     width = max(1, *map(len, rows))
     return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=device)

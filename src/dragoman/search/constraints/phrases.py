@@ -1,8 +1,8 @@
-"""What a translation must contain and what it must not, as texts; no engine and no tensor in sight.
+"""Lexical constraints as text: phrases that a translation must contain, and phrases that it must not.
 
-A phrase stands in a text where it begins and ends at the edge of a word: "York" is in "New York" and in "(York)", and
-not in "Yorkshire". Scripts that write no spaces have an edge after every character, and so does Korean, whose particles
-stand right after the noun.
+A phrase occurs in a text where it begins and ends at a word boundary: "York" is in "New York" and in "(York)", and not
+in "Yorkshire". Scripts without spaces have a boundary after every character, and so does Korean, whose particles follow
+the noun directly.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from dragoman.values import describe_value
 
 LINE_END: Final = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 HANGUL: Final = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
-MOST_CHARACTERS: Final = 1000  # characters of a phrase
+MAX_CHARACTERS: Final = 1000  # characters of a phrase
 
 
 @lru_cache(maxsize=1 << 16)
-def joins(character: str) -> bool:
-    """Whether a character makes one word with another such beside it."""
+def is_word_character(character: str) -> bool:
+    """Whether a character forms one word with another such character next to it."""
     if unicodedata.category(character)[0] not in "LMN":
         return False
     return SPACELESS.match(character) is None and HANGUL.match(character) is None
 
 
-def edge(text: str, place: int) -> bool:
-    """Whether a word may begin or end before the character at this place."""
-    return not (0 < place < len(text) and joins(text[place - 1]) and joins(text[place]))
+def is_word_boundary(text: str, index: int) -> bool:
+    """Whether a word may begin or end before the character at this index."""
+    return not (0 < index < len(text) and is_word_character(text[index - 1]) and is_word_character(text[index]))
 
 
-def places(text: str, phrase: str) -> Iterator[int]:
-    """Where the phrase begins in the text, whole words only; both are normalized."""
+def occurrences(text: str, phrase: str) -> Iterator[int]:
+    """Indices at which the phrase begins in the text, whole words only; both are normalized."""
     start = text.find(phrase)
     while start >= 0:
-        if edge(text, start) and edge(text, start + len(phrase)):
+        if is_word_boundary(text, start) and is_word_boundary(text, start + len(phrase)):
             yield start
         start = text.find(phrase, start + 1)
 
 
-def count(text: str, alternatives: Sequence[str]) -> int:
-    """How often one or another of these phrases stands in the text, at places that do not overlap."""
-    found = sorted((start + len(phrase), start) for phrase in alternatives for start in places(text, phrase))
+def count_occurrences(text: str, alternatives: Sequence[str]) -> int:
+    """Number of non-overlapping occurrences of any of these phrases in the text."""
+    found = sorted((start + len(phrase), start) for phrase in alternatives for start in occurrences(text, phrase))
     number, reached = 0, 0
     for end, start in found:
         if start >= reached:
@@ -58,25 +58,28 @@ def count(text: str, alternatives: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
-class Need:
-    """One of some phrases, so many times: `asked` as it was asked for, `times` with those inside other demands."""
+class RequiredPhrase:
+    """A phrase, or a choice of several, with how often it is `requested`.
+
+    `total` also counts its occurrences inside other required phrases, which do not satisfy it.
+    """
 
     phrases: tuple[str, ...]
-    asked: int
-    times: int
+    requested: int
+    total: int
 
     @property
     def name(self) -> str:
-        """As a person reads it."""
+        """For messages."""
         return " | ".join(self.phrases)
 
 
 @dataclass(frozen=True, order=True)
-class Demands:
-    """What a translation must contain, and what it must not.
+class Constraints:
+    """Phrases that a translation must contain (`require`) and must not contain (`avoid`).
 
-    Each of `require` is demanded once, and twice where it comes twice; it is a tuple of phrases of which one will do.
-    Phrases of which one holds the other, as "New York" and "York", need a place each. Nothing of `avoid` is written.
+    Each entry of `require` is a tuple of alternatives, one of which must occur; an entry given twice must occur twice.
+    Where one phrase contains another, as "New York" and "York", each required an occurrence of its own.
     """
 
     require: tuple[tuple[str, ...], ...] = ()
@@ -86,89 +89,98 @@ class Demands:
         return bool(self.require or self.avoid)
 
     @classmethod
-    def of(cls, require: Any = (), avoid: Any = ()) -> Demands:
-        """From lists of phrases; a list among the required is a choice of which one will do."""
-        needs = [
-            tuple(dict.fromkeys(phrase_of("require", one) for one in listed("require", need)))
-            for need in listed("require", require)
+    def of(cls, require: Any = (), avoid: Any = ()) -> Constraints:
+        """From lists of phrases; a list inside `require` is a choice of alternatives."""
+        required = [
+            tuple(dict.fromkeys(parse_phrase("require", one) for one in as_list("require", alternatives)))
+            for alternatives in as_list("require", require)
         ]
-        if () in needs:
-            raise SearchError("a choice among what is required is empty; leave it out, or name a phrase that will do")
-        unwanted = dict.fromkeys(phrase_of("avoid", one) for one in listed("avoid", avoid))
-        return cls(tuple(needs), tuple(unwanted)).checked()
+        if () in required:
+            raise SearchError(
+                "`require` has an empty list of alternatives; drop it, or add a phrase", code="empty_phrase"
+            )
+        avoided = dict.fromkeys(parse_phrase("avoid", one) for one in as_list("avoid", avoid))
+        return cls(tuple(required), tuple(avoided)).resolve_conflicts()
 
-    def checked(self) -> Demands:
-        """The same without alternatives that hold what is avoided; refused where a demand has no other."""
+    def resolve_conflicts(self) -> Constraints:
+        """Drop alternatives that contain an avoided phrase; raise where no alternative is left."""
         if not (self.require and self.avoid):
             return self
-        needs = []
-        for need in self.require:
-            free = tuple(phrase for phrase in need if not any(count(phrase, (word,)) for word in self.avoid))
+        required = []
+        for alternatives in self.require:
+            free = tuple(
+                phrase for phrase in alternatives if not any(count_occurrences(phrase, (word,)) for word in self.avoid)
+            )
             if not free:
-                word = next(word for word in self.avoid if count(need[0], (word,)))
+                word = next(word for word in self.avoid if count_occurrences(alternatives[0], (word,)))
                 raise SearchError(
-                    f"{need[0]!r} is required, but {word!r} is to be avoided, so that no translation can be right; "
-                    "leave one of them out"
+                    f"{alternatives[0]!r} is required, but it contains {word!r}, which is avoided; drop one of them",
+                    code="conflicting_constraints",
                 )
-            needs.append(free)
-        return Demands(tuple(needs), self.avoid)
+            required.append(free)
+        return Constraints(tuple(required), self.avoid)
 
-    def with_more(self, other: Demands) -> Demands:
-        """Both."""
+    def merge(self, other: Constraints) -> Constraints:
+        """The constraints of both."""
         if not other:
             return self
         if not self:
             return other
         avoid = tuple(dict.fromkeys(self.avoid + other.avoid))
-        return Demands(self.require + other.require, avoid).checked()
+        return Constraints(self.require + other.require, avoid).resolve_conflicts()
 
-    def needs(self) -> list[Need]:
-        """The different demands, with how often each must be met."""
-        asked = Counter(self.require)
+    def required_phrases(self) -> list[RequiredPhrase]:
+        """The distinct required phrases, with how often each must occur."""
+        requested = Counter(self.require)
         return [
-            Need(phrases, n, n + sum(m * inside(phrases, other) for other, m in asked.items() if other != phrases))
-            for phrases, n in asked.items()
+            RequiredPhrase(
+                phrases,
+                n,
+                n + sum(m * min_occurrences(phrases, other) for other, m in requested.items() if other != phrases),
+            )
+            for phrases, n in requested.items()
         ]
 
-    def told(self, text: str) -> tuple[list[str], list[str]]:
-        """The demands that a text meets, and those that it does not."""
+    def met_and_unmet(self, text: str) -> tuple[list[str], list[str]]:
+        """Names of the required phrases that a text contains, and of those it lacks."""
         met, unmet, plain = [], [], normalize(text)
-        for need in self.needs():
-            missing = min(need.asked, max(0, need.times - count(plain, need.phrases)))
-            met += [need.name] * (need.asked - missing)
-            unmet += [need.name] * missing
+        for phrase in self.required_phrases():
+            missing = min(phrase.requested, max(0, phrase.total - count_occurrences(plain, phrase.phrases)))
+            met += [phrase.name] * (phrase.requested - missing)
+            unmet += [phrase.name] * missing
         return met, unmet
 
 
-def inside(phrases: Sequence[str], other: Sequence[str]) -> int:
-    """How often, at least, one of the phrases stands in whichever of the others is chosen."""
-    return min(count(one, phrases) for one in other)
+def min_occurrences(phrases: Sequence[str], other: Sequence[str]) -> int:
+    """The fewest occurrences of `phrases` in any one of the alternatives `other`."""
+    return min(count_occurrences(one, phrases) for one in other)
 
 
-def listed(name: str, value: Any) -> list[Any]:
-    """Phrases as a list: one phrase is a list of one."""
+def as_list(name: str, value: Any) -> list[Any]:
+    """Phrases as a list; a single phrase becomes a list of one."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Set | Mapping):
         return list(value)
-    raise SearchError(f"{name} must be a phrase, or a list of phrases; got {describe_value(value)}")
+    raise SearchError(f"{name} must be a phrase, or a list of phrases; got {describe_value(value)}", code="wrong_type")
 
 
-def phrase_of(name: str, value: Any) -> str:
-    """One phrase as tokenizers see it, refused where it is none."""
+def parse_phrase(name: str, value: Any) -> str:
+    """One phrase, normalized as tokenizers see it."""
     if not isinstance(value, str):
-        raise SearchError(f"a phrase to {name} must be a str; got {describe_value(value)}")
+        raise SearchError(f"a phrase to {name} must be a str; got {describe_value(value)}", code="wrong_type")
     if LINE_END.search(value.strip()):
-        raise SearchError(f"a phrase to {name} must be of one line; got {value!r:.60}")
+        raise SearchError(f"a phrase to {name} must be a single line; got {value!r:.60}", code="multiline_phrase")
     try:
         phrase = normalize(value)
     except DragomanError as error:
-        raise SearchError(f"a phrase to {name} cannot be written: {error}") from None
+        raise SearchError(f"a phrase to {name} is not valid text: {error}", code="invalid_text") from None
     if not phrase:
-        raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; leave it out, or give its words")
-    if len(phrase) > MOST_CHARACTERS:
+        raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; drop it", code="empty_phrase")
+    if len(phrase) > MAX_CHARACTERS:
         raise SearchError(
-            f"a phrase to {name} has {len(phrase):,} characters, and at most {MOST_CHARACTERS:,} are taken: "
-            f"{phrase!r:.60}"
+            f"a phrase to {name} has {len(phrase):,} characters; at most {MAX_CHARACTERS:,} are allowed: "
+            f"{phrase!r:.60}",
+            code="phrase_too_long",
         )
     return phrase

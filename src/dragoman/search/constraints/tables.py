@@ -1,4 +1,4 @@
-"""Demands as tables over a vocabulary: which tokens bring a phrase nearer, and which would write what is avoided."""
+"""Compile lexical constraints to tables over a vocabulary: tokens that advance a phrase, tokens to forbid."""
 
 from __future__ import annotations
 
@@ -15,75 +15,83 @@ from numpy.typing import NDArray
 from dragoman.arrays import IntArray
 from dragoman.errors import SearchError
 from dragoman.search.constraints.aho_corasick import Automaton
-from dragoman.search.constraints.phrases import Demands, Need, inside
+from dragoman.search.constraints.phrases import Constraints, RequiredPhrase, min_occurrences
 from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, SYMBOLS, UNCLEAR, Spelling
 from dragoman.text.special_tokens import EOS
 
 Key = TypeVar("Key", bound=Hashable)
-Made = TypeVar("Made")
-MOST_PLANS: Final = 256
-MOST_STATES: Final = 1 << 16
+Value = TypeVar("Value")
+MAX_CACHED_TABLES: Final = 256
+MAX_STATES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Way:
-    """A phrase in tokens; `read` is how much of its pattern is there after each of them."""
+class PhraseTokens:
+    """One tokenization of a phrase; `read` is how many symbols of its pattern each token completes."""
 
     tokens: list[int]
-    anywhere: bool  # whatever stands before
+    anywhere: bool  # may follow any text
     read: list[int]
 
-    def on(self, path: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """How many tokens are left in which states, where its pattern leads through these."""
+    def remaining(self, path: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Pairs (tokens left, automaton state) along the path of its pattern."""
         for number, read in enumerate(self.read, 1):
             if read > 0:
                 yield len(self.tokens) - number, path[read - 1]
 
 
-class Wanted:
-    """What one translation must contain. G demands, S states of the automaton that reads it.
+class RequiredTables:
+    """Tables for the required phrases of one translation: G phrases, S states of the automaton that reads the output.
 
-    `length [S, G]` is how many symbols a phrase of the demand has that ends in a state, 0 where none does.
-    `needed [G]` is how often, `least [G]` by how few tokens a demand can be met from anywhere, and `nested [G, G]` how
-    often the phrases of the first stand in those of the second. `credit [S, G]` is how many of these tokens are there
-    already, `saved [G]` how many fewer are enough after a space or a bracket. `follows` are the tokens that come
-    next in a state, with their demand, and `starts` those that begin one, with whether they may follow anything.
+    `length [S, G]` is the number of symbols of the phrase that ends in a state, 0 where none does. `needed [G]` is how
+    often each must occur, `min_tokens [G]` the fewest tokens that write it after any text, and `nested [G, G]` how
+    often the first occurs inside the second. `credit [S, G]` is how many of these tokens a state has already written,
+    `saved [G]` how many fewer suffice after a space or a bracket. `follows` are the next tokens in a state, with their
+    phrase, and `starts` the first tokens, with whether they may follow any text.
     """
 
-    def __init__(self, needs: Sequence[Need], spelling: Spelling, unwanted: Unwanted | None = None) -> None:
-        groups = range(len(needs))
-        phrases = [(one, g) for g in groups for one in needs[g].phrases]
+    def __init__(
+        self, required: Sequence[RequiredPhrase], spelling: Spelling, avoided: AvoidedTables | None = None
+    ) -> None:
+        groups = range(len(required))
+        phrases = [(one, g) for g in groups for one in required[g].phrases]
         patterns = [spelling.closed(one) for one, _ in phrases]
         ways = [[*self._ways(one, spelling, variants[0])] for (one, _), variants in zip(phrases, patterns, strict=True)]
         spelled = [
             [way for (_, of), found in zip(phrases, ways, strict=True) if of == g for way in found] for g in groups
         ]
-        if unwanted is not None:  # an alternative that cannot be written is no short way
-            free = [[way for way in found if not unwanted.blocks(way.tokens)] for found in spelled]
+        if avoided is not None:  # an alternative that cannot be written shortens nothing
+            free = [[way for way in found if not avoided.blocks(way.tokens)] for found in spelled]
             spelled = [
                 some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelled, strict=True)
             ]
         self.starts = [*dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])]
-        self.needed = np.array([need.times for need in needs], np.int64)
-        self.least = np.array([min(len(way.tokens) for way in spelled[g] if way.anywhere) for g in groups], np.int64)
-        self.saved = self.least - np.array([min(len(way.tokens) for way in spelled[g]) for g in groups], np.int64)
+        self.needed = np.array([phrase.total for phrase in required], np.int64)
+        self.min_tokens = np.array(
+            [min(len(way.tokens) for way in spelled[g] if way.anywhere) for g in groups], np.int64
+        )
+        self.saved = self.min_tokens - np.array([min(len(way.tokens) for way in spelled[g]) for g in groups], np.int64)
         self.nested = np.array(
-            [[0 if g == h else inside(needs[g].phrases, needs[h].phrases) for h in groups] for g in groups], np.int64
+            [
+                [0 if g == h else min_occurrences(required[g].phrases, required[h].phrases) for h in groups]
+                for g in groups
+            ],
+            np.int64,
         )
         self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
         machine.delta[:, NOTHING] = np.arange(len(machine))
-        self.length: IntArray = np.zeros((len(machine), len(needs)), np.int64)
+        self.length: IntArray = np.zeros((len(machine), len(required)), np.int64)
         self.credit = self.length.copy()
         follows: list[dict[tuple[int, int], None]] = [{} for _ in range(len(machine))]
         paths = iter(machine.paths)
         for (_, g), found, variants in zip(phrases, ways, patterns, strict=True):
             for path in islice(paths, len(variants)):
                 self.length[path[-1], g] = len(variants[0]) - 2
-                for left, state, tokens in ((*step, way.tokens) for way in found for step in way.on(path)):
-                    self.credit[state, g] = max(self.credit[state, g], self.least[g] - left)
+                for left, state, tokens in ((*step, way.tokens) for way in found for step in way.remaining(path)):
+                    self.credit[state, g] = max(self.credit[state, g], self.min_tokens[g] - left)
                     if left:
                         follows[state][tokens[-left], g] = None
-        for state in machine.order[1:]:  # what a state ends with is under way as well
+        for state in machine.order[1:]:  # a state has also written part of its suffixes
             shorter = machine.shorter[state]
             own, other = self.length[state], self.length[shorter]
             self.length[state] = np.where((own > 0) & (other > 0), np.minimum(own, other), np.maximum(own, other))
@@ -92,22 +100,24 @@ class Wanted:
         self.follows = [[*after] for after in follows]
 
     @staticmethod
-    def _ways(phrase: str, spelling: Spelling, pattern: list[int]) -> Iterator[Way]:
-        """How a phrase is spelled after a space, and without one."""
-        for tokens, anywhere in spelling.ways(phrase):
+    def _ways(phrase: str, spelling: Spelling, pattern: list[int]) -> Iterator[PhraseTokens]:
+        """Tokenizations of a phrase after a space, and without one."""
+        for tokens, anywhere in spelling.spellings(phrase):
             symbols = [*spelling.symbols_of([*tokens, EOS])]
             ends = [*accumulate(map(len, symbols))]
             if [*chain.from_iterable(symbols)][-len(pattern) :] == pattern:
-                yield Way(tokens, anywhere, [end - (ends[-1] - len(pattern)) for end in ends[:-1]])
+                yield PhraseTokens(tokens, anywhere, [end - (ends[-1] - len(pattern)) for end in ends[:-1]])
             elif anywhere:
-                raise SearchError(f"{phrase!r} cannot be written with the tokens of this model; require other words")
+                raise SearchError(
+                    f"{phrase!r} cannot be written with this model's vocabulary; require other words",
+                    code="phrase_not_writable",
+                )
 
 
-class Unwanted:
-    """What no translation may contain. A token that would end right after such a phrase is forbidden.
+class AvoidedTables:
+    """Tables for the avoided phrases: a token that would complete one is forbidden, however the phrase is tokenized.
 
-    So is every other way to spell it. A longer word that only begins so stays allowed, unless its tokens begin with the
-    whole of the phrase: to write them one would have to write it first.
+    A longer word that begins with the phrase stays allowed, unless its first tokens write exactly the phrase.
     """
 
     def __init__(self, phrases: Sequence[str], spelling: Spelling) -> None:
@@ -124,14 +134,14 @@ class Unwanted:
         self.memory: dict[tuple[int, int], IntArray] = {}
 
     def forbidden(self, state: int, last: int) -> IntArray:
-        """The tokens that must not follow, after text that has led to a state and ends with such a character."""
+        """The tokens forbidden in a state, after text whose last character is of the kind `last`."""
         if (state, last) not in self.memory:
             found = self._hits(state, last)
             self.memory[state, last] = found if not state else np.union1d(found, self.forbidden(0, last))
         return self.memory[state, last]
 
     def _hits(self, state: int, last: int) -> IntArray:
-        """Tokens that complete a phrase; but from the beginning, only those that complete one already begun."""
+        """Tokens that complete a phrase; in states other than 0, only a phrase already begun."""
         stream, tokens, hits = self.spelling.stream, self.writing, []
         lead = BETWEEN[last, self.spelling.first[tokens]]
         states = self.automaton.delta[state, lead]
@@ -143,14 +153,14 @@ class Unwanted:
             hits.append(tokens[hit])
             going = ~hit & (after != NOTHING)
             if state:
-                going &= self.automaton.depth[states] > read  # the rest is as from the beginning
+                going &= self.automaton.depth[states] > read  # the rest is covered by state 0
             tokens, states, read = tokens[going], states[going], read[going]
             if not len(tokens):
                 break
         return np.unique(np.concatenate(hits)) if hits else np.zeros(0, np.int64)
 
     def blocks(self, tokens: Sequence[int]) -> bool:
-        """Whether these tokens would write what is avoided, or come to where it would be written."""
+        """Whether these tokens would write an avoided phrase."""
         state, last = 0, OTHER
         for token, symbols in zip(tokens, self.spelling.symbols_of(tokens), strict=True):
             if token in self.forbidden(state, last):
@@ -160,73 +170,77 @@ class Unwanted:
             last = int(self.spelling.last[token])
         return False
 
-    def refuse_within(self, need: Need) -> None:
-        """Refuse a demand that can only be spelled by way of what is avoided."""
-        ways = [tokens for phrase in need.phrases for tokens, _ in self.spelling.ways(phrase)]
+    def check_writable(self, phrase: RequiredPhrase) -> None:
+        """Raise if every tokenization of a required phrase would write an avoided one."""
+        ways = [tokens for one in phrase.phrases for tokens, _ in self.spelling.spellings(one)]
         if all(map(self.blocks, ways)):
             avoided = f"{', '.join(map(repr, self.phrases[:3]))}{', ...' if self.phrases[3:] else ''}"
             spelled = " ".join(self.spelling.tokenizer.tokens(ways[0]))
             raise SearchError(
-                f"{need.name!r} is required, but this model spells it {spelled}, which begins with what is to be "
-                f"avoided ({avoided}); leave one of them out"
+                f"{phrase.name!r} is required, but this model writes it as {spelled}, which contains an avoided phrase "
+                f"({avoided}); drop one of them",
+                code="conflicting_constraints",
             )
 
 
-class Remembered(Generic[Key, Made]):
-    """What was made last, as many as have so many states together: each takes a kilobyte."""
+class BoundedCache(Generic[Key, Value]):
+    """Least-recently-used cache, bounded by the total number of automaton states: each takes a kilobyte."""
 
-    def __init__(self, states: Callable[[Made], int]) -> None:
+    def __init__(self, states: Callable[[Value], int]) -> None:
         self.states = states
-        self.made: OrderedDict[Key, Made] = OrderedDict()
+        self.entries: OrderedDict[Key, Value] = OrderedDict()
         self.lock = Lock()
 
-    def get(self, key: Key, make: Callable[[], Made]) -> Made:
-        """What was made for a key, or is made now."""
+    def get(self, key: Key, create: Callable[[], Value]) -> Value:
+        """The value of a key, created now if it is not cached."""
         with self.lock:
-            if key in self.made:
-                self.made.move_to_end(key)
-                return self.made[key]
-        found = make()
+            if key in self.entries:
+                self.entries.move_to_end(key)
+                return self.entries[key]
+        found = create()
         with self.lock:
-            self.made[key] = found
-            held = sum(map(self.states, self.made.values()))
-            while len(self.made) > 1 and (held > MOST_STATES or len(self.made) > MOST_PLANS):
-                held -= self.states(self.made.popitem(last=False)[1])
+            self.entries[key] = found
+            held = sum(map(self.states, self.entries.values()))
+            while len(self.entries) > 1 and (held > MAX_STATES or len(self.entries) > MAX_CACHED_TABLES):
+                held -= self.states(self.entries.popitem(last=False)[1])
         return found
 
 
-class Plan:
-    """The tables of some demands."""
+@dataclass(frozen=True, eq=False)
+class ConstraintTables:
+    """Compiled constraints of one sentence."""
 
-    def __init__(self, spelling: Spelling, wanted: Wanted | None, unwanted: Unwanted | None) -> None:
-        self.spelling, self.wanted, self.unwanted = spelling, wanted, unwanted
+    spelling: Spelling
+    required: RequiredTables | None
+    avoided: AvoidedTables | None
 
     @property
     def states(self) -> int:
-        """Of the automaton for what is required."""
-        return 0 if self.wanted is None else len(self.wanted.automaton)
+        """Number of states of the automaton for required phrases."""
+        return 0 if self.required is None else len(self.required.automaton)
 
 
-class Planner:
-    """Plans for a vocabulary; those made last are remembered."""
+class ConstraintCompiler:
+    """Compile constraints for a vocabulary; recently used tables are cached."""
 
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
-        self.plans: Remembered[Demands, Plan] = Remembered(lambda plan: plan.states)
-        self.avoided: Remembered[tuple[str, ...], Unwanted] = Remembered(lambda found: len(found.automaton))
+        self._compiled: BoundedCache[Constraints, ConstraintTables] = BoundedCache(lambda tables: tables.states)
+        self._avoided: BoundedCache[tuple[str, ...], AvoidedTables] = BoundedCache(lambda tables: len(tables.automaton))
 
-    def unwanted(self, phrases: tuple[str, ...]) -> Unwanted:
-        """The tables of what is avoided."""
-        return self.avoided.get(phrases, lambda: Unwanted(phrases, self.spelling))
+    def compile_avoided(self, phrases: tuple[str, ...]) -> AvoidedTables:
+        """The tables of avoided phrases."""
+        return self._avoided.get(phrases, lambda: AvoidedTables(phrases, self.spelling))
 
-    def plan(self, demands: Demands) -> Plan:
-        """The tables of some demands; refused where they contradict each other."""
-        return self.plans.get(demands, lambda: self._plan(demands))
+    def compile(self, constraints: Constraints) -> ConstraintTables:
+        """The tables of constraints; raise where they contradict each other."""
+        return self._compiled.get(constraints, lambda: self._compile(constraints))
 
-    def _plan(self, demands: Demands) -> Plan:
-        needs = demands.needs()
-        unwanted = self.unwanted(demands.avoid) if demands.avoid else None
-        if unwanted is not None:
-            for need in needs:
-                unwanted.refuse_within(need)
-        return Plan(self.spelling, Wanted(needs, self.spelling, unwanted) if needs else None, unwanted)
+    def _compile(self, constraints: Constraints) -> ConstraintTables:
+        required = constraints.required_phrases()
+        avoided = self.compile_avoided(constraints.avoid) if constraints.avoid else None
+        if avoided is not None:
+            for phrase in required:
+                avoided.check_writable(phrase)
+        tables = RequiredTables(required, self.spelling, avoided) if required else None
+        return ConstraintTables(self.spelling, tables, avoided)

@@ -1,4 +1,4 @@
-"""A terminology: where a source has this phrase, its translation is to have that one."""
+"""Terminology: source phrases and the phrases their translations must contain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dragoman.errors import DataError, DragomanError, SearchError
-from dragoman.search.constraints.phrases import edge, listed, phrase_of
+from dragoman.search.constraints.phrases import as_list, is_word_boundary, parse_phrase
 from dragoman.text import normalize
 from dragoman.values import describe_value
 
@@ -14,22 +14,22 @@ Entries = Mapping[str, str | Sequence[str]] | Iterable[tuple[str, str | Sequence
 
 
 class Terms:
-    """Source phrases, each with the target phrases of which one will do.
+    """Source phrases, each with alternative target phrases, one of which the translation must contain.
 
-    A phrase is found as whole words, in scripts without spaces anywhere; with `ignore_case` whatever its capitals.
-    Where phrases overlap in a source, the longest is taken. One that comes twice is demanded twice.
+    Phrases match whole words (anywhere in scripts without spaces), in any case with `ignore_case`. Where matches
+    overlap, the longest wins. A phrase that occurs twice is required twice.
     """
 
     def __init__(self, entries: Entries, ignore_case: bool = False) -> None:
         self.ignore_case = ignore_case
         self.targets: dict[str, tuple[str, ...]] = {}
         self.sizes: list[int] = []
-        for source, targets in pairs_in(entries):
+        for source, targets in entry_pairs(entries):
             self.add(source, targets)
 
     @classmethod
-    def of_lines(cls, lines: Iterable[str], name: str, ignore_case: bool = False) -> Terms:
-        """From lines of TSV: the source phrase, a tab, and a target phrase, or several with tabs between."""
+    def from_lines(cls, lines: Iterable[str], name: str, ignore_case: bool = False) -> Terms:
+        """Parse TSV lines: a source phrase and one or more target phrases, separated by tabs."""
         terms = cls({}, ignore_case)
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -39,19 +39,22 @@ class Terms:
                 targets.pop()
             where = f"{name}, line {number}"
             if not targets:
-                raise DataError(f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase")
+                raise DataError(
+                    f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase",
+                    code="invalid_line",
+                )
             try:
                 terms.add(source, targets)
             except DragomanError as error:
-                raise DataError(f"{where}: {error}") from None
+                raise DataError(f"{where}: {error}", code=error.code) from None
         return terms
 
     def add(self, source: Any, targets: Any) -> None:
-        """One phrase more; its targets join those that it has already."""
-        phrase = self._folded(phrase_of("find", source))
-        found = [phrase_of("require", target) for target in listed("require", targets)]
+        """Add a phrase, or more targets for one that is there already."""
+        phrase = self._fold_case(parse_phrase("find", source))
+        found = [parse_phrase("require", target) for target in as_list("require", targets)]
         if not found:
-            raise SearchError(f"the term {phrase!r} has no target phrase; give at least one")
+            raise SearchError(f"the term {phrase!r} has no target phrase; give at least one", code="empty_phrase")
         self.targets[phrase] = tuple(dict.fromkeys([*self.targets.get(phrase, ()), *found]))
         if len(phrase) not in self.sizes:
             self.sizes = sorted([*self.sizes, len(phrase)], reverse=True)  # the longest first
@@ -59,40 +62,43 @@ class Terms:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def with_more(self, other: Terms) -> Terms:
-        """The phrases of both."""
+    def merge(self, other: Terms) -> Terms:
+        """The terms of both."""
         both = Terms(self.targets.items(), self.ignore_case)
         for source, targets in other.targets.items():
             both.add(source, targets)
         return both
 
-    def found(self, text: str) -> list[tuple[str, ...]]:
-        """What the terms of a text demand of its translation, in their order."""
-        text = self._folded(normalize(text))
-        begins = [place for place in range(len(text)) if edge(text, place)]
+    def required_by(self, text: str) -> list[tuple[str, ...]]:
+        """The target alternatives that the terms in a source text require, in order of occurrence."""
+        text = self._fold_case(normalize(text))
+        starts = [index for index in range(len(text)) if is_word_boundary(text, index)]
         taken: list[tuple[int, int]] = []
         for size in self.sizes:
-            for start in begins:
+            for start in starts:
                 end = start + size
-                there = text[start:end] in self.targets and end <= len(text) and edge(text, end)
-                if there and all(end <= other or start >= until for other, until in taken):
+                matches = text[start:end] in self.targets and end <= len(text) and is_word_boundary(text, end)
+                if matches and all(end <= other or start >= until for other, until in taken):
                     taken.append((start, end))
         return [self.targets[text[start:end]] for start, end in sorted(taken)]
 
-    def _folded(self, text: str) -> str:
+    def _fold_case(self, text: str) -> str:
         return text.casefold() if self.ignore_case else text
 
 
-def pairs_in(entries: Any) -> Iterator[tuple[Any, Any]]:
-    """The entries of a mapping, or of a list of pairs."""
+def entry_pairs(entries: Any) -> Iterator[tuple[Any, Any]]:
+    """Iterate over the entries of a mapping or of an iterable of pairs."""
     if isinstance(entries, Mapping):
         yield from entries.items()
         return
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
         raise SearchError(
-            f"terms must map source phrases to target phrases, as in {{'cat': 'Katze'}}; got {describe_value(entries)}"
+            f"terms must map source phrases to target phrases, as in {{'cat': 'Katze'}}; got {describe_value(entries)}",
+            code="wrong_type",
         )
     for entry in entries:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
-            raise SearchError(f"expected pairs (source phrase, target phrases); got {describe_value(entry)}")
+            raise SearchError(
+                f"expected pairs (source phrase, target phrases); got {describe_value(entry)}", code="wrong_type"
+            )
         yield entry[0], entry[1]

@@ -1,7 +1,7 @@
-"""How phrases are spelled by the tokens of a vocabulary, and what tokens write: bytes, and the edges of words between.
+"""Tokens as the bytes they write, with word boundaries between them.
 
-Whatever tokens a text is made of, it is read here as the same symbols: its bytes, with a mark where one word may end
-and another begin. A phrase is looked for among these, so that no other spelling of it is overlooked.
+However a text is tokenized, it becomes the same sequence of symbols: its bytes, and a mark at each word boundary.
+Phrases are matched against these symbols, so no tokenization of a phrase is missed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.errors import SearchError
-from dragoman.search.constraints.phrases import HANGUL, joins
+from dragoman.search.constraints.phrases import HANGUL, is_word_character
 from dragoman.text import Tokenizer
 from dragoman.text.special_tokens import EOS, N_SPECIAL, UNK
 from dragoman.text.words import MARK, SPACELESS
 
-EDGE: Final = 256  # between two characters that do not make one word
-UNCLEAR: Final = 257  # beside a byte of a character that has no token: who knows yet what it will be
-NOTHING: Final = 258  # leads nowhere
+EDGE: Final = 256  # word boundary: between two characters that do not form one word
+UNCLEAR: Final = 257  # next to a byte of a character that has no token and is not complete yet
+NOTHING: Final = 258  # no symbol: the automaton stays in its state
 SYMBOLS: Final = 259
-OTHER, WORD, BYTE, OPENING, SILENT = range(5)  # what a token begins or ends with; silent ones write nothing
+OTHER, WORD, BYTE, OPENING, SILENT = range(5)  # kinds of the first or last character; silent tokens write nothing
 BETWEEN: Final = np.array(
     [
         [EDGE, EDGE, EDGE, EDGE, NOTHING],
@@ -34,23 +34,24 @@ BETWEEN: Final = np.array(
     ],
     np.int16,
 )
-"""[what came last, what comes next]."""
+"""[kind of the last character, kind of the next]."""
 OPENINGS: Final = frozenset(" \"'/")  # after which a word may begin without a space; and brackets, dashes and the like
 
 Unit = tuple[bytes, int]
 
 
 class Spelling:
-    """A vocabulary as symbols: `stream [V, L]` is what each token writes, filled up with NOTHING.
+    """A vocabulary as symbols: `stream [V, L]` is what each token writes, padded with NOTHING.
 
-    `first [V]` and `last [V]` are what it begins and ends with.
+    `first [V]` and `last [V]` are the kinds of its first and last characters.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if not tokenizer.marks_words:
             raise SearchError(
-                "words cannot be required or avoided with this model: its tokenizer was imported, and a token of it "
-                "does not say whether a word begins with it; leave them out, or put them in after the translation"
+                "this model's imported tokenizer does not mark where words begin, so phrases cannot be required or "
+                "avoided; drop the constraints",
+                code="constraints_unsupported_by_tokenizer",
             )
         self.tokenizer = tokenizer
         size = tokenizer.vocabulary_size
@@ -74,15 +75,15 @@ class Spelling:
             rows.append(joined(units))
             if units:
                 self.first[i], self.last[i] = units[0][1], units[-1][1]
-        self.copies: dict[Any, list[Any]] = {}  # of the tables, on the devices that search with them
-        self.first[EOS] = OTHER  # the end is an edge, though it writes nothing
+        self.copies: dict[Any, list[Any]] = {}  # the tables on each search device
+        self.first[EOS] = OTHER  # the end of the text is a boundary, though it writes nothing
         longest = max(map(len, rows)) + 1  # the last column is always NOTHING
         self.stream: NDArray[Any] = np.full((size, longest), NOTHING, np.int64)
         for i, row in enumerate(rows):
             self.stream[i, : len(row)] = row
 
     def units(self, text: str) -> Iterable[Unit]:
-        """The characters of a text, those without a token in single bytes."""
+        """The characters of a text; those without a token as single bytes."""
         for character in text:
             if character in self.known:
                 yield character.encode(), kind_of(character)
@@ -90,38 +91,40 @@ class Spelling:
                 yield from map(unit_of_byte, character.encode())
 
     def closed(self, phrase: str) -> list[list[int]]:
-        """The symbols of a phrase, with the edges before and after it; the first is how a text of it alone is read.
+        """Symbol patterns of a phrase with the boundaries around it; the first is that of the phrase alone.
 
-        Beside a character that makes no word with others there is an edge, whatever the other will be.
+        Next to a character that is not part of words there is always a boundary.
         """
         inner = joined([*self.units(phrase)])
-        before, after = ([EDGE] if joins(character) else [EDGE, UNCLEAR] for character in (phrase[0], phrase[-1]))
+        before, after = (
+            [EDGE] if is_word_character(character) else [EDGE, UNCLEAR] for character in (phrase[0], phrase[-1])
+        )
         return [[start, *inner, end] for start in before for end in after]
 
     def opened(self, phrase: str) -> list[int]:
-        """The symbols of a phrase with the edge before it, where what is unclear is taken for an edge."""
+        """The symbols of a phrase with the boundary before it; unclear boundaries count as boundaries."""
         return [EDGE, *(EDGE if symbol == UNCLEAR else symbol for symbol in joined([*self.units(phrase)]))]
 
-    def ways(self, phrase: str) -> list[tuple[list[int], bool]]:
-        """The tokens of a phrase, after a space and without one, each with whether it may begin after anything."""
+    def spellings(self, phrase: str) -> list[tuple[list[int], bool]]:
+        """Tokenizations of a phrase after a space and without one, each with whether it may follow any text."""
         spaced, bare = self.tokenizer.encode(phrase), self.tokenizer.encode_marked(phrase)
         if spaced == bare:
             return [(spaced, True)]
         return [(spaced, True), (bare, False)]
 
     def symbols_of(self, tokens: Sequence[int]) -> Iterable[list[int]]:
-        """What each of some tokens in a row writes, with the mark before it, where a text begins with them."""
+        """The symbols that each token of a text writes, with the boundary before it."""
         last = OTHER
         for token in tokens:
-            lead = int(BETWEEN[last, self.first[token]])
-            yield [symbol for symbol in (lead, *self.stream[token].tolist()) if symbol != NOTHING]
+            boundary = int(BETWEEN[last, self.first[token]])
+            yield [symbol for symbol in (boundary, *self.stream[token].tolist()) if symbol != NOTHING]
             last = last if self.last[token] == SILENT else int(self.last[token])
 
 
 @lru_cache(maxsize=1 << 16)
 def kind_of(character: str) -> int:
-    """What a character is to the word beside it."""
-    if joins(character):
+    """The kind of a character."""
+    if is_word_character(character):
         return WORD
     spaceless = SPACELESS.match(character) is not None or HANGUL.match(character) is not None
     opens = spaceless or character in OPENINGS or unicodedata.category(character) in ("Ps", "Pi", "Pd")
@@ -129,14 +132,14 @@ def kind_of(character: str) -> int:
 
 
 def unit_of_byte(byte: int) -> Unit:
-    """A byte that is a character, or a part of one."""
+    """A byte that is a character or part of one."""
     if byte < 0x80:
         return bytes([byte]), kind_of(chr(byte))
     return bytes([byte]), BYTE
 
 
 def joined(units: Sequence[Unit]) -> list[int]:
-    """The symbols of some characters in a row, without the edges around them."""
+    """The symbols of consecutive characters, without the boundaries around them."""
     found: list[int] = []
     for number, (written, kind) in enumerate(units):
         if number and (mark := int(BETWEEN[units[number - 1][1], kind])) != NOTHING:

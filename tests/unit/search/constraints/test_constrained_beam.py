@@ -16,9 +16,9 @@ from dragoman import Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.beam import beam_search
-from dragoman.search.constraints.beam import banked
-from dragoman.search.constraints.phrases import Demands, count
-from dragoman.search.constraints.tables import Plan
+from dragoman.search.constraints.beam import allocation_order
+from dragoman.search.constraints.phrases import Constraints, count_occurrences
+from dragoman.search.constraints.tables import ConstraintTables
 from dragoman.search.sampling import sample
 from dragoman.search.types import Hypothesis, Sampling, Search
 from letters import Letters
@@ -39,20 +39,20 @@ def run(
     model: TableModel,
     limits: list[int],
     search: Search,
-    plans: list[Plan | None] | None,
+    tables: list[ConstraintTables | None] | None,
     sentences: list[int] | None = None,
     **more: object,
 ) -> list[list[Hypothesis]]:
     source = torch.tensor(sentences or list(range(len(limits))))[:, None]
-    return beam_search(model, source, Padded(1), torch.tensor(limits), search, plans=plans, **more)  # type: ignore[arg-type]
+    return beam_search(model, source, Padded(1), torch.tensor(limits), search, constraints=tables, **more)  # type: ignore[arg-type]
 
 
-def right(letters: Letters, tokens: Sequence[int], demands: Demands) -> bool:
+def right(letters: Letters, tokens: Sequence[int], constraints: Constraints) -> bool:
     """By the definition, in text alone: what is avoided must not stand there after any of the tokens."""
     texts = [letters.decode(tokens[:i]) for i in range(len(tokens) + 1)]
-    if any(count(UNCLEAR.sub("#", text), (word,)) for text in texts for word in demands.avoid):
+    if any(count_occurrences(UNCLEAR.sub("#", text), (word,)) for text in texts for word in constraints.avoid):
         return False
-    return not demands.told(texts[-1].replace(HALF, "x"))[1]
+    return not constraints.met_and_unmet(texts[-1].replace(HALF, "x"))[1]
 
 
 def best_of_all(
@@ -61,31 +61,33 @@ def best_of_all(
     sentence: int,
     limit: int,
     search: Search,
-    demands: Demands,
+    constraints: Constraints,
     prefix: tuple[int, ...] = (),
 ) -> list[tuple[tuple[int, ...], float]]:
     """The n best of all sequences whose text has what is demanded."""
     scored = [
         (sequence, model.total(sentence, sequence) / ((5 + len(sequence) + 1) / 6) ** search.length_penalty)
         for sequence in all_sequences(model, limit, search, prefix)
-        if right(letters, sequence, demands)
+        if right(letters, sequence, constraints)
     ]
     return sorted(scored, key=lambda pair: -pair[1])[: search.n_best]
 
 
 def check(
-    letters: Letters, demands: Demands, search: Search, limits: list[int], prefix: tuple[int, ...] = ()
+    letters: Letters, constraints: Constraints, search: Search, limits: list[int], prefix: tuple[int, ...] = ()
 ) -> list[list[Hypothesis]]:
     """What a search finds, compared with the best of all sequences; where there is none, it must say so by its text."""
     model = TableModel(len(limits), max(limits), letters.vocabulary_size, seed=3)
-    found = run(model, limits, search, [letters.planner.plan(demands)] * len(limits), prefixes=[prefix] * len(limits))
+    found = run(
+        model, limits, search, [letters.compiler.compile(constraints)] * len(limits), prefixes=[prefix] * len(limits)
+    )
     for sentence, limit in enumerate(limits):
-        expected = best_of_all(letters, model, sentence, limit, search, demands, prefix)
+        expected = best_of_all(letters, model, sentence, limit, search, constraints, prefix)
         if expected:
-            assert [tuple(one.tokens) for one in found[sentence]] == [tokens for tokens, _ in expected]
+            assert [tuple(one.ids) for one in found[sentence]] == [tokens for tokens, _ in expected]
             assert [one.score for one in found[sentence]] == pytest.approx([score for _, score in expected], abs=1e-4)
         else:
-            assert demands.told(letters.decode(found[sentence][0].tokens))[1]
+            assert constraints.met_and_unmet(letters.decode(found[sentence][0].ids))[1]
     return found
 
 
@@ -119,7 +121,7 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all_texts_with_the_phras
     letters: Letters, require: list[object]
 ) -> None:
     """Any sequence of tokens that writes the text counts, whichever way it spells the phrase."""
-    check(letters, Demands.of(require), Search(beam=EVERYTHING, n_best=5), [5, 3])
+    check(letters, Constraints.of(require), Search(beam=EVERYTHING, n_best=5), [5, 3])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all_texts_with_the_phras
     ],
 )
 def test_what_is_avoided_is_in_none_of_them(letters: Letters, require: list[str], avoid: list[str]) -> None:
-    check(letters, Demands.of(require, avoid), Search(beam=EVERYTHING, n_best=5), [4, 3])
+    check(letters, Constraints.of(require, avoid), Search(beam=EVERYTHING, n_best=5), [4, 3])
 
 
 @pytest.mark.parametrize(
@@ -152,19 +154,19 @@ def test_what_is_avoided_is_in_none_of_them(letters: Letters, require: list[str]
 )
 def test_other_rules_hold_beside(rules: Search_, prefix: tuple[int, ...]) -> None:
     """A forced beginning counts for what it has of the phrases."""
-    demands = Demands.of(["ab", "b"], ["aa"])
-    check(SPACED, demands, Search(beam=EVERYTHING, n_best=4, **rules), [5], prefix)  # type: ignore[arg-type]
+    constraints = Constraints.of(["ab", "b"], ["aa"])
+    check(SPACED, constraints, Search(beam=EVERYTHING, n_best=4, **rules), [5], prefix)  # type: ignore[arg-type]
 
 
 def test_where_there_is_no_room_most_of_it_is_written() -> None:
-    demands = Demands.of(["a", "b", "ab"])
+    constraints = Constraints.of(["a", "b", "ab"])
     model = TableModel(1, 2, SPACED.vocabulary_size, seed=5)
-    (found,) = run(model, [2], Search(beam=30, n_best=2), [SPACED.planner.plan(demands)])
+    (found,) = run(model, [2], Search(beam=30, n_best=2), [SPACED.compiler.compile(constraints)])
     for one in found:
         assert one.truncated
-        assert len(demands.told(SPACED.decode(one.tokens))[1]) == 1
-    (nothing,) = run(model, [0], Search(beam=3), [SPACED.planner.plan(demands)])
-    assert nothing[0].tokens == []
+        assert len(constraints.met_and_unmet(SPACED.decode(one.ids))[1]) == 1
+    (nothing,) = run(model, [0], Search(beam=3), [SPACED.compiler.compile(constraints)])
+    assert nothing[0].ids == []
 
 
 PHRASES = st.lists(st.sampled_from(["a", "b", "ab", "ba", "a b", "b a a", "aab", "abab"]), min_size=1, max_size=3)
@@ -182,19 +184,19 @@ SHORTER = st.lists(st.sampled_from(["bb", "b b", "aaa", "bba"]), max_size=2)
 def test_however_narrow_the_beam_what_is_required_is_there_and_what_is_avoided_is_not(
     seed: int, beam: int, require: list[str], avoid: list[str], sharpness: float
 ) -> None:
-    demands = Demands.of(require, avoid)
+    constraints = Constraints.of(require, avoid)
     # A search that puts phrases off until there is just room for them may find that two must not stand side by side.
     rows = {" ".join(row) for row in permutations(require)}
-    assume(not any(count(row, (word,)) for row in rows for word in avoid))
+    assume(not any(count_occurrences(row, (word,)) for row in rows for word in avoid))
     model = TableModel(2, 24, SPACED.vocabulary_size, seed, sharpness)
     search = Search(beam=beam, n_best=min(beam, 2))
-    plan = SPACED.planner.plan(demands)
+    plan = SPACED.compiler.compile(constraints)
     found = run(model, [24, 14], search, [plan, plan])
     for best in found:
         for one in best:
-            text = SPACED.decode(one.tokens)
-            assert not demands.told(text)[1], text
-            assert right(SPACED, one.tokens, demands), text
+            text = SPACED.decode(one.ids)
+            assert not constraints.met_and_unmet(text)[1], text
+            assert right(SPACED, one.ids, constraints), text
     assert found == run(model, [24, 14], search, [plan, plan], patient=True)
 
 
@@ -202,17 +204,17 @@ def test_company_changes_nothing_whatever_it_demands() -> None:
     n = 30
     model = TableModel(n, 14, SPACED.vocabulary_size, seed=8)
     choices = [None, ([], ["a"]), (["ab"], []), (["a", "b b"], ["ba"]), (["b a"], []), ([["ab", "ba"], "b"], ["aaa"])]
-    plans = [None if choice is None else SPACED.plan(*choice) for choice in (choices[i % 6] for i in range(n))]
+    tables = [None if choice is None else SPACED.plan(*choice) for choice in (choices[i % 6] for i in range(n))]
     limits = [3 + i % 12 for i in range(n)]
     search = Search(beam=4, n_best=3)
-    together = run(model, limits, search, plans)
+    together = run(model, limits, search, tables)
     mixed = torch.randperm(n).tolist()
     for size in (1, 7):
         for start in range(0, n, size):
             here = mixed[start : start + size]
-            alone = run(model, [limits[i] for i in here], search, [plans[i] for i in here], here)
+            alone = run(model, [limits[i] for i in here], search, [tables[i] for i in here], here)
             assert alone == [together[i] for i in here]
-    free = [i for i in range(n) if plans[i] is None]
+    free = [i for i in range(n) if tables[i] is None]
     assert run(model, [limits[i] for i in free], search, None, free) == [together[i] for i in free]
 
 
@@ -220,34 +222,41 @@ def test_drawn_texts_do_not_have_what_is_avoided() -> None:
     model = TableModel(3, 9, SPACED.vocabulary_size, seed=2, sharpness=0.3)
     search, limits = Search(sampling=Sampling(), n_best=50, beam=50), torch.tensor([9, 6, 9])
     plan, keys = SPACED.plan(avoid=["a", "b b"]), torch.tensor([7, 8, 9])
-    drawn = sample(model, torch.tensor([[0], [1], [2]]), Padded(1), limits, search, keys, plans=[plan, None, plan])  # type: ignore[arg-type]
-    avoid = Demands.of((), ["a", "b b"])
-    assert all(right(SPACED, one.tokens, avoid) for i in (0, 2) for one in drawn[i])
+    drawn = sample(
+        model, torch.tensor([[0], [1], [2]]), Padded(1), limits, search, keys, constraints=[plan, None, plan]
+    )  # type: ignore[arg-type]
+    avoid = Constraints.of((), ["a", "b b"])
+    assert all(right(SPACED, one.ids, avoid) for i in (0, 2) for one in drawn[i])
     plain = sample(model, torch.tensor([[1]]), Padded(1), limits[1:2], search, keys[1:2])  # type: ignore[arg-type]
     assert plain[0] == drawn[1]
-    assert not all(right(SPACED, one.tokens, avoid) for one in drawn[1])
+    assert not all(right(SPACED, one.ids, avoid) for one in drawn[1])
 
 
 def test_every_device_heeds_it_alike(device: torch.device) -> None:
     recipe = ModelRecipe(d_model=12, n_heads=3, d_ff=17, encoder_layers=1, decoder_layers=2, dropout=0.0)
     torch.manual_seed(3)
     model = Transformer(recipe, SPACED.vocabulary_size).eval()
-    demands = [Demands.of(["ab", "b"], ["a"]), Demands(), Demands.of(["aba"]), Demands.of((), ["b", "ab"])]
-    plans = [SPACED.planner.plan(one) if one else None for one in demands]
+    constraints = [
+        Constraints.of(["ab", "b"], ["a"]),
+        Constraints(),
+        Constraints.of(["aba"]),
+        Constraints.of((), ["b", "ab"]),
+    ]
+    tables = [SPACED.compiler.compile(one) if one else None for one in constraints]
     sources = [torch.randint(4, 9, (n,)).tolist() for n in (5, 2, 7, 3)]
     search = Search(beam=3, n_best=2, max_length=9)
-    here = TorchEngine(model).search(sources, search, None, plans)
-    there = TorchEngine(copy.deepcopy(model).to(device), device).search(sources, search, None, plans)
-    for one, other, asked in zip(here, there, demands, strict=True):
-        assert [h.tokens for h in one] == [h.tokens for h in other]
+    here = TorchEngine(model).search(sources, search, None, tables)
+    there = TorchEngine(copy.deepcopy(model).to(device), device).search(sources, search, None, tables)
+    for one, other, asked in zip(here, there, constraints, strict=True):
+        assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
-        assert all(right(SPACED, h.tokens, asked) for h in one)
+        assert all(right(SPACED, h.ids, asked) for h in one)
 
 
 def test_slots_go_to_the_best_of_each_bank_in_turn() -> None:
     scores = torch.tensor([[-1.0, -2.0, -3.0, -40.0, -9.0, -torch.inf]])
     far = torch.tensor([[2, 2, 1, 0, 1, 0]])
     room = torch.zeros_like(far, dtype=torch.bool)
-    assert banked(scores, far, room)[0, :5].tolist() == [2, 0, 3, 1, 4]
+    assert allocation_order(scores, far, room)[0, :5].tolist() == [2, 0, 3, 1, 4]
     room[0, 2] = True
-    assert banked(scores, far, room)[0, :5].tolist() == [0, 4, 3, 1, 2]
+    assert allocation_order(scores, far, room)[0, :5].tolist() == [0, 4, 3, 1, 2]

@@ -1,4 +1,4 @@
-"""What is in a text and what is not, terminologies, and what cannot be demanded."""
+"""Phrases in texts, terminologies, and invalid constraints."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman import Demands, Terms
+from dragoman import Constraints, Terms
 from dragoman.errors import DataError, SearchError
 from dragoman.search.constraints.aho_corasick import Automaton
-from dragoman.search.constraints.phrases import count, places
-from dragoman.translation.constraints import Wishes
+from dragoman.search.constraints.phrases import count_occurrences, occurrences
+from dragoman.search.constraints.request import RequestConstraints
+from raising import raises
 
 
 @pytest.mark.parametrize(
@@ -32,87 +33,87 @@ from dragoman.translation.constraints import Wishes
     ],
 )
 def test_whole_words_are_counted(text: str, phrase: str, times: int) -> None:
-    assert count(text, [phrase]) == times
+    assert count_occurrences(text, [phrase]) == times
 
 
 def test_of_alternatives_as_many_as_fit_are_counted() -> None:
-    assert count("a b c d", ["a b", "b", "c d"]) == 2
-    assert count("a b c d", ["a b c d", "b", "d"]) == 2
-    assert [*places("a a a", "a a")] == [0, 2]
+    assert count_occurrences("a b c d", ["a b", "b", "c d"]) == 2
+    assert count_occurrences("a b c d", ["a b c d", "b", "d"]) == 2
+    assert [*occurrences("a a a", "a a")] == [0, 2]
 
 
 def test_each_demand_needs_a_place_of_its_own() -> None:
-    demands = Demands.of(["New York", "York"])
-    assert demands.told("from New York to York") == (["New York", "York"], [])
-    assert demands.told("from New York") == (["New York"], ["York"])
-    assert demands.told("York and York") == (["York"], ["New York"])
-    twice = Demands.of(["Haus", "Haus", ["Auto", "Wagen"]])
-    assert twice.told("Haus und Wagen") == (["Haus", "Auto | Wagen"], ["Haus"])
-    assert twice.told("  Haus  und\tHaus Auto") == (["Haus", "Haus", "Auto | Wagen"], [])
+    constraints = Constraints.of(["New York", "York"])
+    assert constraints.met_and_unmet("from New York to York") == (["New York", "York"], [])
+    assert constraints.met_and_unmet("from New York") == (["New York"], ["York"])
+    assert constraints.met_and_unmet("York and York") == (["York"], ["New York"])
+    twice = Constraints.of(["Haus", "Haus", ["Auto", "Wagen"]])
+    assert twice.met_and_unmet("Haus und Wagen") == (["Haus", "Auto | Wagen"], ["Haus"])
+    assert twice.met_and_unmet("  Haus  und\tHaus Auto") == (["Haus", "Haus", "Auto | Wagen"], [])
 
 
 @pytest.mark.parametrize(
-    ("require", "avoid", "message"),
+    ("require", "avoid", "code", "mention"),
     [
-        ([""], (), "a phrase to require is empty: ''"),
-        (["  \t"], (), "is empty"),
-        ((), ["\u00ad"], "a phrase to avoid is empty"),
-        (["a\nb"], (), r"a phrase to require must be of one line; got 'a\\nb'"),
-        ([3], (), "require must be a phrase, or a list of phrases; got int 3"),
-        ([["a"], []], (), "a choice among what is required is empty"),
-        ([[]], ["x"], "a choice among what is required is empty"),
-        ([[3]], (), "a phrase to require must be a str; got int 3"),
-        ({"a"}, (), "got set"),
-        (["\ud800"], (), "a phrase to require cannot be written: .*lone surrogate"),
-        (["x" * 1001], (), "1,001 characters"),
-        (["das Haus"], ["Haus"], "'das Haus' is required, but 'Haus' is to be avoided"),
-        ([["Haus", "Haus am See"]], ["Haus"], "'Haus' is required, but 'Haus' is to be avoided"),
+        ([""], (), "empty_phrase", "require"),
+        (["  \t"], (), "empty_phrase", "require"),
+        ((), ["\u00ad"], "empty_phrase", "avoid"),
+        (["a\nb"], (), "multiline_phrase", r"'a\nb'"),
+        ([3], (), "wrong_type", "int 3"),
+        ([["a"], []], (), "empty_phrase", "require"),
+        ([[]], ["x"], "empty_phrase", "require"),
+        ([[3]], (), "wrong_type", "int 3"),
+        ({"a"}, (), "wrong_type", "set"),
+        (["\ud800"], (), "invalid_text", "lone surrogate"),
+        (["x" * 1001], (), "phrase_too_long", "1,001 characters"),
+        (["das Haus"], ["Haus"], "conflicting_constraints", "'das Haus'"),
+        ([["Haus", "Haus am See"]], ["Haus"], "conflicting_constraints", "'Haus'"),
     ],
 )
-def test_what_cannot_be_demanded_is_refused(require: object, avoid: object, message: str) -> None:
-    with pytest.raises(SearchError, match=message):
-        Demands.of(require, avoid)
+def test_invalid_constraints(require: object, avoid: object, code: str, mention: str) -> None:
+    with raises(SearchError, code, mention):
+        Constraints.of(require, avoid)
 
 
 def test_an_alternative_that_is_avoided_is_none() -> None:
-    assert Demands.of([["Haus", "Heim"]], ["Haus"]).require == (("Heim",),)
-    assert Demands.of(["Hausfrau"], ["Haus"]).require == (("Hausfrau",),)
-    assert Demands.of("Haus", "Hof") == Demands((("Haus",),), ("Hof",))
-    assert not Demands.of([], [])
+    assert Constraints.of([["Haus", "Heim"]], ["Haus"]).require == (("Heim",),)
+    assert Constraints.of(["Hausfrau"], ["Haus"]).require == (("Hausfrau",),)
+    assert Constraints.of("Haus", "Hof") == Constraints((("Haus",),), ("Hof",))
+    assert not Constraints.of([], [])
 
 
 def test_terms_are_whole_words_and_the_longest_goes_first() -> None:
     terms = Terms({"cat": "Katze", "cat food": ["Katzenfutter", "Futter"], "food": "Essen", "学校": "school"})
     assert len(terms) == 4
-    assert terms.found("The cat, cat food and category") == [("Katze",), ("Katzenfutter", "Futter")]
-    assert terms.found("Cat food") == [("Essen",)]
-    assert terms.found("cat  food cat") == [("Katzenfutter", "Futter"), ("Katze",)]
-    assert terms.found("我们去学校。") == [("school",)]
-    assert terms.found("") == []
+    assert terms.required_by("The cat, cat food and category") == [("Katze",), ("Katzenfutter", "Futter")]
+    assert terms.required_by("Cat food") == [("Essen",)]
+    assert terms.required_by("cat  food cat") == [("Katzenfutter", "Futter"), ("Katze",)]
+    assert terms.required_by("我们去学校。") == [("school",)]
+    assert terms.required_by("") == []
     loud = Terms([("Cat", "Katze"), ("STRASSE", "street")], ignore_case=True)
-    assert loud.found("a CAT in the straße") == [("Katze",), ("street",)]
-    assert Terms({"a b c": "1", "b c d e": "2"}).found("a b c d e") == [("2",)]
+    assert loud.required_by("a CAT in the straße") == [("Katze",), ("street",)]
+    assert Terms({"a b c": "1", "b c d e": "2"}).required_by("a b c d e") == [("2",)]
 
 
 def test_a_terminology_is_read_from_lines() -> None:
-    terms = Terms.of_lines(["cat\tKatze", "", "cat\tKater\tKatze", "the dog \t der  Hund\t\t "], "t.tsv")
+    terms = Terms.from_lines(["cat\tKatze", "", "cat\tKater\tKatze", "the dog \t der  Hund\t\t "], "t.tsv")
     assert terms.targets == {"cat": ("Katze", "Kater"), "the dog": ("der Hund",)}
-    assert terms.with_more(Terms({"cat": "Mieze"})).targets["cat"] == ("Katze", "Kater", "Mieze")
+    assert terms.merge(Terms({"cat": "Mieze"})).targets["cat"] == ("Katze", "Kater", "Mieze")
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "code", "mention"),
     [
-        (["cat\tKatze", "dog Hund"], "t.tsv, line 2: no tab in 'dog Hund'; expected a source phrase, a tab"),
-        (["\tKatze"], "t.tsv, line 1: a phrase to find is empty"),
-        (["cat\t "], "t.tsv, line 1: a phrase to require is empty"),
-        (["cat\t\t"], "t.tsv, line 1: a phrase to require is empty"),
-        (["cat\t\tKatze"], "t.tsv, line 1: a phrase to require is empty"),
+        (["cat\tKatze", "dog Hund"], "invalid_line", "t.tsv, line 2: no tab in 'dog Hund'"),
+        (["\tKatze"], "empty_phrase", "t.tsv, line 1"),
+        (["cat\t "], "empty_phrase", "t.tsv, line 1"),
+        (["cat\t\t"], "empty_phrase", "t.tsv, line 1"),
+        (["cat\t\tKatze"], "empty_phrase", "t.tsv, line 1"),
     ],
 )
-def test_lines_that_are_no_terms_are_refused(lines: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        Terms.of_lines(lines, "t.tsv")
+def test_invalid_lines_of_terms(lines: list[str], code: str, mention: str) -> None:
+    with raises(DataError, code, mention):
+        Terms.from_lines(lines, "t.tsv")
 
 
 @pytest.mark.parametrize("wrong", ["cat", 3, [("cat",)], ["cat"], {"cat": 3}, {"cat": []}, {3: "x"}])
@@ -121,23 +122,26 @@ def test_what_is_no_terminology_is_refused(wrong: object) -> None:
         Terms(wrong)  # type: ignore[arg-type]
 
 
-def test_wishes_of_all_of_each_and_by_terms_come_together() -> None:
-    wishes = Wishes.of((), ["Hof"], {"cat": "Katze"}, [None, Demands.of(["Haus"], ["Tor"])])
-    assert wishes is not None and wishes.required
-    assert wishes.of_parts(0, ["a cat", "a dog"]) == [Demands((("Katze",),), ("Hof",)), Demands((), ("Hof",))]
-    assert wishes.of_parts(1, ["a cat"]) == [Demands((("Haus",), ("Katze",)), ("Hof", "Tor"))]
-    with pytest.raises(SearchError, match=r"'Haus' is required of a text that is translated in 2 parts"):
-        wishes.of_parts(1, ["a cat", "a dog"])
-    by_hand = Wishes.of((), (), None, [Demands(["Haus", ["a  b"]])])  # type: ignore[list-item, arg-type]
-    assert by_hand is not None and by_hand.each == [Demands((("Haus",), ("a b",)))]
-    with pytest.raises(SearchError, match="a choice among what is required is empty"):
-        Wishes.of((), (), None, [Demands(((),))])
-    assert Wishes.of((), (), None, None) is None
-    avoiding = Wishes.of((), "Hof", None, None)
-    assert avoiding is not None and not avoiding.required
-    for wrong in ("x", Demands(), [3], 3):
-        with pytest.raises(SearchError, match="demands"):
-            Wishes.of((), (), None, wrong)
+def test_constraints_of_all_texts_of_each_and_by_terms_are_merged() -> None:
+    constraints = RequestConstraints.parse((), ["Hof"], {"cat": "Katze"}, [None, Constraints.of(["Haus"], ["Tor"])])
+    assert constraints is not None and constraints.requires_phrases
+    assert constraints.for_parts(0, ["a cat", "a dog"]) == [
+        Constraints((("Katze",),), ("Hof",)),
+        Constraints((), ("Hof",)),
+    ]
+    assert constraints.for_parts(1, ["a cat"]) == [Constraints((("Haus",), ("Katze",)), ("Hof", "Tor"))]
+    with raises(SearchError, "constraint_on_split_text", "'Haus'", "2 parts"):
+        constraints.for_parts(1, ["a cat", "a dog"])
+    by_hand = RequestConstraints.parse((), (), None, [Constraints(["Haus", ["a  b"]])])  # type: ignore[list-item, arg-type]
+    assert by_hand is not None and by_hand.each == [Constraints((("Haus",), ("a b",)))]
+    with raises(SearchError, "empty_phrase"):
+        RequestConstraints.parse((), (), None, [Constraints(((),))])
+    assert RequestConstraints.parse((), (), None, None) is None
+    avoiding = RequestConstraints.parse((), "Hof", None, None)
+    assert avoiding is not None and not avoiding.requires_phrases
+    for wrong in ("x", Constraints(), [3], 3):
+        with raises(SearchError, "wrong_type", "constraints"):
+            RequestConstraints.parse((), (), None, wrong)
 
 
 @settings(max_examples=50, deadline=None)

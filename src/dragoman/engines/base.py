@@ -1,0 +1,132 @@
+"""What an engine is: the protocol, its declared capabilities, and the spec that checks and loads it. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from dragoman.errors import SearchError
+from dragoman.search.types import Hypothesis, Search
+
+if TYPE_CHECKING:
+    from dragoman.config import ModelRecipe
+    from dragoman.engines.select import EngineSelector
+    from dragoman.search.constraints.tables import ConstraintTables
+
+SearchKind = Literal["greedy", "beam", "sampling"]
+DeviceKind = Literal["cpu", "gpu"]
+
+
+def device_kind(device: str) -> DeviceKind:
+    """The kind of a device by its name."""
+    return "cpu" if device == "cpu" else "gpu"
+
+
+@dataclass(frozen=True)
+class EngineRequest:
+    """What a request needs from an engine; any `precision` where it is "auto", any `device` where it is None."""
+
+    search: Search = field(default_factory=Search)
+    prefixes: bool = False
+    constraints: bool = False
+    models: int = 1
+    precision: str = "auto"
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine supports, known before it is loaded."""
+
+    devices: tuple[DeviceKind, ...]
+    precisions: tuple[str, ...]  # fastest first; "auto" takes the first
+    searches: tuple[SearchKind, ...]
+    max_beam: int
+    no_repeat: bool
+    prefixes: bool
+    constraints: bool
+    ensembles: bool
+    scoring: bool
+    attention: bool
+    alignment: bool
+    position_codes: tuple[str, ...]
+    batch_invariant: bool  # a translation does not depend on the rest of the batch, to the last bit
+    preferred_batch: int  # sentences per call; for each CPU thread where threads work on separate batches
+
+    def missing(self, request: EngineRequest) -> list[str]:
+        """The parts of `request` that this engine does not support, in the user's terms."""
+        search = request.search
+        kind: SearchKind = "sampling" if search.sampling else "greedy" if search.beam == 1 else "beam"
+        supported = {
+            f"device={request.device!r}": request.device is None or device_kind(request.device) in self.devices,
+            f"precision={request.precision!r}": request.precision in ("auto", *self.precisions),
+            f"an ensemble of {request.models} models": self.ensembles or request.models == 1,
+            f"beam={search.beam}": search.beam <= self.max_beam,
+            "sampling" if kind == "sampling" else f"{kind} search": kind in self.searches,
+            f"no_repeat={search.no_repeat}": self.no_repeat or not search.no_repeat,
+            "a prefix": self.prefixes or not request.prefixes,
+            "required or avoided phrases": self.constraints or not request.constraints,
+        }
+        return [part for part, is_supported in supported.items() if not is_supported]
+
+
+class Engine(Protocol):
+    """Translates ids to ids. Engines differ in speed and in what they support."""
+
+    name: str
+    batch: int  # sentences that a call should bring
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it supports with the model it has loaded."""
+
+    @property
+    def precision(self) -> str:
+        """What it computes in: "int8", "bfloat16", "float32", or a library's own name."""
+
+    @property
+    def threads(self) -> int | None:
+        """Number of CPU threads; None on other devices."""
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        search: Search,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        constraints: Sequence[ConstraintTables | None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, best first; sources are ids without special tokens.
+
+        The caller groups sentences of similar length; a forced prefix is part of the hypothesis and its score.
+        """
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """An engine before it is loaded.
+
+    `unavailable` says why it cannot run a model on a device here, None where it can; without a recipe, whether it can
+    run any. `load` returns None where the engine is not available.
+    """
+
+    name: str
+    capabilities: Capabilities
+    unavailable: Callable[[ModelRecipe | None, str], str | None]
+    load: Callable[[EngineSelector], Engine | None]
+
+
+def check_supported(
+    engine: Engine,
+    search: Search,
+    prefixes: Sequence[Sequence[int]] | None,
+    constraints: Sequence[ConstraintTables | None] | None,
+) -> None:
+    """Raise if a loaded engine does not support a search; the selector never asks for one."""
+    has_prefixes = prefixes is not None and any(prefixes)
+    missing = engine.capabilities.missing(EngineRequest(search, has_prefixes, constraints is not None))
+    if missing:
+        raise SearchError(
+            f"the engine {engine.name!r} does not support {', '.join(missing)}; use 'torch'",
+            code="unsupported_by_engine",
+        )

@@ -1,0 +1,160 @@
+"""The engines, in the order in which "auto" tries them: declared capabilities, availability, loaders.
+
+Importing this imports no engine and no PyTorch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from dragoman.engines.base import Capabilities, Engine, EngineSpec
+from dragoman.errors import DragomanError, SearchError
+from dragoman.native.build import why_not
+from dragoman.search.types import MAX_BEAM
+
+if TYPE_CHECKING:
+    from dragoman.config import ModelRecipe
+    from dragoman.engines.select import EngineSelector
+
+TORCH: Final = Capabilities(
+    devices=("cpu", "gpu"),
+    precisions=("float32", "bfloat16"),
+    searches=("greedy", "beam", "sampling"),
+    max_beam=MAX_BEAM,
+    no_repeat=True,
+    prefixes=True,
+    constraints=True,
+    ensembles=True,
+    scoring=True,
+    attention=True,
+    alignment=True,
+    position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "syntax", "none"),
+    batch_invariant=False,  # matrix products of other shapes differ in the last bits
+    preferred_batch=64,  # 256 on a GPU
+)
+NATIVE: Final = Capabilities(
+    devices=("cpu",),
+    precisions=("int8", "float32"),
+    searches=("greedy", "beam"),
+    max_beam=64,
+    no_repeat=True,
+    prefixes=True,
+    constraints=False,
+    ensembles=False,
+    scoring=False,
+    attention=False,
+    alignment=False,
+    position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
+    batch_invariant=True,
+    preferred_batch=64,
+)
+CTRANSLATE2: Final = replace(
+    NATIVE,
+    max_beam=MAX_BEAM,
+    no_repeat=False,
+    prefixes=False,
+    position_codes=("sinusoidal", "learned"),
+    batch_invariant=False,
+    preferred_batch=32,  # measured: larger batches of a worker are slower
+)
+CUDA: Final = replace(
+    CTRANSLATE2,
+    devices=("gpu",),
+    precisions=("bfloat16", "float32"),
+    max_beam=32,
+    position_codes=("sinusoidal", "learned", "none"),
+    preferred_batch=512,
+)
+
+
+def native_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
+    """Why the native engine cannot run here."""
+    if device != "cpu":
+        return "it runs on the CPU only"
+    from dragoman.engines.native_layout import unsupported_part
+
+    if recipe is not None and (part := unsupported_part(recipe)):
+        return f"it does not support {part}"
+    from dragoman.engines.native import load_code
+
+    return None if load_code() is not None else why_not("translate")
+
+
+def ctranslate2_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
+    """Why CTranslate2 cannot run here."""
+    if device != "cpu":
+        return "it is used on the CPU only"
+    if find_spec("ctranslate2") is None:
+        return "it is not installed: pip install 'dragoman[ctranslate2]'"
+    from dragoman.engines.ctranslate2_model import unsupported_part
+
+    part = None if recipe is None else unsupported_part(recipe)
+    return f"it does not support {part}" if part else None
+
+
+def cuda_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
+    """Why the engine for NVIDIA GPUs cannot run here."""
+    if not device.startswith("cuda"):
+        return f"it needs an NVIDIA GPU; the device is {device!r}"
+    if recipe is None:
+        return None
+    plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
+    for name, value in plain.items():
+        if getattr(recipe, name) != value:
+            return f"it does not support model.{name}={getattr(recipe, name)!r}"
+    if recipe.positions not in CUDA.position_codes:
+        return f"it does not support model.positions={recipe.positions!r}"
+    return None
+
+
+def load_native(selector: EngineSelector) -> Engine | None:
+    """The C engine, or None where it cannot be built or does not support the model."""
+    from dragoman.engines.native import NativeEngine
+
+    return NativeEngine.load(selector.directory, selector.threads, quantize=selector.precision != "float32")
+
+
+def load_ctranslate2(selector: EngineSelector) -> Engine | None:
+    """CTranslate2, or None where it is not installed, lacks the model or the precision, or cannot convert it."""
+    from dragoman.engines.ctranslate2 import CTranslate2Engine
+
+    quantize = selector.precision != "float32"
+    try:
+        engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize=quantize)
+    except (
+        DragomanError,
+        OSError,
+        RuntimeError,
+    ) as error:  # its cache is not writable, or another process writes there
+        if selector.engine == "auto":
+            return None
+        raise SearchError(
+            f"the model cannot be converted for CTranslate2: {error}; set DRAGOMAN_CACHE to a writable directory, or "
+            "use engine 'auto'",
+            code="engine_not_available",
+        ) from None
+    if engine is not None and selector.precision != "auto" and not engine.precision.startswith(selector.precision):
+        return None  # this CPU does not have it
+    return engine
+
+
+def load_cuda(selector: EngineSelector) -> Engine | None:
+    """The engine for NVIDIA GPUs, on the model of PyTorch's engine."""
+    if cuda_unavailable(selector.recipe, selector.device):
+        return None
+    import torch
+
+    from dragoman.engines.cuda.engine import CudaEngine
+
+    dtype = torch.float32 if selector.precision == "float32" else torch.bfloat16
+    return CudaEngine(selector.torch.model, dtype, selector.device)
+
+
+SPECS: Final = (
+    EngineSpec("native", NATIVE, native_unavailable, load_native),
+    EngineSpec("ctranslate2", CTRANSLATE2, ctranslate2_unavailable, load_ctranslate2),
+    EngineSpec("cuda", CUDA, cuda_unavailable, load_cuda),
+    EngineSpec("torch", TORCH, lambda recipe, device: None, lambda selector: selector.torch),
+)

@@ -1,0 +1,91 @@
+"""Lexical constraints of one request: shared by all texts, given per text, or derived from terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.errors import SearchError
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.constraints.terms import Terms
+from dragoman.search.types import Search
+from dragoman.values import describe_value
+
+
+@dataclass(frozen=True)
+class RequestConstraints:
+    """Constraints shared by `all` texts, of `each` text, and by the `terms` in a source."""
+
+    all: Constraints
+    each: Sequence[Constraints] | None = None
+    terms: Terms | None = None
+
+    @classmethod
+    def parse(cls, require: Any, avoid: Any, terms: Any, constraints: Any) -> RequestConstraints | None:
+        """The constraints of a call; None where there are none."""
+        if terms is not None and not isinstance(terms, Terms):
+            terms = Terms(terms)
+        each = None if constraints is None else parse_each(constraints)
+        found = cls(Constraints.of(require, avoid), each, terms)
+        return found if found.all or each is not None or terms else None
+
+    @property
+    def requires_phrases(self) -> bool:
+        """Whether any text may have a required phrase, rather than avoided ones only."""
+        return bool(self.all.require or self.terms or any(one.require for one in self.each or ()))
+
+    def check(self, search: Search, texts: object) -> None:
+        """Raise before the first text is read if the search or the number of texts does not fit."""
+        if search.sampling is not None and self.requires_phrases:
+            raise SearchError(
+                "required phrases cannot be combined with sampling; drop `sampling` or `require` (`avoid` is fine)",
+                code="constraints_with_sampling",
+            )
+        if self.each is not None and isinstance(texts, Sized) and len(texts) != len(self.each):
+            raise SearchError(
+                f"got {len(self.each)} constraints for {len(texts)} texts; give one for each", code="count_mismatch"
+            )
+
+    def check_all_used(self, texts: int) -> None:
+        """Raise if there are more per-text constraints than texts."""
+        if self.each is not None and len(self.each) > texts:
+            raise SearchError(
+                f"got {len(self.each)} constraints, but only {texts} texts; give one for each", code="count_mismatch"
+            )
+
+    def for_parts(self, index: int, parts: Sequence[str]) -> list[Constraints]:
+        """The constraints of each part of the text number `index`."""
+        if self.each is not None and index >= len(self.each):
+            raise SearchError(
+                f"got more texts than the {len(self.each)} constraints; give one for each", code="count_mismatch"
+            )
+        own = self.all if self.each is None else self.all.merge(self.each[index])
+        if own.require and len(parts) > 1:
+            raise SearchError(
+                f"{own.require[0][0]!r} is required, but the text is translated in {len(parts)} parts, any of which "
+                f"could contain it: {' '.join(parts)!r:.60}; pass sentences one by one, or use terms",
+                code="constraint_on_split_text",
+            )
+        if self.terms is None:
+            return [own] * len(parts)
+        return [own.merge(Constraints(tuple(self.terms.required_by(part)))) for part in parts]
+
+
+def parse_each(constraints: Any) -> list[Constraints]:
+    """One `Constraints` for each text; None stands for no constraints."""
+    given_one = isinstance(constraints, Constraints | str | bytes | Mapping)
+    if given_one or not isinstance(constraints, Iterable):
+        raise SearchError(
+            f"constraints must be a list with one entry for each text; got {describe_value(constraints)}",
+            code="wrong_type",
+        )
+    found = []
+    for one in constraints:
+        if not (one is None or isinstance(one, Constraints)):
+            raise SearchError(
+                f"constraints must hold Constraints, as Constraints.of(require=['cat']); got {describe_value(one)}",
+                code="wrong_type",
+            )
+        found.append(Constraints.of(one.require, one.avoid) if one else Constraints())  # not all come from `of`
+    return found

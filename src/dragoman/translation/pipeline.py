@@ -1,0 +1,166 @@
+"""The streaming pipeline: windows of texts, parts of texts, batches of sentences, search, assembly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from dragoman.engines.base import EngineRequest
+from dragoman.errors import DragomanError, SearchError
+from dragoman.search.constraints.phrases import Constraints
+from dragoman.search.types import WINDOW_BATCHES, Hypothesis
+from dragoman.translation.assembly import Assembly, Ids
+from dragoman.translation.batches import SentenceJob, batches, windows
+from dragoman.translation.options import TranslationRequest
+from dragoman.translation.result import Translation
+from dragoman.translation.segmentation import encode_segments
+from dragoman.translation.source_trees import depths_of_texts
+from dragoman.translation.target_language import language_tokens
+from dragoman.values import describe_value
+
+if TYPE_CHECKING:
+    from dragoman.translation.translator import Translator
+
+UNCONSTRAINED: Final = Constraints()
+
+
+def translate_stream(
+    translator: Translator, texts: Iterable[str], request: TranslationRequest
+) -> Iterator[Translation]:
+    """Translate texts in order; the engine is loaded when the first translation is taken."""
+    yield from Pipeline(translator, request).run(texts)
+
+
+class Pipeline:
+    """Translate a stream of texts for one request, in order and with bounded memory."""
+
+    def __init__(self, translator: Translator, request: TranslationRequest) -> None:
+        self.translator, self.request = translator, request
+        self.engine = translator.engines.for_request(EngineRequest(request.search, request.prefix is not None))
+        self.batch = request.batch or self.engine.batch
+
+    def run(self, texts: Iterable[str]) -> Iterator[Translation]:
+        """The translation of each text; texts before an invalid one are translated before the error is raised."""
+        request, done = self.request, 0
+        for window in windows(texts, self.batch * WINDOW_BATCHES):
+            jobs, error = self._jobs(window, done)
+            yield from self._translate(jobs)
+            if error is not None:
+                raise error
+            done += len(window)
+        if isinstance(request.prefix, list) and len(request.prefix) > done:
+            raise SearchError(
+                f"got {len(request.prefix)} prefixes, but only {done} texts; give one for each", code="count_mismatch"
+            )
+        if request.constraints is not None:
+            request.constraints.check_all_used(done)
+        if isinstance(request.to, list) and len(request.to) > done:
+            raise SearchError(
+                f"`to` has {len(request.to)} languages, but there are only {done} texts; give one for each",
+                code="count_mismatch",
+            )
+
+    def _jobs(self, window: list[str], first: int) -> tuple[list[list[SentenceJob]], DragomanError | None]:
+        """The sentences of each text up to the first invalid one, and what is wrong with that one."""
+        translator, request = self.translator, self.request
+        prefixes = self._prefixes(first, len(window))
+        depths, error = None, None
+        if request.trees is not None:
+            depths, error = depths_of_texts(window, request.trees)
+            window = window[: len(depths)]
+        parts = encode_segments(
+            window, translator.source, translator.longest, translator.language, request.split, depths
+        )
+        if translator.n_language_tokens:
+            before = language_tokens(translator.source, request.to, first, len(window))
+            parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
+        jobs: list[list[SentenceJob]] = []
+        for i, text in enumerate(window):
+            try:
+                self._check_length(text, parts[i], prefixes[i])
+                jobs.append(self._constrain(first + i, parts[i], prefixes[i]))
+            except DragomanError as wrong:
+                return jobs, wrong
+        return jobs, error
+
+    def _prefixes(self, first: int, count: int) -> Sequence[Ids]:
+        """The forced prefix of each text from number `first` on."""
+        prefix = self.request.prefix
+        if prefix is None:
+            return [()] * count
+        if isinstance(prefix, list) and len(prefix) < first + count:
+            raise SearchError(
+                f"got more texts than the {len(prefix)} prefixes; give one for each", code="count_mismatch"
+            )
+        chosen = [prefix] * count if isinstance(prefix, str) else prefix[first : first + count]
+        return [*map(tuple, self.translator.target.encode_many(chosen))]
+
+    def _check_length(self, text: str, parts: Sequence[Ids], prefix: Ids) -> None:
+        """Raise if the model has no positions for a text or its prefix."""
+        translator = self.translator
+        for what, ids, limit, advice in (
+            *(("it", ids, translator.longest_source, "let it be split, as with split='long'") for ids in parts),
+            ("its prefix", prefix, translator.longest_output, "use a shorter one"),
+        ):
+            if limit is not None and len(ids) > limit:
+                raise SearchError(
+                    f"{describe_value(text).removeprefix('str ')}: {what} has {len(ids)} tokens, but this model has "
+                    f"learned positions for {limit}; {advice}",
+                    code="text_too_long",
+                )
+
+    def _constrain(self, index: int, parts: Sequence[Ids], prefix: Ids) -> list[SentenceJob]:
+        """The jobs of a text, with the constraints of each; raise where this model cannot write them."""
+        translator, constraints = self.translator, [UNCONSTRAINED] * len(parts)
+        if self.request.constraints is not None:
+            n = translator.n_language_tokens
+            constraints = self.request.constraints.for_parts(index, [translator.source.decode(p[n:]) for p in parts])
+            for one in filter(None, constraints):
+                translator.constraint_compiler.compile(one)
+        prefixes = [prefix, *[()] * (len(parts) - 1)]  # a prefix is of the first part
+        return [*map(SentenceJob, parts, prefixes, constraints)]
+
+    def _translate(self, texts: list[list[SentenceJob]]) -> list[Translation]:
+        """The translations of texts, each in its parts; equal parts are translated once."""
+        request, translator = self.request, self.translator
+        jobs = sorted({job for of_text in texts for job in of_text}, key=lambda job: (-len(job.source), job))
+        found = self._search([job for job in jobs if not job.constraints], [job for job in jobs if job.constraints])
+        attention: dict[tuple[Ids, Ids], Any] | None = {} if request.attention else None
+        alignment: dict[tuple[Ids, Ids], Any] | None = {} if request.alignment else None
+        if request.alignment or request.attention:
+            from dragoman.engines.forced_decoding import cross_maps, mean_attention
+
+            pairs = sorted({(job.source, tuple(h.ids)) for job, hypotheses in found.items() for h in hypotheses})
+            for i, weights in cross_maps(translator.engines.torch, pairs):  # one forced pass for both
+                if attention is not None:
+                    attention[pairs[i]] = mean_attention(weights)
+                if alignment is not None:
+                    alignment[pairs[i]] = translator.alignment_head.select(weights).copy()
+        assembly = Assembly(
+            translator.source, translator.target, request.search, attention, alignment, translator.n_language_tokens
+        )
+        return [
+            assembly.translation([(job.source, found[job]) for job in of_text], [job.constraints for job in of_text])
+            for of_text in texts
+        ]
+
+    def _search(
+        self, free: Sequence[SentenceJob], constrained: Sequence[SentenceJob]
+    ) -> dict[SentenceJob, list[Hypothesis]]:
+        """The hypotheses of each job; constrained ones go to the engine that supports constraints."""
+        request, found = self.request, dict[SentenceJob, list[Hypothesis]]()
+        with_prefixes = request.prefix is not None
+        alone = request.reproducible and not self.engine.capabilities.batch_invariant
+        for group in batches(free, 1 if alone else self.batch):
+            prefixes = [job.prefix for job in group] if with_prefixes else None
+            hypotheses = self.engine.search([job.source for job in group], request.search, prefixes)
+            found.update(zip(group, hypotheses, strict=True))
+        if constrained:
+            engine = self.translator.engines.for_request(EngineRequest(request.search, with_prefixes, constraints=True))
+            compiler = self.translator.constraint_compiler
+            for group in batches(constrained, 1 if request.reproducible else request.batch or engine.batch):
+                prefixes = [job.prefix for job in group] if with_prefixes else None
+                tables = [compiler.compile(job.constraints) for job in group]
+                hypotheses = engine.search([job.source for job in group], request.search, prefixes, tables)
+                found.update(zip(group, hypotheses, strict=True))
+        return found
