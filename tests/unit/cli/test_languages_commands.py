@@ -150,7 +150,7 @@ def test_what_was_looked_at_names_the_language_as_a_mark(model: Path) -> None:
     assert looked.source.tokens == ("<2fr>", *translator.source.tokens(ids), "‹end›")
     labels = [word.label for word in looked.source.words]
     assert labels == ["<2fr>", *TEXTS[0].split(), "‹end›"]
-    assert [word.mark for word in looked.source.words] == [True, *[False] * (len(labels) - 2), True]
+    assert [word.special for word in looked.source.words] == [True, *[False] * (len(labels) - 2), True]
     assert looked.maps["encoder"].shape[2:] == (len(ids) + 2, len(ids) + 2)
     between = by_words(looked.maps["cross"], looked.written, looked.source)
     assert between.shape[-1] == len(labels)
