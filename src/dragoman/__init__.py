@@ -14,7 +14,13 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from typing import Any
 
+    from dragoman.api import average as average
+    from dragoman.api import evaluate as evaluate
+    from dragoman.api import import_model as import_model
+    from dragoman.api import prepare as prepare
+    from dragoman.api import train as train
     from dragoman.config import Recipe as Recipe
+    from dragoman.data.corpora.corpus import Corpus as Corpus
     from dragoman.errors import DragomanError as DragomanError
     from dragoman.models import AttentionMaps as AttentionMaps
     from dragoman.models import Convolutional as Convolutional
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.models import Transformer as Transformer
     from dragoman.nn import Packed as Packed
     from dragoman.nn import Padded as Padded
+    from dragoman.progress import SilentReporter as SilentReporter
     from dragoman.search.constraints.phrases import Constraints as Constraints
     from dragoman.search.constraints.terms import Terms as Terms
     from dragoman.search.types import Sampling as Sampling
@@ -33,6 +40,7 @@ _HOME = {
     "AttentionMaps": "dragoman.models",
     "Convolutional": "dragoman.models",
     "Constraints": "dragoman.search.constraints.phrases",
+    "Corpus": "dragoman.data.corpora.corpus",
     "DragomanError": "dragoman.errors",
     "Packed": "dragoman.nn",
     "Padded": "dragoman.nn",
@@ -40,16 +48,23 @@ _HOME = {
     "Recurrent": "dragoman.models",
     "Sampling": "dragoman.search.types",
     "Search": "dragoman.search.types",
+    "SilentReporter": "dragoman.progress",
     "Terms": "dragoman.search.constraints.terms",
     "Transformer": "dragoman.models",
     "Translation": "dragoman.translation.result",
     "Translator": "dragoman.translation.translator",
+    "average": "dragoman.api",
+    "evaluate": "dragoman.api",
+    "import_model": "dragoman.api",
+    "prepare": "dragoman.api",
+    "train": "dragoman.api",
 }
 
 __all__ = [
     "AttentionMaps",
     "Constraints",
     "Convolutional",
+    "Corpus",
     "DragomanError",
     "Packed",
     "Padded",
@@ -57,11 +72,17 @@ __all__ = [
     "Recurrent",
     "Sampling",
     "Search",
+    "SilentReporter",
     "Terms",
     "Transformer",
     "Translation",
     "Translator",
     "__version__",
+    "average",
+    "evaluate",
+    "import_model",
+    "prepare",
+    "train",
 ]
 
 

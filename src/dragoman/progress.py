@@ -114,6 +114,8 @@ class ConsoleReporter:
 
     def advance(self, amount: int = 1) -> None:
         """Move the bar; in a log, print a line every few seconds."""
+        if not self._title:  # work before the first stage
+            return
         self._done += amount
         now = time.perf_counter()
         if self.live:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
-from dragoman.cli.commands.demo import settings_for
 from dragoman.config import Recipe
+from dragoman.demo.tour import demo_changes
 
 
 def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_the_demo_trains_translates_and_draws(tmp_path: Path) -> None:
         [*command, *(x for change in small for x in ("--set", change))], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "% of 1,000 lines that were never seen are translated without a mistake" in done.stdout
+    assert "% of 1,000 unseen lines are translated without a mistake" in done.stdout
     assert "jeden Mittwoch um Viertel vor zehn" in done.stdout  # the right answer is shown beside a wrong one
     assert done.stdout.endswith(f"| dragoman translate {tmp_path / 'demo' / 'model'}\n")  # what to do next
     for name in ("attention.png", "model/manifest.json", "model/card.md", "model/model.safetensors", "train.en"):
@@ -35,7 +35,7 @@ def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "valid.de").write_text("years of work")
     (tmp_path / "model").mkdir()  # beside one's own files there may be a model of one's own
     code, _, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000")
-    assert (code, "valid.de is there already, and not of a demo with --pairs 1000" in err) == (2, True), err
+    assert (code, "valid.de already exists, and is not of a demo with --pairs 1000" in err) == (2, True), err
     assert [path.read_text() for path in tmp_path.iterdir() if path.is_file()] == ["years of work"]
 
 
@@ -44,7 +44,7 @@ def test_a_rival_may_take_the_demo_too(tmp_path: Path, capsys: pytest.CaptureFix
     small += ["train.evaluate_every=2", "train.save_every=2", "model.encoder_layers=1", "model.decoder_layers=1"]
     changes = [x for change in small for x in ("--set", change)]
     code, said, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000", *changes)
-    assert (code, "of 1,000 lines that were never seen" in said) == (0, True), err
+    assert (code, "of 1,000 unseen lines" in said) == (0, True), err
     assert (tmp_path / "attention.png").stat().st_size > 0
 
 
@@ -72,5 +72,5 @@ def test_mistakes_are_told_before_anything_is_written(tmp_path: Path, capsys: py
     ],
 )
 def test_fewer_steps_have_a_shorter_warm_up(changes: tuple[str, ...], expected: tuple[int, int]) -> None:
-    recipe = Recipe.from_changes([*settings_for(changes), *changes]).train
+    recipe = Recipe.from_changes([*demo_changes(changes), *changes]).train
     assert (recipe.steps, recipe.warmup_steps) == expected

@@ -1,1 +1,1 @@
-"""The embedded corpus, and what `dragoman demo` does with it."""
+"""The embedded corpus, and the tour of `dragoman demo`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,9 @@ from dragoman.engines.select import EngineInfo
 from dragoman.errors import DataError
 from dragoman.evaluation.test_sets import HeldOut, read_beside
 from dragoman.files import MANIFEST, sha256
+from dragoman.progress import Reporter
 from dragoman.search.types import Search
 from dragoman.translation.source_trees import depths_of_texts, parse_trees
-
-Tick = Callable[[str, int, int], None]  # told the set's name, how many sentences are done, and of how many
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class System(Protocol):
     def about(self) -> dict[str, Any]:
         """What a report says of it."""
 
-    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+    def translated(self, sets: Sequence[HeldOut], reporter: Reporter) -> list[Translated]:
         """Its translations of each set."""
 
 
@@ -89,21 +88,22 @@ class ModelSystem:
                     raise wrong
                 grown.check_finished()
 
-    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+    def translated(self, sets: Sequence[HeldOut], reporter: Reporter) -> list[Translated]:
         """Translate every set."""
         self.check(sets)
         _ = self.running  # its loading is not part of a set's seconds
-        return [self._one(held_out, tick) for held_out in sets]
+        return [self._one(held_out, reporter) for held_out in sets]
 
-    def _one(self, held_out: HeldOut, tick: Tick) -> Translated:
+    def _one(self, held_out: HeldOut, reporter: Reporter) -> Translated:
         sources, texts, flags = held_out.sources or [], [], Counter[str]()
+        reporter.start_stage(held_out.name, len(sources), "sentences")
         begun = time.perf_counter()
         trees = held_out.trees if self.reads_trees else None
         to = held_out.to if self.has_languages else None
         for translation in self.translator.stream(sources, search=self.search, batch=self.batch, trees=trees, to=to):
             texts.append(translation.text)
             flags.update(translation.flags)
-            tick(held_out.name, len(texts), len(sources))
+            reporter.advance()
         return Translated(texts, time.perf_counter() - begun, dict(flags))
 
 
@@ -126,6 +126,6 @@ class FileSystem:
         """Names and digests."""
         return {"files": ", ".join(path.name for path in self.files), "digest": ", ".join(map(sha256, self.files))}
 
-    def translated(self, sets: Sequence[HeldOut], tick: Tick = lambda *_: None) -> list[Translated]:
+    def translated(self, sets: Sequence[HeldOut], reporter: Reporter) -> list[Translated]:
         """What was read."""
         return self.texts

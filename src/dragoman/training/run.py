@@ -1,11 +1,12 @@
 """A training run: from prepared data to a finished model directory.
 
 my-model/            the model: recipe.toml, model.safetensors, model.json, tokenizers, card.md, manifest.json
-my-model/training/   what made it: run.json, metrics.jsonl, curve.png, checkpoints/, prepared/
+my-model/training/   what made it: run.json, metrics.jsonl, result.json, curve.png, checkpoints/, prepared/
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from dragoman.config import Recipe, TrainRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
-from dragoman.files import MANIFEST, exclusive_lock
+from dragoman.files import MANIFEST, exclusive_lock, write_atomically
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import TRAINING
 from dragoman.modeldir.locate import read_recipe
@@ -37,6 +38,8 @@ from dragoman.training.run_record import LOCK, RUN, RunRecord, check_output_dire
 from dragoman.training.state import TrainingState
 from dragoman.training.steps.allocator import keep_freed_memory
 from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
+
+RESULT = "result.json"
 
 
 def is_finished(out: Path) -> bool:
@@ -257,6 +260,8 @@ def write_result(
     info = trained_model_info(prepared, base)
     card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info)
     try:
+        result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
+        write_atomically(out / TRAINING / RESULT, json.dumps(result, indent=1) + "\n")
         draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         save_model(
             out,

@@ -29,7 +29,7 @@ from dragoman.training.interrupt import EvaluationAbandonedError, InterruptedTra
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.optim.schedule import learning_rate
-from dragoman.training.reporting.metrics import Metrics
+from dragoman.training.reporting.metrics import METRICS_FILE, Metrics
 from dragoman.training.state import TrainingState, Window
 from dragoman.training.steps.base import precision
 from dragoman.training.steps.cuda_graph import CudaGraphSteps, supports_cuda_graph
@@ -58,7 +58,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.d_model = recipe, d_model
         self.open_loader, self.evaluate, self.reporter, self.ranks = open_loader, evaluate, reporter, ranks
-        self.metrics = Metrics(directory / "metrics.jsonl")
+        self.metrics = Metrics(directory / METRICS_FILE)
         self.checkpoints = Checkpoints(directory / "checkpoints", reporter.note)
         self.sharded = should_shard(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)

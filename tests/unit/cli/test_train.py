@@ -10,8 +10,8 @@ import pytest
 
 import dragoman.training.run
 from command_line import leave
-from dragoman.cli.commands.train import busy_machine
 from dragoman.config import Recipe
+from dragoman.training.plan import busy_machine_warning
 from small_model import model_at
 from tiny_run import TINY, write_corpus
 
@@ -36,7 +36,7 @@ def test_a_directory_with_something_else_in_it(tmp_path: Path, capsys: pytest.Ca
     assert (code, "is a file, but --out is the directory" in err) == (2, True), err
     model = model_at(tmp_path / "model")
     assert leave(capsys, *command[:-1], str(model / "model.json"))[0] == 2
-    said = "is finished, with whatever data it was trained: its training/ is not there; nothing to do"
+    said = "is finished (training/ is missing, so its data are unknown); nothing to do"
     assert said in leave(capsys, *command[:-1], str(model))[2]
 
 
@@ -102,7 +102,7 @@ def test_from_a_model_come_its_sizes_and_its_tokenizers(tmp_path: Path, capsys: 
     model = model_at(tmp_path / "model")
     begin = ["--from", str(model), "--out", str(tmp_path / "out"), "--set", "train.steps=2"]
     code, _, err = leave(capsys, *words(tmp_path, begin), "--set", "model.dropout=0.4")
-    assert (code, f"model and tokenizers: as {model} has them" in err) == (0, True), err
+    assert (code, f"model and tokenizers: those of {model}" in err) == (0, True), err
     own, found = Recipe.load(model / "recipe.toml"), Recipe.load(tmp_path / "out" / "recipe.toml")
     assert (found.model, found.text) == (replace(own.model, dropout=0.4), own.text)
     for more, message in (
@@ -146,5 +146,5 @@ def test_learned_positions_have_room_for_every_sentence_and_bound_translations(
 def test_a_busy_machine_is_told_of(load: float, threads: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0), raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    said = busy_machine(threads)
+    said = busy_machine_warning(threads)
     assert ("load 2.4 on 2 processors" in said and "OMP_NUM_THREADS=1" in said) if told else said == ""

@@ -210,11 +210,11 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     other = ["--out", str(tmp_path / "other")]
     for words, said in (
         ([*corpus[:4], *settings, *syntax], "model.positions='syntax' needs the dependency tree of each source senten"),
-        ([*corpus, *settings], "--source-trees would do nothing: model.positions='sinusoidal' reads no trees"),
+        ([*corpus, *settings], "--source-trees has no effect: model.positions='sinusoidal' reads no trees"),
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
         ([*corpus, *valid[:4], *settings, *syntax], "none for numbers.en + numbers.de"),
-        ([*corpus, *corpus[4:], *settings, *syntax], "2 files of trees came for 1 corpora"),
-        ([*corpus, *valid[4:], *settings, *syntax], "belongs to a validation set, and none is given"),
+        ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpora"),
+        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, but there are 0"),
     ):
         code, _, err = leave(capsys, "train", *words, *other)
         assert (code, said in err) == (2, True), err

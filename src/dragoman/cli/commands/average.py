@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from dragoman.errors import ModelNotFoundError, TrainingError
-from dragoman.files import check_new_directory
-from dragoman.values import suggest_directory
+from dragoman import api
+from dragoman.errors import TrainingError
 
 FILE = click.Path(path_type=Path)
 
@@ -24,29 +23,8 @@ def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[
     MODELS is the directory of one training, whose checkpoints are averaged, or two or more finished models of the same
     shape and vocabulary.
     """
-    steps = parse_steps(given)
-    if steps and last is not None:
-        raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="exclusive_options")
-    if len(models) > 1 and (steps or last is not None):
-        raise TrainingError(
-            f"--last and --checkpoints choose checkpoints of one training, but you gave {len(models)} directories",
-            code="exclusive_options",
-        )
-    from dragoman.training.checkpoints.averaging import (
-        is_run_or_model,
-        part_of_model,
-        parts_of_run,
-        write_average,
-    )
-
-    check_new_directory(out)
-    for directory in models:
-        if not directory.is_dir():
-            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
-            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
-    parts = parts_of_run(models[0], last, steps) if len(models) == 1 else [part_of_model(model) for model in models]
-    write_average(parts, out)
-    click.echo(f"{out} is the average of: " + "; ".join(part.name for part in parts))
+    result = api.average(models, out=out, last=last, checkpoints=parse_steps(given))
+    click.echo(f"{out} is the average of: " + "; ".join(result.parts))
 
 
 def parse_steps(values: tuple[str, ...]) -> list[int]:

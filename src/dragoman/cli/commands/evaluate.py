@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman import api
 from dragoman.cli import tell
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import refuse_idle
 from dragoman.cli.output import check_stdout
 from dragoman.engines.select import ENGINES, PRECISIONS
-from dragoman.errors import DataError
 from dragoman.search.types import Search
 
 if TYPE_CHECKING:
     from dragoman.evaluation.report import Report, Result
 
 FILE = click.Path(path_type=Path)
-METRICS = ("BLEU", "chrF", "TER")
 
 
 @click.command(name="evaluate")
@@ -37,7 +35,9 @@ METRICS = ("BLEU", "chrF", "TER")
 @click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Score these translations; no model.")
 @click.option("--against", type=FILE, multiple=True, help="Compare with another model, or with a file for each set.")
 @click.option("--name", "names", multiple=True, help="What to call each test set.")
-@click.option("--metric", "metrics", multiple=True, type=click.Choice(METRICS, False), help="Which; all by default.")
+@click.option(
+    "--metric", "metrics", multiple=True, type=click.Choice(api.METRICS, False), help="Which; all by default."
+)
 @click.option("--tokenize", help="sacreBLEU's tokenizer for BLEU; by default the references' script decides.")
 @click.option("--lowercase", is_flag=True, help="Take no notice of upper and lower case.")
 @click.option("--report", "place", type=FILE, help="Write report.json, report.md and the translations there.")
@@ -78,11 +78,8 @@ def command(
     says whether a difference is more than chance.
     """
     check_stdout()
-    if (model is None) == (not hypotheses):
-        raise DataError("give either a model to translate with, or --hypothesis with files of translations")
-    other_is_model = len(against) == 1 and not against[0].is_file()
-    chosen = [name for name in METRICS if not metrics or name in metrics]
-    if model is None and not other_is_model:
+    chosen = [name for name in api.METRICS if not metrics or name in metrics]
+    if model is None and (len(against) != 1 or against[0].is_file()):
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         refuse_idle(options, "nothing is translated, as there are only files of translations")
     if model is None:
@@ -90,73 +87,27 @@ def command(
     models = ensemble_arguments(ensemble, mean)
     if chosen == ["chrF"]:
         refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
-    from dragoman.evaluation.metrics import compare, make, score
-    from dragoman.evaluation.report import Report, Result, make_room
-    from dragoman.evaluation.systems import FileSystem, ModelSystem, System
-    from dragoman.evaluation.test_sets import read_held_out
-
-    sets = read_held_out(references, sources, names, trees, languages)
-    make(chosen, sets[0].references, tokenize)  # a mistake in a name costs no hour of translating
-    search = Search(beam=beam, length_penalty=length_penalty)
-    system: System = (
-        ModelSystem(model, search, **engine, **models) if model else FileSystem(hypotheses, "--hypothesis", sets)
+    result = api.evaluate(
+        model,
+        reference=references,
+        source=sources,
+        source_trees=trees,
+        to=languages,
+        hypothesis=hypotheses,
+        against=against,
+        names=names,
+        metrics=chosen,
+        tokenize=tokenize,
+        lowercase=lowercase,
+        report=place,
+        beam=beam,
+        length_penalty=length_penalty,
+        **models,
+        **engine,
     )
-    other: System | None = None
-    if against:
-        named = str(against[0])
-        other = ModelSystem(named, search, **engine) if other_is_model else FileSystem(against, "--against", sets)
-    if not any(isinstance(each, ModelSystem) and each.reads_trees for each in (system, other)):
-        refuse_idle(("trees",), "no model here reads trees")
-    if not any(isinstance(each, ModelSystem) and each.has_languages for each in (system, other)):
-        refuse_idle(("languages",), "no model here translates into several languages")
-    for each in (system, other):
-        if isinstance(each, ModelSystem):
-            each.check(sets)  # of both, before the first translates
+    show(result)
     if place is not None:
-        make_room(place)  # a mistake in this costs no hour either
-    progress = Progress()
-    for each in (system, other):
-        if isinstance(each, ModelSystem):
-            progress.say(f"{each.model}: {each.running}")
-    ours = system.translated(sets, progress)
-    theirs = other.translated(sets, progress) if other is not None else []
-    results = []
-    for i, held_out in enumerate(sets):
-        right, settings = held_out.references, (chosen, tokenize, lowercase)
-        results.append(
-            Result(
-                held_out,
-                ours[i].texts,
-                score(ours[i].texts, right, *settings),
-                ours[i].seconds,
-                compare(ours[i].texts, theirs[i].texts, right, *settings) if theirs else [],
-                ours[i].flags,
-            )
-        )
-    report = Report(system.about(), results, ", ".join(path.name for path in against) or None)
-    show(report)
-    if place is not None:
-        report.write(place)
         tell(f"dragoman: the report is in {place}\n")
-
-
-class Progress:
-    """A line on stderr that moves, where stderr is a terminal."""
-
-    def __init__(self) -> None:
-        self.live, self.told = sys.stderr.isatty(), 0.0
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        """So many sentences of a set are done."""
-        now = time.monotonic()
-        if self.live and (now - self.told > 0.2 or done == total):
-            self.told = now
-            tell("\r\x1b[K" if done == total else f"\r{name}: {done:,} of {total:,} sentences\x1b[K")
-
-    def say(self, words: str) -> None:
-        """A line that stays."""
-        if self.live:
-            tell(f"dragoman: {words}\n")
 
 
 def show(report: Report) -> None:

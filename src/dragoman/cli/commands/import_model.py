@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from dragoman import api
+
 FILE = click.Path(path_type=Path)
 
 
@@ -32,15 +34,14 @@ def command(
     PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq. What it has and
     models here have not is refused, and nothing is written.
     """
-    from dragoman.conversion.detect import read_foreign
-    from dragoman.conversion.options import Asked
-    from dragoman.files import check_new_directory
-
-    check_new_directory(out)
-    if target_tokenizer is not None and tokenizer is None:
-        raise click.UsageError("--target-tokenizer is for a target with a tokenizer of its own; give --tokenizer too")
-    found = read_foreign(path, Asked(tokenizer, target_tokenizer, vocabulary, one_target))
-    found.write(out)
-    click.echo(f"{out} is the model of {path}, which was trained with {found.toolkit}")
-    for note in found.notes:
+    result = api.import_model(
+        path,
+        out=out,
+        tokenizer=tokenizer,
+        target_tokenizer=target_tokenizer,
+        vocabulary=vocabulary,
+        one_target=one_target,
+    )
+    click.echo(f"{out} is the model of {path}, which was trained with {result.toolkit}")
+    for note in result.notes:
         click.echo(note)

@@ -6,30 +6,27 @@ import time
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from dragoman import api
 from dragoman.cli.options.completion import complete_recipe
-from dragoman.cli.options.corpus_options import FILE, Given, corpus_options
-from dragoman.config import Recipe
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.cli.options.corpus_options import FILE, CorpusArguments, corpus_options
 from dragoman.data.prepare.report import plot_lengths, print_report
 from dragoman.data.prepared import PICTURE, Prepared
-from dragoman.progress import ConsoleReporter
 
 
 @click.command(name="prepare")
 @corpus_options
 @click.option("--out", type=FILE, required=True, help="The directory to write.")
-@click.option("--recipe", "source_recipe", default="base", show_default=True, shell_complete=complete_recipe,
+@click.option("--recipe", default="base", show_default=True, shell_complete=complete_recipe,
               help="A preset or a TOML file.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
 @click.option("--processes", type=click.IntRange(1), help="Processes to work in; all cores by default.")
-@click.option("--anew", is_flag=True, help="Replace what --out holds, where it was prepared from other inputs.")
+@click.option("--anew", is_flag=True, help="Replace what --out holds, if it was prepared from other inputs.")
 def command(
-    given: Given,
+    data: CorpusArguments,
     out: Path,
-    source_recipe: str,
+    recipe: str,
     changes: tuple[str, ...],
     tokenizers: Path | None,
     processes: int | None,
@@ -38,39 +35,36 @@ def command(
     """Learn the tokenizer, clean the pairs, and write them as ids for training.
 
     Several corpora can be given, each by its own --source and --target, --tsv or --jsonl; weights and trees go with
-    them in that order. Files may be packed as .gz, .xz or .zst.
+    them in that order. Files may be compressed as .gz, .xz or .zst.
     """
-    recipe = Recipe.load(source_recipe, changes)
     started = time.monotonic()
-    reporter = ConsoleReporter()
-    try:
-        prepared = prepare(
-            given.corpora,
-            recipe,
-            out,
-            valid=given.valid,
-            tokenizers=tokenizers,
-            anew=anew,
-            processes=processes,
-            reporter=reporter,
-        )
-    finally:
-        reporter.close()
-    show(prepared, seconds=time.monotonic() - started)
+    prepared = api.prepare(
+        corpora=data.corpora,
+        valid=data.valid,
+        out=out,
+        recipe=recipe,
+        changes=changes,
+        tokenizers=tokenizers,
+        processes=processes,
+        overwrite=anew,
+    )
+    show(prepared, time.monotonic() - started)
 
 
 def show(prepared: Prepared, seconds: float) -> None:
-    """The report on stdout, and the picture beside the data."""
+    """Print the report, and draw the lengths next to the data."""
     if prepared.reused:
         click.echo(f"{prepared.directory} is already prepared from these inputs; nothing was done.")
         return
+    from rich.console import Console
+
     print_report(prepared, Console(highlight=False))
     picture = prepared.directory / PICTURE
     try:
-        seen = f"; {picture.name} shows the lengths" if plot_lengths(prepared, picture) else ""
+        drawn = f"; {picture.name} shows the lengths" if plot_lengths(prepared, picture) else ""
     except OSError as error:
         picture.unlink(missing_ok=True)
-        seen = f"; {picture.name} could not be written ({error.strerror or error}), but the data are whole"
+        drawn = f"; {picture.name} could not be written ({error.strerror or error}), but the data are complete"
     pairs = prepared.report["read"]
     rate = f"{pairs / max(seconds, 1e-9):,.0f}"
-    click.echo(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){seen}")
+    click.echo(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){drawn}")

@@ -1,4 +1,4 @@
-"""The options that name files of sentence pairs, the same for every verb that reads them."""
+"""The options that name files of sentence pairs, for every command that reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS = [
     click.option(
         "--source-trees", "trees", type=FILE, multiple=True, help="The sources' dependency trees, in CoNLL-U."
     ),
-    click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch goes through each corpus."),
+    click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch passes through a corpus."),
     click.option(
         "--to",
         "languages",
@@ -63,20 +63,20 @@ OPTIONS = [
 
 
 @dataclass(frozen=True)
-class Given:
-    """The corpora that a person named, in order, and the validation set, if there is one, or several by language."""
+class CorpusArguments:
+    """The corpora of a command line, in order, and the validation sets: one, or one for each target language."""
 
     corpora: list[Corpus]
     valid: list[Corpus]
 
 
 def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options above, and hand it what they name as `given`."""
+    """Add the options above to a command, and pass what they name as `data`."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **values: Any) -> None:
         own = {name: values.pop(name) for name in PARAMETERS}
-        function(*args, given=gather(**own), **values)
+        function(*args, data=parse_corpora(**own), **values)
 
     for option in reversed(OPTIONS):
         wrapped = option(wrapped)
@@ -90,7 +90,7 @@ PARAMETERS = (
 )
 
 
-def gather(
+def parse_corpora(
     sources: tuple[Path, ...],
     targets: tuple[Path, ...],
     tsvs: tuple[Path, ...],
@@ -107,11 +107,12 @@ def gather(
     valid_tsvs: tuple[Path, ...],
     valid_jsonls: tuple[Path, ...],
     valid_languages: tuple[str, ...],
-) -> Given:
+) -> CorpusArguments:
     """The corpora in order, with their weights, trees and languages."""
     if len(sources) != len(targets):
         raise DataError(
-            f"--source names {len(sources)} and --target {len(targets)} of the files; plain files come in twos"
+            f"there are {len(sources)} --source but {len(targets)} --target files; give one --target for each --source",
+            code="count_mismatch",
         )
 
     def both_sides(path: Path, form: Literal["tsv", "jsonl"]) -> Corpus:
@@ -121,47 +122,66 @@ def gather(
     corpora += [both_sides(path, "tsv") for path in tsvs]
     corpora += [both_sides(path, "jsonl") for path in jsonls]
     if not corpora:
-        raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl")
-    corpora = in_languages(corpora, languages, "--to")
+        raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl", code="no_corpus")
+    corpora = assign_languages(corpora, languages, "--to")
     if weights and len(weights) != len(corpora):
-        raise DataError(f"{len(weights)} weights came for {len(corpora)} corpora; give one for each, or none")
+        raise DataError(
+            f"there are {len(weights)} weights for {len(corpora)} corpora; give one for each, or none",
+            code="count_mismatch",
+        )
     if trees and len(trees) != len(corpora):
-        raise DataError(f"{len(trees)} files of trees came for {len(corpora)} corpora; give one for each, or none")
+        raise DataError(
+            f"there are {len(trees)} files of trees for {len(corpora)} corpora; give one for each, or none",
+            code="count_mismatch",
+        )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
     if len(valid_sources) != len(valid_targets):
-        raise DataError("a validation set needs both sides: give --valid-source and --valid-target")
+        raise DataError(
+            "a validation set needs both sides: give --valid-source and --valid-target", code="count_mismatch"
+        )
     valid = [Corpus(s, t) for s, t in zip(valid_sources, valid_targets, strict=True)]
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
-    valid = in_languages(valid, valid_languages, "--valid-to")
+    valid = assign_languages(valid, valid_languages, "--valid-to")
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
-            f"there is one validation set, but {' and '.join(v.name for v in valid)} came; put them together, or give "
-            "--valid-to for each, where one model learns several target languages"
+            f"there can be one validation set, but you gave {' and '.join(v.name for v in valid)}; join them, or give "
+            "--valid-to for each if the model has several target languages",
+            code="several_validation_sets",
         )
     if valid_trees is not None and len(valid) != 1:
-        given = f"{len(valid)} are" if valid else "none is"
-        raise DataError(f"--valid-source-trees {valid_trees} belongs to a validation set, and {given} given")
+        raise DataError(
+            f"--valid-source-trees {valid_trees} needs one validation set, but there are {len(valid)}",
+            code="count_mismatch",
+        )
     if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
-        raise DataError("--to-key is for TSV and JSON lines, but only plain files came; give --to for each")
+        raise DataError(
+            "--to-key has no effect: it is for TSV and JSON lines, but there are only plain files; give --to for each",
+            code="unused_option",
+        )
     if (source_key or target_key) and all(corpus.target is not None for corpus in (*corpora, *valid)):
-        raise DataError("--source-key and --target-key are for TSV and JSON lines, but only plain files came")
-    return Given(
+        raise DataError(
+            "--source-key and --target-key have no effect: they are for TSV and JSON lines, but there are only plain "
+            "files",
+            code="unused_option",
+        )
+    return CorpusArguments(
         [replace(corpus, weight=weight, source_trees=tree) for corpus, weight, tree in weighted],
         [replace(corpus, source_trees=valid_trees) for corpus in valid],
     )
 
 
-def in_languages(corpora: list[Corpus], languages: tuple[str, ...], option: str) -> list[Corpus]:
-    """The corpora with a language for each of those whose lines do not say their own."""
-    silent = [corpus for corpus in corpora if not corpus.to_key]
+def assign_languages(corpora: list[Corpus], languages: tuple[str, ...], option: str) -> list[Corpus]:
+    """The corpora with the languages of those that have no language column."""
+    without = [corpus for corpus in corpora if not corpus.to_key]
     if not languages:
         return corpora
-    if len(languages) != len(silent):
-        kind = " whose lines do not say their own" if len(silent) < len(corpora) else ""
+    if len(languages) != len(without):
+        kind = " without a language column" if len(without) < len(corpora) else ""
         raise DataError(
-            f"{len(languages)} languages came with {option} for {len(silent)} corpora{kind}; give one for each, in the "
-            "order plain, TSV, JSON lines, or none where one model learns one target language"
+            f"there are {len(languages)} languages in {option} for {len(without)} corpora{kind}; give one for each, in "
+            "the order plain, TSV, JSON lines, or none if the model has one target language",
+            code="count_mismatch",
         )
     named = iter(languages)
     return [corpus if corpus.to_key else replace(corpus, to=next(named)) for corpus in corpora]

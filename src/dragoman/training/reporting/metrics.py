@@ -16,6 +16,9 @@ from dragoman.files import sync
 CLOCK: Final = frozenset({"seconds", "target_tokens_per_second"})
 
 
+METRICS_FILE: Final = "metrics.jsonl"
+
+
 class Metrics:
     """The log of a run. Its length is counted in lines: bytes would depend on the clock."""
 

@@ -1,0 +1,409 @@
+"""The Python API for whole tasks, which the command line calls too: prepare, train, evaluate, average, import_model.
+
+    result = dragoman.train(source="train.en", target="train.de", out="my-model")
+    print(result.metrics["bleu"], [entry["loss"] for entry in result.curve if "loss" in entry])
+
+Progress goes to stderr, with live bars in a terminal or notebook; `reporter=dragoman.SilentReporter()` hides it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dragoman.config import Recipe, toml_value
+from dragoman.data.corpora.corpus import Corpus
+from dragoman.errors import ConversionError, DataError, ModelNotFoundError, TrainingError
+from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
+from dragoman.search.types import Mean, Search
+
+if TYPE_CHECKING:
+    from dragoman.data.prepared import Prepared
+    from dragoman.evaluation.report import Report
+    from dragoman.evaluation.systems import System
+
+PathLike = str | Path
+Paths = PathLike | Sequence[PathLike]
+Changes = Mapping[str, object] | Sequence[str]
+METRICS = ("BLEU", "chrF", "TER")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model: its directory, its recipe, and how training went.
+
+    `metrics` are the scores of the final weights on the validation set. `curve` has the entries of metrics.jsonl: those
+    with "loss" are logged steps, those with "valid" are evaluations.
+    """
+
+    path: Path
+    recipe: Recipe
+    metrics: Mapping[str, float]
+    curve: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """A converted model: its directory, the toolkit that trained it, and what the user should know."""
+
+    path: Path
+    toolkit: str
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class AverageResult:
+    """An averaged model: its directory, and the names of the checkpoints or models that were averaged."""
+
+    path: Path
+    parts: Sequence[str]
+
+
+def prepare(
+    *,
+    out: PathLike,
+    source: Paths = (),
+    target: Paths = (),
+    corpora: Sequence[Corpus] = (),
+    valid: Corpus | tuple[PathLike, PathLike] | Sequence[Corpus] | None = None,
+    recipe: Recipe | PathLike = "base",
+    changes: Changes = (),
+    tokenizers: PathLike | None = None,
+    processes: int | None = None,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
+) -> Prepared:
+    """Clean sentence pairs, learn the tokenizers, and write the pairs as token ids to the directory `out`.
+
+    Plain text is given by `source` and `target`, a file or several for each side; other formats, weights, trees and
+    target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already holds just that
+    (`Prepared.reused` tells); data of other inputs are replaced only with `overwrite`.
+    """
+    from dragoman.data.prepare.pipeline import prepare as prepare_corpora
+    from dragoman.training.plan import load_recipe
+
+    reporter = reporter if reporter is not None else ConsoleReporter()
+    try:
+        return prepare_corpora(
+            _corpora(source, target, corpora),
+            load_recipe(recipe, _changes(changes)),
+            out,
+            valid=_validation_sets(valid),
+            tokenizers=None if tokenizers is None else Path(tokenizers),
+            anew=overwrite,
+            processes=processes,
+            reporter=reporter,
+        )
+    finally:
+        reporter.close()
+
+
+def train(
+    *,
+    out: PathLike,
+    source: Paths = (),
+    target: Paths = (),
+    corpora: Sequence[Corpus] = (),
+    valid: Corpus | tuple[PathLike, PathLike] | Sequence[Corpus] | None = None,
+    recipe: Recipe | PathLike | None = None,
+    changes: Changes = (),
+    start_from: PathLike | None = None,
+    device: str | None = None,
+    tensorboard: bool = False,
+    reporter: Reporter | None = None,
+) -> TrainingResult:
+    """Train a translator on sentence pairs and write it to the model directory `out`.
+
+    Without `recipe`, sizes and schedule are chosen for the data and the machine; `changes`, such as
+    {"train.steps": 2000}, override them. `start_from` is a model to fine-tune. Data are given as to `prepare`.
+
+    Call it again with the same arguments to resume where it stopped; a finished run is returned as it is. Ctrl-C and
+    SIGTERM save first, and raise InterruptedTrainingError.
+    """
+    import torch
+
+    from dragoman.data.prepared import Prepared
+    from dragoman.evaluation.validation import Validation
+    from dragoman.modeldir.layout import TRAINING
+    from dragoman.modeldir.locate import read_recipe
+    from dragoman.training.distributed.ranks import join
+    from dragoman.training.plan import TrainingPlan, busy_machine_warning, prepared_directory
+    from dragoman.training.reporting.tensorboard import TensorBoardReporter
+    from dragoman.training.run import is_finished
+    from dragoman.training.run import train as run_training
+    from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
+
+    out, start_from = Path(out), None if start_from is None else Path(start_from)
+    pairs, valid_sets = _corpora(source, target, corpora), _validation_sets(valid)
+    ranks = join(None if device is None else torch.device(device))
+    report: Reporter = (reporter if reporter is not None else ConsoleReporter()) if ranks.first else SilentReporter()
+    if tensorboard and ranks.first:
+        report = TensorBoardReporter(out / TRAINING / "tensorboard", report)
+    if ranks.device.type == "cpu" and ranks.world == 1 and (warning := busy_machine_warning(torch.get_num_threads())):
+        report.note(warning)
+    data = prepared_directory(out)
+
+    def validation(prepared: Prepared, recipe: Recipe) -> Validation:
+        learned = recipe.model.positions == "learned"
+        longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
+        return Validation(prepared, recipe.data, ranks.device, longest=longest)
+
+    def plan() -> str | None:
+        """Prepare the data and return the recipe as TOML, or None if the run is finished."""
+        check_output_directory(out)
+        done = is_finished(out)
+        if done and not data.exists():
+            return None
+        told = SilentReporter() if done else report
+        settings = TrainingPlan(
+            pairs,
+            valid_sets,
+            recipe=recipe,
+            changes=_changes(changes),
+            start_from=start_from,
+            device=ranks.device,
+            world=ranks.world,
+        )
+        prepared = settings.prepare(out, told)
+        settings.choose_settings(prepared, told)
+        validation(prepared, settings.recipe)  # rejects data without a validation set, before the first step
+        if done:
+            record = RunRecord.current(settings.recipe, prepared, start_from, ranks)
+            confirm_record(out / TRAINING / RUN, record, told)
+        return None if done else settings.recipe.to_toml()
+
+    with ranks.guard():
+        planned = ranks.broadcast(plan)
+        if planned is None:
+            unknown = "" if data.exists() else " (training/ is missing, so its data are unknown)"
+            report.note(f"{out} is finished{unknown}; nothing to do (choose another --out to train again)")
+            final = read_recipe(out)
+        else:
+            import tomllib
+
+            final, prepared = Recipe.from_table(tomllib.loads(planned)), Prepared.open(data)
+            evaluator: Any = validation(prepared, final)
+            run_training(prepared, final, out, evaluate=evaluator, reporter=report, ranks=ranks, start_from=start_from)
+            report.note(f"{out} is finished")
+    return _training_result(out, final)
+
+
+def evaluate(
+    model: PathLike | None = None,
+    *,
+    reference: Paths,
+    source: Paths = (),
+    source_trees: Paths = (),
+    to: str | Sequence[str] = (),
+    hypothesis: Paths = (),
+    against: Paths = (),
+    names: str | Sequence[str] = (),
+    metrics: Sequence[str] = METRICS,
+    tokenize: str | None = None,
+    lowercase: bool = False,
+    report: PathLike | None = None,
+    beam: int = Search.beam,
+    length_penalty: float = Search.length_penalty,
+    ensemble: Paths = (),
+    mean: Mean = "probabilities",
+    language: str = "en",
+    engine: str = "auto",
+    device: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+    batch: int | None = None,
+    reporter: Reporter | None = None,
+) -> Report:
+    """Translate test sets with a model and score them with sacreBLEU, or score the files of `hypothesis`.
+
+    `reference` and `source` have a file for each test set. `against`, another model or a file for each test set, adds a
+    paired bootstrap test. `report` is a directory to write the figures and translations to.
+    """
+    from dragoman.evaluation.metrics import compare, make, score
+    from dragoman.evaluation.report import Report, Result, make_room
+    from dragoman.evaluation.systems import FileSystem, ModelSystem
+    from dragoman.evaluation.test_sets import read_held_out
+
+    hypotheses, others, trees, languages = _paths(hypothesis), _paths(against), _paths(source_trees), _texts(to)
+    if (model is None) == (not hypotheses):
+        raise DataError(
+            "give either a model to translate with, or --hypothesis with files of translations",
+            code="exclusive_options",
+        )
+    sets = read_held_out(_paths(reference), _paths(source), _texts(names), trees, languages)
+    make(list(metrics), sets[0].references, tokenize)  # reject a wrong name before translating
+    search = Search(beam=beam, length_penalty=length_penalty)
+    settings: dict[str, Any] = {"language": language, "engine": engine, "device": device}
+    settings |= {"precision": precision, "threads": threads, "batch": batch}
+    system: System
+    if model is not None:
+        system = ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
+    else:
+        system = FileSystem(hypotheses, "--hypothesis", sets)
+    systems = [system]
+    if others:
+        is_model = len(others) == 1 and not others[0].is_file()
+        systems.append(
+            ModelSystem(str(others[0]), search, **settings) if is_model else FileSystem(others, "--against", sets)
+        )
+    models = [each for each in systems if isinstance(each, ModelSystem)]
+    if trees and not any(each.reads_trees for each in models):
+        raise DataError("--source-trees has no effect: no model here reads trees", code="unused_option")
+    if languages and not any(each.has_languages for each in models):
+        raise DataError("--to has no effect: no model here has several target languages", code="unused_option")
+    for each in models:
+        each.check(sets)
+    if report is not None:
+        make_room(Path(report))
+    reporter = reporter if reporter is not None else ConsoleReporter(transient=True)
+    try:
+        for each in models:
+            reporter.note(f"{each.model}: {each.running}")
+        ours, *theirs = [each.translated(sets, reporter) for each in systems]
+    finally:
+        reporter.close()
+    how = (list(metrics), tokenize, lowercase)
+    results = [
+        Result(
+            held_out,
+            translated.texts,
+            score(translated.texts, held_out.references, *how),
+            translated.seconds,
+            compare(translated.texts, theirs[0][i].texts, held_out.references, *how) if theirs else [],
+            translated.flags,
+        )
+        for i, (held_out, translated) in enumerate(zip(sets, ours, strict=True))
+    ]
+    found = Report(system.about(), results, ", ".join(path.name for path in others) or None)
+    if report is not None:
+        found.write(Path(report))
+    return found
+
+
+def import_model(
+    path: PathLike,
+    *,
+    out: PathLike,
+    tokenizer: PathLike | None = None,
+    target_tokenizer: PathLike | None = None,
+    vocabulary: PathLike | None = None,
+    one_target: bool = False,
+) -> ImportResult:
+    """Convert a model of Opus-MT, fairseq or JoeyNMT to the model directory `out`.
+
+    `tokenizer` (and `target_tokenizer`, if the target has its own) is the subword model of the text, if `path` does not
+    contain it; `vocabulary` the directory with fairseq's dict.xx.txt. `one_target` says that tokens such as >>fra<< of
+    an Opus-MT model are no target languages.
+    """
+    from dragoman.conversion.detect import read_foreign
+    from dragoman.conversion.options import Asked
+    from dragoman.files import check_new_directory
+
+    check_new_directory(Path(out))
+    if target_tokenizer is not None and tokenizer is None:
+        raise ConversionError(
+            "--target-tokenizer is for a target with a tokenizer of its own; give --tokenizer too",
+            code="missing_option",
+        )
+    options = Asked(
+        tokenizer=None if tokenizer is None else Path(tokenizer),
+        target_tokenizer=None if target_tokenizer is None else Path(target_tokenizer),
+        vocabulary=None if vocabulary is None else Path(vocabulary),
+        one_target=one_target,
+    )
+    found = read_foreign(Path(path), options)
+    found.write(Path(out))
+    return ImportResult(Path(out), found.toolkit, tuple(found.notes))
+
+
+def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoints: Sequence[int] = ()) -> AverageResult:
+    """Average weights into the model directory `out` (section 6.1 of the paper).
+
+    `models` is the directory of a training run, whose `last` checkpoints (by default as many as its recipe says), or
+    those of the steps `checkpoints`, are averaged; or two or more finished models of the same shape and vocabulary.
+    """
+    from dragoman.files import check_new_directory
+    from dragoman.training.checkpoints.averaging import is_run_or_model, part_of_model, parts_of_run, write_average
+    from dragoman.values import suggest_directory
+
+    directories = _paths(models)
+    if checkpoints and last is not None:
+        raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="exclusive_options")
+    if len(directories) > 1 and (checkpoints or last is not None):
+        raise TrainingError(
+            f"--last and --checkpoints choose checkpoints of one training, but you gave {len(directories)} directories",
+            code="exclusive_options",
+        )
+    check_new_directory(Path(out))
+    for directory in directories:
+        if not directory.is_dir():
+            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
+            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
+    if len(directories) == 1:
+        parts = parts_of_run(directories[0], last, checkpoints)
+    else:
+        parts = [part_of_model(model) for model in directories]
+    write_average(parts, Path(out))
+    return AverageResult(Path(out), tuple(part.name for part in parts))
+
+
+def _training_result(out: Path, recipe: Recipe) -> TrainingResult:
+    """The result of a finished run, as its directory has it."""
+    from dragoman.modeldir.layout import TRAINING
+    from dragoman.training.reporting.metrics import METRICS_FILE, Metrics
+    from dragoman.training.run import RESULT
+
+    curve = tuple(Metrics(out / TRAINING / METRICS_FILE).read())
+    if (out / TRAINING / RESULT).is_file():
+        scores = json.loads((out / TRAINING / RESULT).read_text(encoding="utf-8"))["scores"]
+    else:  # a model without its training, or of an older version
+        scores = next((entry["valid"] for entry in reversed(curve) if "valid" in entry), {})
+    return TrainingResult(out, recipe, scores, curve)
+
+
+def _paths(value: Paths) -> list[Path]:
+    return [Path(value)] if isinstance(value, PathLike) else [Path(each) for each in value]
+
+
+def _texts(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _changes(changes: Changes) -> list[str]:
+    """Changes to a recipe as texts such as "model.dropout=0.3"."""
+    if isinstance(changes, Mapping):
+        return [f"{key}={toml_value(value)}" for key, value in changes.items()]
+    return [changes] if isinstance(changes, str) else list(changes)
+
+
+def _corpora(source: Paths, target: Paths, corpora: Sequence[Corpus]) -> list[Corpus]:
+    """The plain files as corpora, and the other corpora after them."""
+    sources, targets = _paths(source), _paths(target)
+    if len(sources) != len(targets):
+        raise DataError(
+            f"there are {len(sources)} source files but {len(targets)} target files; give one --target for each "
+            "--source",
+            code="count_mismatch",
+        )
+    found = [*(Corpus(*files) for files in zip(sources, targets, strict=True)), *corpora]
+    if not found:
+        raise DataError("there are no sentence pairs; give source and target files, or corpora", code="no_corpus")
+    return found
+
+
+def _validation_sets(
+    valid: Corpus | tuple[PathLike, PathLike] | Sequence[Corpus] | None,
+) -> list[Corpus]:
+    if valid is None or isinstance(valid, Corpus):
+        return [] if valid is None else [valid]
+    items: list[Any] = list(valid)
+    if len(items) == 2 and all(isinstance(each, PathLike) for each in items):
+        return [Corpus(Path(items[0]), Path(items[1]))]
+    if not all(isinstance(each, Corpus) for each in items):
+        raise DataError(
+            f"valid must be a (source, target) pair of files, a Corpus, or several; got {valid!r}", code="wrong_type"
+        )
+    return items
