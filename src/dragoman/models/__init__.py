@@ -1,4 +1,4 @@
-"""Models that turn a source sentence into a target sentence: the Transformer (section 3.1), and its rivals."""
+"""Sequence-to-sequence models: the Transformer (section 3.1), and the recurrent and convolutional models before it."""
 
 from dragoman.models.convolutional import Convolutional, ConvolutionalState
 from dragoman.models.encoder_decoder import EncoderDecoder

@@ -1,8 +1,8 @@
 """The convolutional encoder-decoder, ConvS2S (Gehring et al., 2017), which the paper's section 2 compares itself with.
 
-A layer looks at a window of tokens, and its gated output is added to what came in; so many layers see so many windows
-wide. The decoder's windows end at the token itself, and each of its layers asks the source again ("multi-step
-attention"). docs/rivals.md has what differs from that paper.
+A layer sees a window of tokens, and its gated output is added to its input; the receptive field grows with each layer.
+The decoder's windows end at the token itself, and each of its layers attends to the source ("multi-step attention").
+docs/rivals.md lists the differences from that paper.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import parts
 from dragoman.models.seq2seq import AttentionMaps, Memory
-from dragoman.models.source import Source
+from dragoman.models.source import EncodedSource
 from dragoman.nn import Dropout, Layout, Padded, ScaledDotProduct
 from dragoman.nn.attention.multi_head import start_projection
 from dragoman.nn.linear import Linear
 
-HALF: Final = 0.5**0.5  # the sum of two things of unit variance has it again
-# Variance before a gate that leaves 0.93 behind it: at 1 and over, a deep stack would run away from unit variance.
+SQRT_HALF: Final = 0.5**0.5  # restores unit variance after adding two terms
+# Variance before a gate that gives 0.93 after it: with 1 and more, the variance of a deep stack would grow.
 GAIN: Final = 2.8
 
 
 class GatedConvolution(nn.Module):
-    """A window of k tokens end to end, times one matrix `[2 D, k D]`, half of whose output gates the other half."""
+    """The k tokens of a window concatenated, times a matrix `[2 D, k D]`; half of the output gates the other half."""
 
     def __init__(self, d_model: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class GatedConvolution(nn.Module):
         nn.init.zeros_(self.windows.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[R, T + k - 1, D]` to `[R, T, D]`: an output for each window that fits."""
+        """`[R, T + k - 1, D]` to `[R, T, D]`: an output for each complete window."""
         x = self.dropout(x)
-        fits = x.shape[1] - self.width + 1
-        return F.glu(self.windows(torch.cat([x[:, i : i + fits] for i in range(self.width)], dim=-1)), dim=-1)
+        count = x.shape[1] - self.width + 1
+        return F.glu(self.windows(torch.cat([x[:, i : i + count] for i in range(self.width)], dim=-1)), dim=-1)
 
 
 class EncoderLayer(nn.Module):
-    """Windows with the token in their middle; beyond the ends of a sentence they see zeros."""
+    """Windows centered at the token, with zeros beyond the ends of a sentence."""
 
     def __init__(self, d_model: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -57,13 +57,13 @@ class EncoderLayer(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
         """`[B, S, D]` to `[B, S, D]`; `real [B, S]` is True at tokens."""
         x = x if real is None else x.masked_fill(~real[:, :, None], 0.0)  # a window must not see padding
-        beyond = self.convolution.width // 2
-        y: Tensor = self.convolution(F.pad(x, (0, 0, beyond, beyond)))
-        return (x + y) * HALF
+        margin = self.convolution.width // 2
+        y: Tensor = self.convolution(F.pad(x, (0, 0, margin, margin)))
+        return (x + y) * SQRT_HALF
 
 
 class DecoderLayer(nn.Module):
-    """Windows that end at the token itself, then a question to the source."""
+    """Windows that end at the token itself, then attention to the source."""
 
     def __init__(self, d_model: int, width: int, dropout: float, attention_dropout: float) -> None:
         super().__init__()
@@ -74,36 +74,36 @@ class DecoderLayer(nn.Module):
         start_projection(self.output)
 
     def forward(
-        self, x: Tensor, past: Tensor, written: Tensor, source: Source, weights: list[Tensor] | None = None
+        self, x: Tensor, past: Tensor, embedded: Tensor, source: EncodedSource, weights: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """`[R, T, D]` to `[R, T, D]`, and the last k - 1 inputs, which the windows of the next tokens begin with.
+        """`[R, T, D]` to `[R, T, D]`, and the last k - 1 inputs, with which the next windows begin.
 
-        `past` is what stood before, and `written` the embeddings of the target: a question knows the token it is at.
+        `past` holds the inputs before, and `embedded` the embeddings of the target, which are part of the query.
         """
-        seen = torch.cat([past, x], dim=1)
-        y = self.convolution(seen)
+        inputs = torch.cat([past, x], dim=1)
+        y = self.convolution(inputs)
         dropout = self.attention_dropout if self.training else 0.0
-        told = source.attend(self.attention, (self.query(y) + written) * HALF, dropout, weights)
-        y = (y + self.output(told)) * HALF
-        return (x + y) * HALF, seen[:, x.shape[1] :]
+        context = source.attend(self.attention, (self.query(y) + embedded) * SQRT_HALF, dropout, weights)
+        y = (y + self.output(context)) * SQRT_HALF
+        return (x + y) * SQRT_HALF, inputs[:, x.shape[1] :]
 
 
 @dataclass(frozen=True)
 class ConvolutionalState:
-    """The last k - 1 inputs `[R, k - 1, D]` of each decoder layer, and the source, once a sentence."""
+    """The last k - 1 inputs `[R, k - 1, D]` of each decoder layer, and the source, once per sentence."""
 
     position: int
     past: tuple[Tensor, ...]
-    source: Source
+    source: EncodedSource
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> ConvolutionalState:
-        """Reorder, widen or narrow the rows; `sentences` names those that stay."""
+        """Reorder, repeat or drop rows; `sentences` are those that stay."""
         past = tuple(x.index_select(0, rows) for x in self.past)
         return ConvolutionalState(self.position, past, self.source.select(sentences))
 
 
 class Convolutional(EncoderDecoder):
-    """Gated convolutions with attention; a preset's name gives `d_model`, the numbers of layers and dropout."""
+    """Gated convolutions with attention; a preset sets `d_model`, the numbers of layers and dropout."""
 
     architecture = "convolutional"
 
@@ -121,16 +121,16 @@ class Convolutional(EncoderDecoder):
         start_projection(self.readout)
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
-        """The sources, read: `[B, S, 2 D]`, the keys and beside them the values.
+        """Encode the sources: `[B, S, 2 D]`, keys and values concatenated.
 
-        A value is the last layer's output and the token's own embedding: the company and the word itself.
+        A value is the sum of the last layer's output and the token's own embedding.
         """
         layout = self._layout(source, layout, "source")
         words = layout.to_grid(self.dropout(self.source_positions(self.embeddings.source(source), layout)))
         x, real = words, layout.grid.real(words.device)
         for layer in self.encoder:
             x = layer(x, real)
-        return Memory(torch.cat([x, (x + words) * HALF], dim=-1), layout.grid)
+        return Memory(torch.cat([x, (x + words) * SQRT_HALF], dim=-1), layout.grid)
 
     def decode(
         self, target: Tensor, memory: Memory, layout: Layout | None = None, maps: AttentionMaps | None = None
@@ -138,41 +138,41 @@ class Convolutional(EncoderDecoder):
         """The decoder's output `[..., D]` for each token of `target`, before the projection to the vocabulary."""
         layout = self._layout(target, layout, "target")
         words = layout.to_grid(self.dropout(self.target_positions(self.embeddings.target(target), layout)))
-        hidden, _ = self._decode(words, self._nothing(words), self._source(memory), maps)
+        hidden, _ = self._decode(words, self._initial_inputs(words), self._source(memory), maps)
         return layout.from_grid(hidden)
 
     def start(self, memory: Memory) -> ConvolutionalState:
-        """The state before the first target token, one row a sentence."""
-        return ConvolutionalState(0, self._nothing(memory.states), self._source(memory))
+        """The state before the first target token, one row per sentence."""
+        return ConvolutionalState(0, self._initial_inputs(memory.states), self._source(memory))
 
     def step(
         self, ids: Tensor, state: ConvolutionalState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, ConvolutionalState]:
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
-        target = self._written(ids, len(state.source.past.keys), len(state.past[0]))
+        target = self._step_ids(ids, len(state.source.key_values.keys), len(state.past[0]))
         layout = Padded(target.shape[1], offset=state.position)
         words = self.dropout(self.target_positions(self.embeddings.target(target), layout))
         hidden, past = self._decode(words, state.past, state.source, maps)
         logits = self.logits(hidden if ids.dim() == 2 else hidden[:, 0])
         return logits, ConvolutionalState(layout.longest, past, state.source)
 
-    def _nothing(self, like: Tensor) -> tuple[Tensor, ...]:
-        """What stands before the first token."""
+    def _initial_inputs(self, like: Tensor) -> tuple[Tensor, ...]:
+        """The inputs before the first token: zeros."""
         zeros = like.new_zeros(len(like), self.recipe.kernel_width - 1, self.recipe.d_model)
         return (zeros,) * len(self.decoder)
 
-    def _source(self, memory: Memory) -> Source:
-        """The memory as every layer asks it: a mean over m tokens has 1/m of their variance, which is given back."""
+    def _source(self, memory: Memory) -> EncodedSource:
+        """The memory with rescaled values: a mean over m tokens has 1/m of their variance."""
         layout = memory.layout.grid
         keys, values = memory.states.chunk(2, dim=-1)
         if layout.lengths is None:
-            return Source.of(keys, values * layout.size**0.5, layout)
-        return Source.of(keys, values * layout.lengths.sqrt()[:, None, None].to(values.dtype), layout)
+            return EncodedSource.of(keys, values * layout.size**0.5, layout)
+        return EncodedSource.of(keys, values * layout.lengths.sqrt()[:, None, None].to(values.dtype), layout)
 
     def _decode(
-        self, words: Tensor, past: Sequence[Tensor], source: Source, maps: AttentionMaps | None
+        self, words: Tensor, past: Sequence[Tensor], source: EncodedSource, maps: AttentionMaps | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """`[R, T, D]` to `[R, T, D]`, and what each layer's next windows begin with."""
+        """`[R, T, D]` to `[R, T, D]`, and each layer's last k - 1 inputs."""
         x, after = words, []
         for layer, before in zip(self.decoder, past, strict=True):
             x, kept = layer(x, before, words, source, None if maps is None else maps.cross)

@@ -1,4 +1,4 @@
-"""What every model here shares: embeddings, teacher forcing as `encode` and `decode`, and the projection."""
+"""The base class of all models: embeddings, teacher forcing by `encode` and `decode`, and the output projection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.values import suggest
 
 
 class EncoderDecoder(nn.Module, ABC):
-    """An encoder that reads the source, and a decoder that writes the target while it looks at what was read.
+    """An encoder of the source, and a decoder that writes the target with attention to it.
 
     `recipe` is a preset's name, a `Recipe` or its `ModelRecipe`. `vocabulary` is the size of the shared vocabulary, or
     (source, target) for two. Ids equal to `pad` at the end of a row are padding.
@@ -29,35 +29,39 @@ class EncoderDecoder(nn.Module, ABC):
         if isinstance(recipe, str):
             if recipe not in PRESETS:
                 file = "; a file is read by Recipe.load" if recipe.endswith(".toml") else ""
-                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}{file}")
+                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}{file}", code="unknown_choice")
             recipe = preset_for(recipe, self.architecture)
         elif isinstance(recipe, Recipe):
             recipe = recipe.model
         if not isinstance(recipe, ModelRecipe):
             raise RecipeError(
-                f"a model is made of a preset's name, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}"
+                f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}",
+                code="wrong_type",
             )
         if recipe.architecture != self.architecture:
             raise RecipeError(
-                f"a {type(self).__name__} is made of a recipe with model.architecture={self.architecture!r}; got one "
-                f"with {recipe.architecture!r}"
+                f"{type(self).__name__} needs a recipe with model.architecture={self.architecture!r}; got "
+                f"{recipe.architecture!r}",
+                code="architecture_mismatch",
             )
         sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
         if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
             raise RecipeError(
-                f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}"
+                f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}",
+                code="wrong_type",
             )
         if recipe.tie == "all" and not isinstance(vocabulary, int):
             raise RecipeError(
-                f"model.tie='all' needs one vocabulary for source and target, but two came, of {vocabulary[0]} and "
-                f"{vocabulary[1]} tokens; use model.tie='target', or a shared vocabulary"
+                f"model.tie='all' needs one vocabulary for source and target, not two of {vocabulary[0]} and "
+                f"{vocabulary[1]} tokens; use model.tie='target' or a shared vocabulary",
+                code="vocabulary_mismatch",
             )
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
         self.embeddings = Embeddings(*sizes, recipe.d_model, EMBEDDING_TABLES[recipe.tie], recipe.output_bias)
 
     @abstractmethod
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
-        """The sources, read: what the decoder looks at."""
+        """Encode the sources."""
 
     @abstractmethod
     def decode(
@@ -87,11 +91,14 @@ class EncoderDecoder(nn.Module, ABC):
         target_layout: Layout | None = None,
         maps: AttentionMaps | None = None,
     ) -> Tensor:
-        """Teacher forcing up to the decoder's output `[..., D]`, for those who project only some of it."""
-        read = sentences_of(tensor(source, "source"), source_layout)
-        written = sentences_of(tensor(target, "target"), target_layout)
-        if read is not None and written is not None and read != written:
-            raise ShapeError(f"the source has {read} sentences and the target {written}; give as many of each")
+        """Teacher forcing up to the decoder's output `[..., D]`, before the projection."""
+        sources = count_sentences(check_tensor(source, "source"), source_layout)
+        targets = count_sentences(check_tensor(target, "target"), target_layout)
+        if sources is not None and targets is not None and sources != targets:
+            raise ShapeError(
+                f"the source has {sources} sentences and the target {targets}; give as many of each",
+                code="count_mismatch",
+            )
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -111,7 +118,7 @@ class EncoderDecoder(nn.Module, ABC):
         return sum(p.numel() for p in self.parameters())
 
     def _layout(self, ids: Tensor, layout: Layout | None, side: str) -> Layout:
-        if layout is None and tensor(ids, side).dim() != 2:
+        if layout is None and check_tensor(ids, side).dim() != 2:
             raise ShapeError(
                 f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
             )
@@ -119,31 +126,37 @@ class EncoderDecoder(nn.Module, ABC):
         if not isinstance(layout, Padded | Packed) or ids.dim() != (1 if isinstance(layout, Packed) else 2):
             raise ShapeError(
                 f"{side} ids have shape {tuple(ids.shape)}, and their layout is a {type(layout).__name__}; a Packed "
-                "layout goes with [tokens], a Padded one with [sentences, tokens]"
+                "layout goes with [tokens], a Padded one with [sentences, tokens]",
+                code="layout_mismatch",
             )
         if ids.shape[-1] != layout.size:
             raise ShapeError(f"{side} ids have {ids.shape[-1]} columns, but their layout has {layout.size}")
         return layout
 
-    def _written(self, ids: Tensor, sentences: int, rows: int | None) -> Tensor:
-        """The ids of a step as `[B, T]`, checked: as many as the state has `rows`, if any, and of `sentences` alike."""
-        if tensor(ids, "target").dim() not in (1, 2):
+    def _step_ids(self, ids: Tensor, sentences: int, rows: int | None) -> Tensor:
+        """The ids of a step as `[B, T]`, checked against the number of rows and sentences of the state."""
+        if check_tensor(ids, "target").dim() not in (1, 2):
             raise ShapeError(f"a step takes ids of shape [rows], or [rows, tokens]; got {tuple(ids.shape)}")
         if len(ids) % max(1, sentences) or (rows is not None and len(ids) != rows):
-            one = f"{rows} rows" if rows is not None else f"{sentences} sentences, with as many rows each"
-            raise ShapeError(f"a step got {len(ids)} rows of ids, but its state has {one}; give as many")
+            expected = f"{rows} rows" if rows is not None else f"{sentences} sentences, with as many rows each"
+            raise ShapeError(
+                f"a step got {len(ids)} rows of ids, but its state has {expected}; give as many", code="count_mismatch"
+            )
         return ids if ids.dim() == 2 else ids[:, None]
 
 
-def sentences_of(ids: Tensor, layout: Layout | None) -> int | None:
-    """How many there are; None where the ids are laid out in no way that is known."""
+def count_sentences(ids: Tensor, layout: Layout | None) -> int | None:
+    """The number of sentences; None if the shape of the ids does not tell."""
     if isinstance(layout, Packed):
         return len(layout.lengths)
     return len(ids) if ids.dim() == 2 else None
 
 
-def tensor(ids: object, side: str) -> Tensor:
-    """Ids, if they are a tensor."""
+def check_tensor(ids: object, side: str) -> Tensor:
+    """Return `ids`, or raise an error if they are not a tensor."""
     if not isinstance(ids, Tensor):
-        raise ShapeError(f"{side} ids come as a tensor of whole numbers, as torch.tensor([[5, 6, 2]]); got {ids!r:.80}")
+        raise ShapeError(
+            f"{side} ids must be a tensor of whole numbers, such as torch.tensor([[5, 6, 2]]); got {ids!r:.80}",
+            code="wrong_type",
+        )
     return ids

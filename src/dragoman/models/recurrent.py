@@ -1,10 +1,10 @@
 """The recurrent encoder-decoder with attention, which the paper's section 1 sets out to replace.
 
-The design is GNMT's (Wu et al., 2016) in the form that became usual. The first encoder layer reads both ways, the
-others forwards. The first decoder layer asks the source (Bahdanau et al., 2015, or the dot product of Luong et al.,
-2015), and what it is told goes into every higher layer beside what comes from below. Nothing is fed back to the first
-layer, so that in training each layer runs over the whole target at once. The output is Luong's attentional state,
-tanh(W [state; context]). docs/rivals.md has what differs from these papers.
+The design follows GNMT (Wu et al., 2016). The first encoder layer is bidirectional, the others read forwards. The first
+decoder layer attends to the source (Bahdanau et al., 2015, or the dot product of Luong et al., 2015), and its context
+is an input of every higher layer. Nothing is fed back to the first layer, so in training each layer runs over the whole
+target at once. The output is Luong's attentional state, tanh(W [state; context]). docs/rivals.md lists the differences
+from these papers.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import recurrent_attention
 from dragoman.models.seq2seq import AttentionMaps, Memory
-from dragoman.models.source import Source
+from dragoman.models.source import EncodedSource
 from dragoman.nn import Dropout, Layout, Padded
 from dragoman.nn.linear import Linear
 
 CELLS: Final[dict[str, type[nn.LSTM | nn.GRU]]] = {"lstm": nn.LSTM, "gru": nn.GRU}
-Past = tuple[Tensor, ...]  # what a layer remembers, [1, R, D] each: an LSTM's output and cell, a GRU's output
+CellState = tuple[Tensor, ...]  # [1, R, D] each: an LSTM's output and cell, a GRU's output
 
 
 class RecurrentLayer(nn.Module):
-    """A layer that reads from left to right, with dropout on what comes in and not on what it remembers.
+    """A layer that reads from left to right, with dropout on its input and not on its state.
 
-    With `residual`, what comes from below is added to what goes up.
+    With `residual`, the input is added to the output.
     """
 
     def __init__(
@@ -40,22 +40,24 @@ class RecurrentLayer(nn.Module):
         super().__init__()
         self.cell = CELLS[cell](d_input, d_model, batch_first=True)
         self.dropout, self.residual = Dropout(dropout), residual
-        start_cell(self.cell)
+        initialize_cell(self.cell)
 
-    def forward(self, x: Tensor, past: Past | None = None, beside: Tensor | None = None) -> tuple[Tensor, Past]:
-        """`[R, T, C]` to `[R, T, D]`, and what is remembered after it; `beside` is read together with `x`."""
-        incoming = self.dropout(x if beside is None else torch.cat([x, beside], dim=-1))
+    def forward(
+        self, x: Tensor, past: CellState | None = None, context: Tensor | None = None
+    ) -> tuple[Tensor, CellState]:
+        """`[R, T, C]` to `[R, T, D]`, and the state after it; `context` is concatenated to `x`."""
+        inputs = self.dropout(x if context is None else torch.cat([x, context], dim=-1))
         before: Any = past if past is None or isinstance(self.cell, nn.LSTM) else past[0]
         if torch.is_autocast_enabled(x.device.type):  # cells stay in float32: not every cuDNN has others
             with torch.autocast(x.device.type, enabled=False):
-                y, after = self.cell(incoming.float(), before)
+                y, after = self.cell(inputs.float(), before)
         else:
-            y, after = self.cell(incoming, before)
+            y, after = self.cell(inputs, before)
         return x + y if self.residual else y, after if isinstance(after, tuple) else (after,)
 
 
-class BothWays(nn.Module):
-    """Two layers side by side, of which one reads each sentence from its end."""
+class BidirectionalLayer(nn.Module):
+    """Two layers in parallel, one of which reads each sentence backwards."""
 
     def __init__(self, cell: Literal["lstm", "gru"], d_input: int, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -64,22 +66,22 @@ class BothWays(nn.Module):
 
     def forward(self, x: Tensor, layout: Padded) -> Tensor:
         """`[B, S, C]` to `[B, S, 2 D]`."""
-        ahead, back = self.forwards(x)[0], self.backwards(turned(x, layout))[0]
-        return torch.cat([ahead, turned(back, layout)], dim=-1)
+        ahead, back = self.forwards(x)[0], self.backwards(reverse_sentences(x, layout))[0]
+        return torch.cat([ahead, reverse_sentences(back, layout)], dim=-1)
 
 
-def turned(x: Tensor, layout: Padded) -> Tensor:
-    """Each sentence of `[B, S, C]` from its last token to its first; padding stays behind it."""
+def reverse_sentences(x: Tensor, layout: Padded) -> Tensor:
+    """Reverse the tokens of each sentence of `[B, S, C]`; padding stays at the end."""
     if layout.lengths is None:
         return x.flip(1)
     place, last = torch.arange(layout.size, device=x.device), layout.lengths[:, None] - 1
     return x.gather(1, torch.where(place <= last, last - place, place)[:, :, None].expand_as(x))
 
 
-def start_cell(cell: nn.RNNBase) -> None:
-    """Xavier's start for what comes in, orthogonal matrices for what is remembered, gate by gate.
+def initialize_cell(cell: nn.RNNBase) -> None:
+    """Xavier initialization for the input, orthogonal matrices for the recurrence, gate by gate.
 
-    Biases are nothing, but an LSTM's gates begin by keeping what they have (Jozefowicz et al., 2015).
+    Biases are zero, except that an LSTM's forget gates start open (Jozefowicz et al., 2015).
     """
     size = cell.hidden_size
     for name, weights in cell.named_parameters():
@@ -94,19 +96,19 @@ def start_cell(cell: nn.RNNBase) -> None:
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What each decoder layer remembers, a row a hypothesis, and the source, once a sentence."""
+    """The state of each decoder layer, one row per hypothesis, and the source, once per sentence."""
 
-    past: tuple[Past, ...]
-    source: Source
+    past: tuple[CellState, ...]
+    source: EncodedSource
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> RecurrentState:
-        """Reorder, widen or narrow the rows; `sentences` names those that stay."""
+        """Reorder, repeat or drop rows; `sentences` are those that stay."""
         past = tuple(tuple(x.index_select(1, rows) for x in layer) for layer in self.past)
         return RecurrentState(past, self.source.select(sentences))
 
 
 class Recurrent(EncoderDecoder):
-    """LSTMs or GRUs with attention; a preset's name gives `d_model`, the numbers of layers and dropout."""
+    """LSTMs or GRUs with attention; a preset sets `d_model`, the numbers of layers and dropout."""
 
     architecture = "recurrent"
 
@@ -119,7 +121,7 @@ class Recurrent(EncoderDecoder):
             RecurrentLayer(cell, d if i else 2 * d, d, dropout, residual=i > 0)
             for i in range(recipe.encoder_layers - 1)
         ]
-        self.encoder = nn.ModuleList([BothWays(cell, d, d, dropout), *higher])
+        self.encoder = nn.ModuleList([BidirectionalLayer(cell, d, d, dropout), *higher])
         self.decoder = nn.ModuleList([RecurrentLayer(cell, d, d, dropout)])
         for _ in range(recipe.decoder_layers - 1):
             self.decoder.append(RecurrentLayer(cell, d + d_memory, d, dropout, residual=True))
@@ -130,7 +132,7 @@ class Recurrent(EncoderDecoder):
         self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
-        """The sources, read: `[B, S, D]`, and `[B, S, 2 D]` where there is one layer."""
+        """Encode the sources: `[B, S, D]`, or `[B, S, 2 D]` if there is one layer."""
         layout = self._layout(source, layout, "source")
         x = self.encoder[0](layout.to_grid(self.embeddings.source(source)), layout.grid)
         for layer in self.encoder[1:]:
@@ -147,33 +149,33 @@ class Recurrent(EncoderDecoder):
         return layout.from_grid(hidden)
 
     def start(self, memory: Memory) -> RecurrentState:
-        """The state before the first target token, one row a sentence: nothing is remembered."""
-        nothing = memory.states.new_zeros(1, len(memory.states), self.recipe.d_model)
-        past = (nothing, nothing) if self.recipe.cell == "lstm" else (nothing,)
+        """The state before the first target token, one row per sentence: zeros."""
+        zeros = memory.states.new_zeros(1, len(memory.states), self.recipe.d_model)
+        past = (zeros, zeros) if self.recipe.cell == "lstm" else (zeros,)
         return RecurrentState((past,) * len(self.decoder), self._source(memory))
 
     def step(
         self, ids: Tensor, state: RecurrentState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, RecurrentState]:
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
-        x = self.embeddings.target(self._written(ids, len(state.source.past.keys), state.past[0][0].shape[1]))
+        x = self.embeddings.target(self._step_ids(ids, len(state.source.key_values.keys), state.past[0][0].shape[1]))
         hidden, past = self._decode(x, state.past, state.source, maps)
         logits = self.logits(hidden if ids.dim() == 2 else hidden[:, 0])
         return logits, RecurrentState(past, state.source)
 
-    def _source(self, memory: Memory) -> Source:
-        return Source.of(self.attention_keys(memory.states), memory.states, memory.layout.grid, self.attention)
+    def _source(self, memory: Memory) -> EncodedSource:
+        return EncodedSource.of(self.attention_keys(memory.states), memory.states, memory.layout.grid, self.attention)
 
     def _decode(
-        self, x: Tensor, past: Sequence[Past | None], source: Source, maps: AttentionMaps | None
-    ) -> tuple[Tensor, tuple[Past, ...]]:
-        """`[R, T, D]` to `[R, T, D]`, and what each layer remembers after it."""
+        self, x: Tensor, past: Sequence[CellState | None], source: EncodedSource, maps: AttentionMaps | None
+    ) -> tuple[Tensor, tuple[CellState, ...]]:
+        """`[R, T, D]` to `[R, T, D]`, and the state of each layer after it."""
         x, first = self.decoder[0](x, past[0])
         after = [first]
         dropout = self.recipe.attention_dropout if self.training else 0.0
         context = source.attend(self.attention, x, dropout, None if maps is None else maps.cross)
         for layer, before in zip(self.decoder[1:], past[1:], strict=True):
-            x, remembered = layer(x, before, context)
-            after.append(remembered)
+            x, updated = layer(x, before, context)
+            after.append(updated)
         hidden = torch.tanh(self.readout(self.dropout(torch.cat([x, context], dim=-1))))
         return hidden, tuple(after)

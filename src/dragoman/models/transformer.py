@@ -127,7 +127,9 @@ class Transformer(EncoderDecoder):
         """The decoder's output `[..., D]` for each token of `target`, before the projection to the vocabulary."""
         layout = self._layout(target, layout, "target")
         if type(layout) is not type(memory.layout):
-            raise ShapeError("source and target must be laid out alike, both padded or both packed")
+            raise ShapeError(
+                "source and target must be laid out alike, both padded or both packed", code="layout_mismatch"
+            )
         sees = look(layout, layout, self.decoder_sees, target.device)
         source: Sequence[KeyValues | PackedKeyValues]
         if isinstance(memory.layout, Packed) and memory.layout.tiles is not None:
@@ -146,7 +148,7 @@ class Transformer(EncoderDecoder):
     ) -> tuple[Tensor, TransformerState]:
         """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
         past = state.own[0].past
-        target = self._written(ids, len(state.source[0].keys), None if past is None else len(past.keys))
+        target = self._step_ids(ids, len(state.source[0].keys), None if past is None else len(past.keys))
         layout = Padded(target.shape[1], offset=state.position)
         sees = look(layout, Padded(layout.longest), self.decoder_sees, ids.device)
         own = tuple(cache.fork() for cache in state.own)

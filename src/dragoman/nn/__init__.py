@@ -1,4 +1,4 @@
-"""The parts of section 3: tensors in, tensors out. Nothing here knows of recipes, files or ranks.
+"""The layers of section 3: tensors in, tensors out. Nothing here knows recipes, files or ranks.
 
 Dimension letters, as suffixes where a tensor's shape is not obvious:
 

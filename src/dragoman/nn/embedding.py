@@ -13,8 +13,8 @@ class Embeddings(nn.Module):
     """The source's and the target's embeddings, scaled by sqrt(d_model), and the projection to the vocabulary.
 
     `tables` names the matrices of source, target and projection; equal names share one matrix, as all three do in the
-    paper. A shared matrix is one parameter with one name, so that it is counted once and saved once. `bias` adds a
-    number for each token to its logit, which the paper does not have, and models of other toolkits may.
+    paper. A shared matrix is one parameter with one name: counted once and saved once. `bias` adds a number to each
+    token's logit, which the paper does not have and models of other toolkits may.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Embeddings(nn.Module):
         if torch.compiler.is_compiling():
             rows: Tensor = F.embedding(ids, table) * self.scale
             return rows
-        try:  # asking only when it has failed costs nothing, and on a GPU asking would wait for it
+        try:  # checked only after a failure: checking first would synchronize a GPU
             rows = F.embedding(ids, table) * self.scale
         except (IndexError, RuntimeError):
-            refuse_ids(ids, len(table), side)
+            check_ids(ids, len(table), side)
             raise
         return rows
 
@@ -74,15 +74,17 @@ class Embeddings(nn.Module):
         return table
 
 
-def refuse_ids(ids: Tensor, vocabulary: int, side: str) -> None:
-    """Say what is wrong with ids that have no embedding, if it is the ids that are wrong."""
+def check_ids(ids: Tensor, vocabulary: int, side: str) -> None:
+    """Raise an error if ids have the wrong type or are not in the vocabulary."""
     if ids.dtype not in (torch.int64, torch.int32):
-        raise ShapeError(f"{side} ids are of the type {ids.dtype}; expected whole numbers, torch.int64 or torch.int32")
+        raise ShapeError(
+            f"{side} ids have the type {ids.dtype}; expected torch.int64 or torch.int32", code="wrong_type"
+        )
     if ids.numel() and ids.device.type == "cpu":
-        least, most = int(ids.min()), int(ids.max())
-        if least < 0 or most >= vocabulary:
-            wrong = least if least < 0 else most
+        lowest, highest = int(ids.min()), int(ids.max())
+        if lowest < 0 or highest >= vocabulary:
+            wrong = lowest if lowest < 0 else highest
             raise ShapeError(
-                f"there is the id {wrong} among the {side} ids; its vocabulary has {vocabulary} tokens, with ids from "
-                f"0 to {vocabulary - 1}"
+                f"{side} id {wrong} is not in the vocabulary, which has {vocabulary} tokens: ids 0 to {vocabulary - 1}",
+                code="out_of_range",
             )

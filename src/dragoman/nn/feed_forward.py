@@ -37,14 +37,14 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., D]` to `[..., D]`."""
-        y: Tensor = self.outer(self.dropout(self._activated(x)))
+        y: Tensor = self.outer(self.dropout(self._activate(x)))
         return y
 
-    def _activated(self, x: Tensor) -> Tensor:
+    def _activate(self, x: Tensor) -> Tensor:
         if not (self.training and x.is_cuda and self.activation is F.relu and torch.is_autocast_enabled("cuda")):
             return self.activation(self.inner(x))
-        kind = torch.get_autocast_dtype("cuda")
+        dtype = torch.get_autocast_dtype("cuda")
         flat: Tensor = linear_relu(
-            x.reshape(-1, x.shape[-1]).to(kind), self.inner.weight.to(kind), self.inner.bias.to(kind)
+            x.reshape(-1, x.shape[-1]).to(dtype), self.inner.weight.to(dtype), self.inner.bias.to(dtype)
         )
         return flat.view(*x.shape[:-1], flat.shape[-1])

@@ -107,7 +107,8 @@ class Packed:
         cheap = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
         if cheap and (lengths.dim() != 1 or not len(lengths) or lengths.is_floating_point() or int(lengths.min()) < 0):
             raise ShapeError(
-                f"lengths are whole numbers, one for each sentence, 0 or more; got {lengths.tolist()!r:.80}"
+                f"lengths are whole numbers, one for each sentence, 0 or more; got {lengths.tolist()!r:.80}",
+                code="wrong_type",
             )
         total = int(lengths.sum()) if size is None or cheap else None
         most = int(lengths.max()) if longest is None or cheap else None
@@ -117,7 +118,7 @@ class Packed:
         if total is not None and total > size:
             raise ShapeError(f"sentences of {total} tokens in all do not fit into a packed tensor of {size}")
         if most is not None and most > longest:
-            raise ShapeError(f"a sentence of {most} tokens came, but longest={longest} was promised")
+            raise ShapeError(f"a sentence has {most} tokens, more than longest={longest}", code="sentence_too_long")
         ends = lengths.cumsum(0)
         token = torch.arange(size, device=lengths.device)
         sentence = torch.searchsorted(ends, token, right=True)  # filler belongs to sentence B, which does not exist
@@ -164,11 +165,13 @@ Layout = Padded | Packed
 
 
 def as_lengths(lengths: Sequence[int]) -> Tensor:
-    """Lengths as a tensor, refused in words where they cannot be one."""
+    """Lengths as a tensor, or an error if they are not whole numbers."""
     try:
         return torch.tensor(lengths)
     except (TypeError, ValueError, RuntimeError):
-        raise ShapeError(f"lengths are whole numbers, one for each sentence; got {lengths!r:.80}") from None
+        raise ShapeError(
+            f"lengths are whole numbers, one for each sentence; got {lengths!r:.80}", code="wrong_type"
+        ) from None
 
 
 def joint_tiles(

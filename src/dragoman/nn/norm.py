@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Norm(Protocol):
-    """What the residual connection needs of a norm."""
+    """A norm as the residual connection uses it."""
 
     def __call__(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """`x [..., D]` normalized; `real [...]` is True at tokens and False at padding."""
@@ -26,10 +26,9 @@ class LayerNorm(nn.LayerNorm):
 class BatchNorm(nn.Module):
     """Each feature by its mean and variance over the tokens of the batch (Ioffe & Szegedy, 2015).
 
-    Sentences differ in length, and a batch is filled up with padding; counted in, padding would pull the statistics
-    towards itself by as much as the batch happens to hold. So they are taken over real tokens only. They still depend
-    on which sentences share a batch, and in training let a token see a trace of later ones; with the running statistics
-    used in evaluation, a token's output is again its own. Ranks of a distributed run keep statistics of their own.
+    Statistics are taken over real tokens only: padding would distort them by as much as the batch happens to hold. They
+    still depend on which sentences share a batch, and in training leak a trace of later tokens; with the running
+    statistics of evaluation, tokens are independent again. Ranks of a distributed run keep their own statistics.
     """
 
     running_mean: Tensor
@@ -44,7 +43,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_variance", torch.ones(d_model))
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalize by the batch in training, by what training saw in evaluation."""
+        """Normalize by the batch in training, by the running statistics in evaluation."""
         mean, variance = self._measure(x, real) if self.training else (self.running_mean, self.running_variance)
         y = (x.float() - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
         return y.to(x.dtype)

@@ -14,10 +14,10 @@ from dragoman.nn.norm import LayerNorm, Norm
 
 
 class Residual(Protocol):
-    """What a layer needs of the connection around its sub-layers."""
+    """The residual connection around a sub-layer."""
 
     def __call__(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
-        """`x` and what the sub-layer makes of it, as one; `real` is True at tokens and False at padding."""
+        """Combine `x` with the sub-layer's output; `real` is True at tokens and False at padding."""
 
 
 class PostNorm(nn.Module):
@@ -29,7 +29,7 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
-        """Add, then normalize; what passes between layers has the precision of the products."""
+        """Add, then normalize; the result has the precision of the products."""
         y = sublayer(x)
         if (
             self.training
@@ -44,7 +44,7 @@ class PostNorm(nn.Module):
 class PreNorm(nn.Module):
     """A departure that trains deep stacks without warm-up: x + Dropout(Sublayer(LayerNorm(x))).
 
-    Nothing normalizes the sum on its way up, so that a stack of these ends with a norm of its own.
+    Nothing normalizes the residual stream, so a stack of these ends with a norm of its own.
     """
 
     def __init__(self, norm: Norm, dropout: float) -> None:

@@ -15,8 +15,9 @@ from dragoman.config import ModelRecipe
 from dragoman.errors import ShapeError
 from dragoman.models import Convolutional
 from dragoman.models.convolutional import DecoderLayer, EncoderLayer, GatedConvolution
-from dragoman.models.source import Source
+from dragoman.models.source import EncodedSource
 from dragoman.nn import Padded, sinusoid
+from raising import raises
 
 RECIPE = ModelRecipe(
     architecture="convolutional", d_model=6, encoder_layers=3, decoder_layers=2, dropout=0.0, max_positions=20
@@ -57,7 +58,7 @@ def test_an_encoder_layer_sees_as_far_to_both_sides_and_zeros_beyond() -> None:
 
 def test_a_decoder_layer_sees_what_was_written_and_remembers_it() -> None:
     layer, x, words = DecoderLayer(7, 3, 0.0, 0.0), torch.randn(2, 5, 7), torch.randn(2, 5, 7)
-    source = Source.of(torch.randn(2, 4, 7), torch.randn(2, 4, 7), Padded(4))
+    source = EncodedSource.of(torch.randn(2, 4, 7), torch.randn(2, 4, 7), Padded(4))
     whole, last = layer(x, torch.zeros(2, 2, 7), words, source)
     assert torch.equal(last, x[:, 3:])
     past, parts = torch.zeros(2, 2, 7), []
@@ -142,5 +143,5 @@ def test_variance_stays_through_a_deep_stack() -> None:
 
 def test_sentences_beyond_the_learned_positions_are_refused() -> None:
     model = Convolutional(replace(RECIPE, positions="learned"), VOCABULARY)
-    with pytest.raises(ShapeError, match="a sentence of 21 tokens came, but positions were learned for 20"):
+    with raises(ShapeError, "sentence_too_long", "21 tokens", "20"):
         model.encode(torch.ones(1, 21, dtype=torch.long))

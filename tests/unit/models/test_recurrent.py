@@ -12,7 +12,7 @@ from torch import Tensor
 from dragoman import AttentionMaps, Padded
 from dragoman.config import ModelRecipe
 from dragoman.models import Recurrent
-from dragoman.models.recurrent import BothWays, RecurrentLayer, turned
+from dragoman.models.recurrent import BidirectionalLayer, RecurrentLayer, reverse_sentences
 
 RECIPE = ModelRecipe(architecture="recurrent", d_model=6, encoder_layers=3, decoder_layers=3, dropout=0.0)
 SETTINGS = [(cell, attention, 3) for cell in ("lstm", "gru") for attention in ("additive", "scaled_dot_product")]
@@ -94,7 +94,7 @@ def test_the_model_is_its_equations(cell: Any, attention: Any, layers: int) -> N
 
 def test_reading_both_ways_is_pytorchs_bidirectional_layer() -> None:
     for kind, cell in (("lstm", torch.nn.LSTM), ("gru", torch.nn.GRU)):
-        ours, theirs = BothWays(kind, 5, 7, 0.0), cell(5, 7, batch_first=True, bidirectional=True)  # type: ignore[arg-type]
+        ours, theirs = BidirectionalLayer(kind, 5, 7, 0.0), cell(5, 7, batch_first=True, bidirectional=True)  # type: ignore[arg-type]
         for name, weights in theirs.named_parameters():
             side = ours.backwards if name.endswith("_reverse") else ours.forwards
             weights.data.copy_(side.cell.get_parameter(name.removesuffix("_reverse")))
@@ -109,8 +109,8 @@ def test_reading_both_ways_is_pytorchs_bidirectional_layer() -> None:
 def test_a_sentence_is_turned_and_its_padding_stays() -> None:
     x = torch.arange(12.0).view(2, 6, 1)
     lengths = torch.tensor([4, 0])
-    assert turned(x, Padded(6, lengths))[:, :, 0].tolist() == [[3, 2, 1, 0, 4, 5], [6, 7, 8, 9, 10, 11]]
-    assert torch.equal(turned(turned(x, Padded(6, lengths)), Padded(6, lengths)), x)
+    assert reverse_sentences(x, Padded(6, lengths))[:, :, 0].tolist() == [[3, 2, 1, 0, 4, 5], [6, 7, 8, 9, 10, 11]]
+    assert torch.equal(reverse_sentences(reverse_sentences(x, Padded(6, lengths)), Padded(6, lengths)), x)
 
 
 def test_cells_start_remembering() -> None:

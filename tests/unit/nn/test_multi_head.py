@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 from dragoman.errors import ShapeError
@@ -13,6 +12,7 @@ from dragoman.nn import (
     look,
     scaled_dot_product,
 )
+from raising import raises
 
 B, S, T, D, H, K, V = 2, 5, 7, 12, 3, 11, 6
 CPU = torch.device("cpu")
@@ -118,5 +118,5 @@ def test_each_projection_starts_as_if_it_stood_alone() -> None:
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(ShapeError, match="d_model=10 does not split into n_heads=3"):
+    with raises(ShapeError, "indivisible", "d_model=10", "n_heads=3"):
         MultiHeadSelfAttention(10, 3)

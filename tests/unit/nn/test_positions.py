@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ShapeError
 from dragoman.nn import LearnedPositions, NoPositions, Packed, Padded, SinusoidalPositions, sinusoid
+from raising import raises
 
 
 def test_the_sinusoid_is_the_equation() -> None:
@@ -64,5 +65,5 @@ def test_a_token_gets_the_code_of_its_place_in_its_sentence(code: torch.nn.Modul
 
 
 def test_learned_positions_end_somewhere_and_say_so() -> None:
-    with pytest.raises(ShapeError, match=r"sentence of 9 tokens came, but positions were learned for 8"):
+    with raises(ShapeError, "sentence_too_long", "9 tokens", "8"):
         LearnedPositions(8, 6)(torch.zeros(1, 9, 6), Padded(9))

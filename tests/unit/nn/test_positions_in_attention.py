@@ -20,9 +20,10 @@ from dragoman.nn import (
     everything,
     look,
 )
-from dragoman.nn.position.linear_bias import slopes
+from dragoman.nn.position.linear_bias import alibi_slopes
 from dragoman.nn.position.rotary import rotate
 from dragoman.nn.position.sinusoidal import sinusoid
+from raising import raises
 
 B, H, L, K, V = 2, 3, 7, 10, 13
 CPU = torch.device("cpu")
@@ -57,7 +58,7 @@ def test_linear_biases_are_their_equation(rule: Rule) -> None:
     layout = Padded(L)
     got = LinearBias(H)(q, k, v, look(layout, layout, rule, CPU), weights=True)
     assert got.weights is not None
-    for h, slope in enumerate(slopes(H)):
+    for h, slope in enumerate(alibi_slopes(H)):
         for i in range(L):
             end = i + 1 if rule is causal else L
             scores = torch.stack([q[1, h, i] @ k[1, h, j] / math.sqrt(K) - slope * abs(i - j) for j in range(end)])
@@ -65,10 +66,10 @@ def test_linear_biases_are_their_equation(rule: Rule) -> None:
 
 
 def test_slopes_are_those_of_the_paper() -> None:
-    assert slopes(8) == [2.0**-i for i in range(1, 9)]
-    assert slopes(1) == [2.0**-8]
-    assert slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
-    assert all(len(set(slopes(n))) == n for n in range(1, 40))
+    assert alibi_slopes(8) == [2.0**-i for i in range(1, 9)]
+    assert alibi_slopes(1) == [2.0**-8]
+    assert alibi_slopes(6) == [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
+    assert all(len(set(alibi_slopes(n))) == n for n in range(1, 40))
 
 
 def test_rotation_is_multiplication_by_a_complex_number_of_length_one() -> None:
@@ -147,5 +148,5 @@ class TestEveryOne:
 
 
 def test_rotary_positions_need_pairs() -> None:
-    with pytest.raises(ShapeError, match="d_k=9 is odd"):
+    with raises(ShapeError, "indivisible", "d_k=9"):
         RotaryPositions(9, ScaledDotProduct())

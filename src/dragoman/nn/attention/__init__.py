@@ -1,4 +1,4 @@
-"""Attention: what may be seen, the functions that look, and the heads around them (section 3.2)."""
+"""Attention (section 3.2): masks, attention functions and multi-head attention."""
 
 from dragoman.nn.attention.additive import Additive
 from dragoman.nn.attention.function import (

@@ -13,8 +13,8 @@ from dragoman.nn.layout import Layout
 class Additive(MakesKeys):
     """A feed-forward network with one hidden layer scores each pair: w . tanh(A q + B k).
 
-    It multiplies queries and keys by matrices of their own, so that the two may differ in size. Each head has its own
-    network. Scores take `[B, H, T, S, hidden]` values at once: the price the paper names, in space as well as time.
+    Queries and keys have their own matrices, so the two may differ in size. Each head has its own network. Scores take
+    `[B, H, T, S, hidden]` values at once: the cost that the paper names, in space as well as time.
     """
 
     def __init__(self, d_query: int, d_key: int | None = None, d_hidden: int | None = None, n_heads: int = 1) -> None:
@@ -29,17 +29,17 @@ class Additive(MakesKeys):
                 nn.init.xavier_uniform_(head)
 
     def keys(self, k: Tensor, layout: Layout) -> Tensor:
-        """B k, `[B, H, S, hidden]`, which does not depend on who asks."""
+        """B k, `[B, H, S, hidden]`, the same for all queries."""
         return k @ self.key
 
     def scores(self, q: Tensor, keys: Tensor) -> Tensor:
-        """`[B, H, T, S]` from `q [B, H, T, d_query]` and what `keys` has made."""
+        """`[B, H, T, S]` from `q [B, H, T, d_query]` and the result of `keys`."""
         hidden = torch.tanh((q @ self.query).unsqueeze(-2) + keys.unsqueeze(-3))
         return (hidden @ self.vector.unsqueeze(-3)).squeeze(-1)
 
     def attend(
         self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend by the additive score; its weights exist anyway, and are given only where they were asked for."""
+        """Attend by the additive score; weights are returned on request."""
         attended = weigh(self.scores(q, keys), v, sees, dropout)
         return attended if weights else Attended(attended.output)

@@ -1,7 +1,7 @@
-"""Scaled dot-product attention that looks only so far, in time and memory that grow with the length and not its square.
+"""Scaled dot-product attention within a band: time and memory grow with the length, not its square.
 
 Section 4 proposes it for very long sequences: "self-attention could be restricted to considering only a neighborhood of
-size r". Queries stand in blocks as wide as the band reaches, and a block sees its own keys and those of both
+size r". Queries are grouped into blocks as wide as the band, and a block sees its own keys and those of both
 neighbors.
 """
 
@@ -14,19 +14,19 @@ from torch import Tensor
 from dragoman.nn.attention.function import softmax_of_shown
 from dragoman.nn.attention.sees import Sees
 
-LEAST: int = 16  # positions of a block: smaller products are not worth their start
+MIN_BLOCK: int = 16  # positions; smaller products are not worth their overhead
 
 
 def banded_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, radius: int, dropout: float = 0.0) -> Tensor:
     """`[B, H, L, V]` from queries and keys of one sequence, under a rule that shows nothing beyond `radius`."""
-    length, block = q.shape[2], max(radius, LEAST)
+    length, block = q.shape[2], max(radius, MIN_BLOCK)
     blocks = -(-length // block)
-    filler = blocks * block - length
-    asking = F.pad(q, (0, 0, 0, filler)).reshape(*q.shape[:2], blocks, block, -1)  # [B, H, blocks, block, K]
+    padding = blocks * block - length
+    queries = F.pad(q, (0, 0, 0, padding)).reshape(*q.shape[:2], blocks, block, -1)  # [B, H, blocks, block, K]
     keys, values = (
-        F.pad(x, (0, 0, block, block + filler)).unfold(2, 3 * block, block).transpose(-1, -2) for x in (k, v)
+        F.pad(x, (0, 0, block, block + padding)).unfold(2, 3 * block, block).transpose(-1, -2) for x in (k, v)
     )  # [B, H, blocks, 3 * block, K]
-    scores = asking @ keys.mT * q.shape[-1] ** -0.5
+    scores = queries @ keys.mT * q.shape[-1] ** -0.5
     weights = softmax_of_shown(scores, _shown(sees, blocks, block, q.device)).to(v.dtype)
     mixed = F.dropout(weights, dropout) @ values if dropout else weights @ values
     return mixed.flatten(2, 3)[:, :, :length]

@@ -1,4 +1,4 @@
-"""A gate on each head, placed in the seam of the attention function: to remove heads, or to ask what they are worth."""
+"""A gate on each attention head, to remove heads or to measure their importance."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dragoman.nn.layout import Layout
 
 
 class Gated(MakesKeys):
-    """Another attention function, of which each head's output is multiplied by a number: 1 leaves it, 0 removes it.
+    """Another attention function with each head's output multiplied by a number: 1 keeps it, 0 removes it.
 
-    `gates` are `[H]`, or `[B, H]` for sentences with gates of their own (Michel et al., 2019). What a head gives is
-    all that W^O reads of it, so that 0 is the same as zeros in its columns of W^O.
+    `gates` are `[H]`, or `[B, H]` for sentences with their own gates (Michel et al., 2019). A gate of 0 equals zeros in
+    the head's columns of W^O.
     """
 
     def __init__(self, function: AttentionFunction, gates: Tensor) -> None:
@@ -21,12 +21,12 @@ class Gated(MakesKeys):
         self.function, self.gates = function, gates
 
     def keys(self, k: Tensor, layout: Layout) -> Tensor:
-        """As the function inside makes them."""
+        """The keys of the wrapped function."""
         return made_keys(self.function, k, layout)
 
     def attend(
         self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """As the function inside does, then the gates; the weights are what they were."""
+        """Attend by the wrapped function, then apply the gates; the weights do not change."""
         attended = attend_made(self.function, q, keys, v, sees, dropout=dropout, weights=weights)
         return Attended(attended.output * self.gates[..., None, None], attended.weights)

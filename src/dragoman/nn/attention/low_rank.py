@@ -14,8 +14,8 @@ from dragoman.nn.attention.sees import Sees, everything
 class LowRank(nn.Module):
     """softmax(q (E k)^T / sqrt(d_k)) (G v), where E and G, learned by position, mix all positions into `rank` of them.
 
-    Time and memory grow with length times rank. Every mixture holds the whole sequence, so that this is for encoders:
-    it cannot hide the future. Padding mixes in nothing. Linformer has sequences of one length; as ours differ, mixtures
+    Time and memory grow with length times rank. Every mixture holds the whole sequence: this is for encoders, it
+    cannot hide the future. Padding mixes in nothing. Linformer has sequences of one length; as ours differ, mixtures
     are divided by the square root of the length, which keeps their variance. The heads of a layer share E and G.
     """
 
@@ -27,17 +27,21 @@ class LowRank(nn.Module):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend to the mixtures; where weights are asked for, they are what each value is multiplied by in the end.
+        """Attend to the mixtures; the weights are the resulting factors of each value.
 
-        These may be negative, and sum to anything.
+        They may be negative, and sum to anything.
         """
         if sees.rule is not everything:
-            raise ShapeError("low-rank attention mixes all positions and can hide none; use it where all is seen")
+            raise ShapeError(
+                "low-rank attention mixes all positions and cannot hide any; use it where everything is seen",
+                code="unsupported_mask",
+            )
         grid, size = sees.keys.grid, k.shape[2]
         if size > self.key_mix.shape[1]:
             raise ShapeError(
-                f"a sentence of {size} tokens came, but mixtures were learned for {self.key_mix.shape[1]}; use shorter "
-                f"sentences, or train with a larger model.max_positions or another model.pattern"
+                f"a sentence of {size} tokens is too long: {self.key_mix.shape[1]} positions were learned; "
+                "use shorter sentences, or train with a larger model.max_positions or another model.pattern",
+                code="sentence_too_long",
             )
         mixes = self.key_mix[:, :size], self.value_mix[:, :size]
         real = grid.real(q.device)

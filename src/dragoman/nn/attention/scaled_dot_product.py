@@ -12,14 +12,14 @@ from dragoman.nn.attention.sees import Sees
 
 def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Attended:
     """softmax(q k^T / sqrt(d_k)) v, with its weights."""
-    scores = q @ k.mT * q.shape[-1] ** -0.5  # unit variance, so that the softmax keeps a gradient
+    scores = q @ k.mT * q.shape[-1] ** -0.5  # unit variance keeps the softmax in its responsive range
     return weigh(scores, v, sees, dropout)
 
 
 def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Tensor:
-    """The same by PyTorch's kernels, which never hold the weights in memory and so cannot return them.
+    """The same by PyTorch's kernels, which never store the weights and so cannot return them.
 
-    Where all that is seen lies in a band, only that is computed.
+    If everything visible lies in a band, only the band is computed.
     """
     if sees.band is not None:
         return banded_scaled_dot_product(q, k, v, sees, sees.band, dropout)

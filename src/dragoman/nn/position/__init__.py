@@ -1,7 +1,7 @@
-"""Where a token stands in its sentence, section 3.5: codes added to the embeddings, behind one seam.
+"""Positional encodings, section 3.5.
 
-Codes that are told to attention instead (relative, rotary, linear biases) are attention functions, and stand in that
-seam; nothing is added to the embeddings then.
+Some are added to the embeddings. Relative, rotary and linear-bias positions enter attention instead: they are attention
+functions, and nothing is added to the embeddings.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class PositionCode(Protocol):
     """What the model needs of a position code."""
 
     def __call__(self, x: Tensor, layout: Layout) -> Tensor:
-        """`x [..., D]` with each token's place in its sentence written into it."""
+        """`x [..., D]` with the position of each token in its sentence added."""
 
 
 class NoPositions(nn.Module):
-    """No code at all, to see what the model does without one: its encoder then reads a bag of words."""
+    """No positions, for comparison: the encoder then reads a bag of words."""
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
-        """`x` as it is."""
+        """`x` unchanged."""
         return x
 
 

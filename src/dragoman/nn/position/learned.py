@@ -10,19 +10,20 @@ from dragoman.nn.layout import Layout
 
 
 class LearnedPositions(nn.Module):
-    """A vector learned for each position up to a limit; beyond it there is none."""
+    """A learned vector for each position up to a limit."""
 
     def __init__(self, max_positions: int, d_model: int) -> None:
         super().__init__()
-        # Small beside the unit variance of the scaled embeddings, so that at first the words speak.
+        # Small beside the unit variance of the scaled embeddings: at first the words dominate.
         self.table = nn.Parameter(torch.randn(max_positions, d_model) * d_model**-0.5)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
-        """`x` with the vector of each token's place in its sentence added."""
+        """`x` plus the vector of each token's position in its sentence."""
         if layout.longest > len(self.table):
             raise ShapeError(
-                f"a sentence of {layout.longest} tokens came, but positions were learned for {len(self.table)}; use "
-                f"shorter sentences, or train with a larger model.max_positions or model.positions='sinusoidal'"
+                f"a sentence of {layout.longest} tokens is too long: {len(self.table)} positions were learned; use "
+                "shorter sentences, or train with a larger model.max_positions or model.positions='sinusoidal'",
+                code="sentence_too_long",
             )
         columns = layout.grid.positions(x.device)
         return x + layout.by_column(self.table[columns].to(x.dtype))

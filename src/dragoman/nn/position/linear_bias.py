@@ -1,4 +1,4 @@
-"""Attention with linear biases (ALiBi; Press et al., 2022): what is far scores less, each head by its own slope."""
+"""Attention with linear biases (ALiBi; Press et al., 2022): scores fall with distance, each head by its own slope."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from dragoman.nn.attention.function import Attended, weigh
 from dragoman.nn.attention.sees import Sees
-from dragoman.nn.position.relative import distances
+from dragoman.nn.position.relative import relative_distances
 
 
-def slopes(n_heads: int) -> list[float]:
+def alibi_slopes(n_heads: int) -> list[float]:
     """2^(-8/n), 2^(-16/n), ... for n heads where n is a power of two; else those of the next lower power, and more.
 
-    The others are taken from between them, as the authors do: every second slope of twice as many heads.
+    The others lie between them, as in the authors' code: every second slope of twice as many heads.
     """
     power = 1 << (n_heads.bit_length() - 1)
     whole = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
@@ -22,21 +22,21 @@ def slopes(n_heads: int) -> list[float]:
 
 
 class LinearBias(nn.Module):
-    """The scaled dot product less slope times distance; nothing is learned, and any length has a code.
+    """The scaled dot product minus slope times distance; nothing is learned, and any length works.
 
-    Press et al. look back only; in an encoder, where a query looks both ways, both count alike.
+    Press et al. look back only; in an encoder, both directions count alike.
     """
 
     slopes: Tensor
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
-        self.register_buffer("slopes", torch.tensor(slopes(n_heads)), persistent=False)
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend by content and nearness; the weights exist anyway, and are given only where they were asked for."""
-        bias = -self.slopes[:, None, None] * distances(sees, q.device).abs()
+        """Attend by content and distance; weights are returned on request."""
+        bias = -self.slopes[:, None, None] * relative_distances(sees, q.device).abs()
         attended = weigh(q @ k.mT * q.shape[-1] ** -0.5 + bias, v, sees, dropout)
         return attended if weights else Attended(attended.output)

@@ -1,4 +1,4 @@
-"""Rotary positions (Su et al., 2021): queries and keys turned by their place, so that products tell the distance."""
+"""Rotary positions (Su et al., 2021): queries and keys are rotated by their position; products depend on distance."""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ from dragoman.nn.position.sinusoidal import SinusoidalPositions
 
 
 def rotate(x: Tensor, code: Tensor) -> Tensor:
-    """`x [..., L, K]` with each pair of features turned by the angle whose sine and cosine `code [L, K]` holds."""
-    pairs = x.shape[-1] // 2  # in numbers, as -1 would be none where there are no tokens
+    """`x [..., L, K]` with each pair of features rotated by the angle whose sine and cosine `code [L, K]` holds."""
+    pairs = x.shape[-1] // 2  # explicit, because -1 is ambiguous for zero tokens
     sine, cosine = code.view(*code.shape[:-1], pairs, 2).unbind(-1)
     even, odd = x.float().view(*x.shape[:-1], pairs, 2).unbind(-1)
-    turned = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)
-    return turned.flatten(-2).to(x.dtype)
+    rotated = torch.stack([even * cosine - odd * sine, even * sine + odd * cosine], -1)
+    return rotated.flatten(-2).to(x.dtype)
 
 
 class RotaryPositions(MakesKeys):
-    """Another attention function, on queries and keys that were turned by where they stand in their sentence.
+    """Another attention function, on queries and keys rotated by their position in the sentence.
 
-    The product of two turned vectors depends on their distance alone, whatever both positions are.
+    The product of two rotated vectors depends on their distance alone.
     """
 
     def __init__(self, d_k: int, inner: AttentionFunction) -> None:
         super().__init__()
         if d_k % 2:
-            raise ShapeError(f"rotary positions turn pairs of features, but d_k={d_k} is odd; use an even one")
+            raise ShapeError(
+                f"rotary positions rotate pairs of features, but d_k={d_k} is odd; use an even one", code="indivisible"
+            )
         self.angles, self.inner = SinusoidalPositions(d_k), inner
 
     def keys(self, k: Tensor, layout: Layout) -> Tensor:
-        """The keys, turned: where a key stands does not change."""
+        """The rotated keys, which later steps do not change."""
         return made_keys(self.inner, rotate(k, self.angles.code(layout, k.device)), layout)
 
     def attend(
         self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Turn the queries, then attend to keys that are turned already."""
-        turned = rotate(q, self.angles.code(sees.queries, q.device))
-        return attend_made(self.inner, turned, keys, v, sees, dropout=dropout, weights=weights)
+        """Rotate the queries, then attend to the rotated keys."""
+        rotated = rotate(q, self.angles.code(sees.queries, q.device))
+        return attend_made(self.inner, rotated, keys, v, sees, dropout=dropout, weights=weights)

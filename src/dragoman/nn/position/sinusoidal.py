@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from dragoman.nn.layout import Layout
 
-KNOWN = 512
+TABLE_POSITIONS = 512
 
 
 def sinusoid(positions: Tensor, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) its cosine, `[..., D]` for positions `[...]`.
 
-    In float64 where the device has it: float32 would lose the high frequencies at positions in the thousands.
+    In float64 if the device has it: float32 loses the high frequencies at positions in the thousands.
     """
     exact = torch.float32 if positions.device.type == "mps" else torch.float64
     even = torch.arange(0, d_model, 2, device=positions.device, dtype=exact)
@@ -22,10 +22,9 @@ def sinusoid(positions: Tensor, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """A fixed code for any length, also beyond what was trained on; it has no parameters.
+    """A fixed code for any length, also beyond that of training; it has no parameters.
 
-    The first `KNOWN` positions are kept in a table, which is no part of what is saved: made anew each time, they would
-    be made for every token of a packed batch.
+    The first `TABLE_POSITIONS` positions are kept in a table, which is not saved with the model.
     """
 
     table: Tensor
@@ -33,15 +32,15 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.d_model = d_model
-        self.register_buffer("table", sinusoid(torch.arange(KNOWN), d_model), persistent=False)
+        self.register_buffer("table", sinusoid(torch.arange(TABLE_POSITIONS), d_model), persistent=False)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
-        """`x` with the code of each token's place in its sentence added."""
+        """`x` plus the code of each token's position in its sentence."""
         return x + layout.by_column(self.code(layout, x.device).to(x.dtype))
 
     def code(self, layout: Layout, device: torch.device) -> Tensor:
         """The sinusoid of each column of the layout's grid, `[T, D]`."""
         grid = layout.grid
-        if grid.longest <= KNOWN:
+        if grid.longest <= TABLE_POSITIONS:
             return self.table[grid.offset : grid.longest]
         return sinusoid(grid.positions(device), self.d_model)
