@@ -29,6 +29,7 @@ VERBS = {
     "score": "How likely a model finds translations that are given, a line for each pair.",
     "serve": "Serve models over HTTP, with a page to translate on.",
     "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
+    "engines": "Show what each engine supports, and which can be used here.",
     "recipe": "Show a recipe in full, with the model's size.",
     "tokenize": "Lines of text to lines of tokens or ids.",
     "detokenize": "Lines of tokens or ids back to text.",

@@ -40,7 +40,7 @@ class Capabilities:
     """What an engine supports, known before it is loaded."""
 
     devices: tuple[DeviceKind, ...]
-    precisions: tuple[str, ...]  # fastest first; "auto" takes the first
+    precisions: tuple[str, ...]  # "auto" takes the first
     searches: tuple[SearchKind, ...]
     max_beam: int
     no_repeat: bool

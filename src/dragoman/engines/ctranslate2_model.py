@@ -29,9 +29,7 @@ MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 def unsupported_part(recipe: ModelRecipe) -> str | None:
     """The first part of a model that CTranslate2 does not support."""
-    default = ModelRecipe(
-        **{name: getattr(recipe, name) for name in ("d_model", "n_heads", "d_k", "d_v", "d_ff", "max_positions")}
-    )
+    default = ModelRecipe()
     for name in ("architecture", "attention", "pattern", "norm"):
         if getattr(recipe, name) != getattr(default, name):
             return f"model.{name}={getattr(recipe, name)!r}"

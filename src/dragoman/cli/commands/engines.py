@@ -1,0 +1,37 @@
+"""`dragoman engines`: the engines, what they support, and which can be used here."""
+
+from __future__ import annotations
+
+import click
+
+from dragoman.cli.options.completion import complete_model
+from dragoman.cli.output import check_stdout
+
+
+@click.command()
+@click.argument("model", required=False, shell_complete=complete_model)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option("--json", "as_json", is_flag=True, help="A JSON array with one object per engine.")
+def command(model: str | None, device: str, as_json: bool) -> None:
+    """Show what each engine supports, and why one cannot be used here.
+
+    With MODEL (a directory, or a model's name), for that model.
+    """
+    check_stdout()
+    from dragoman.engines.devices import check_device, has_gpu
+    from dragoman.engines.table import capability_rows, engine_statuses, format_text
+    from dragoman.modeldir.locate import find_model, read_recipe
+
+    recipe = None if model is None else read_recipe(find_model(model)).model
+    device = check_device("cuda" if has_gpu() else "cpu") if device == "auto" else check_device(device)
+    statuses = engine_statuses(recipe, device)
+    if as_json:
+        import json
+
+        click.echo(json.dumps([status.to_json() for status in statuses], indent=2))
+        return
+    click.echo(format_text(capability_rows()))
+    rows = [[status.name, status.unavailable or "available"] for status in statuses]
+    click.echo(
+        f"On {device} here{'' if model is None else f', for {model}'}:\n{format_text(rows, width=200)}", nl=False
+    )
