@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dragoman.evaluation.alignment_error import Agreement, Gold, agreement, read_gold
+from dragoman.evaluation.alignment_error import AlignmentScore, GoldAlignment, read_gold, score_alignment
 from dragoman.evaluation.test_sets import read_lines
-from dragoman.inspect.attention_maps import Weights, look
+from dragoman.inspect.attention.maps import AttentionWeights, record_attention
 from dragoman.translation.alignment import link_words
 from dragoman.translation.translator import Translator
 
@@ -31,12 +31,12 @@ OPENING = re.compile(r"[(\[«]")
 
 @dataclass(frozen=True)
 class Pair:
-    """Weights `[layers, heads, steps, source tokens and end]`, and the gold word of each token."""
+    """AttentionWeights `[layers, heads, steps, source tokens and end]`, and the gold word of each token."""
 
-    cross: Weights
+    cross: AttentionWeights
     source: list[int]
     target: list[int]
-    gold: Gold
+    gold: GoldAlignment
 
 
 def find(directory: Path, name: str) -> Path:
@@ -71,10 +71,10 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
     texts = [[line.split() for line in read_lines(find(directory, f"test.{language}"))] for language in languages]
     gold = read_gold(find(directory, "de-en.wa"))
     if languages == ("en", "de"):
-        gold = [Gold(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
+        gold = [GoldAlignment(*(frozenset((b, a) for a, b in links) for links in (g.sure, g.possible))) for g in gold]
     pairs = []
     for source, target, links in zip(*texts, gold, strict=True):
-        looked = look(translator, written(source, spaced), written(target, spaced))
+        looked = record_attention(translator, written(source, spaced), written(target, spaced))
         sides = [
             word_of_tokens(tokens, words)
             for tokens, words in ((looked.source.tokens[:-1], source), (looked.written.tokens[:-1], target))
@@ -99,15 +99,15 @@ class Rule:
         rows = weights[:-1] if self.step == "writes" else weights[1:]
         return link_words(rows if self.end == "no link" else rows[:, :-1], pair.source, pair.target, self.by)  # type: ignore[arg-type]
 
-    def agreement(self, pairs: list[Pair]) -> Agreement:
-        return agreement([self.links(pair) for pair in pairs], [pair.gold for pair in pairs])
+    def score_alignment(self, pairs: list[Pair]) -> AlignmentScore:
+        return score_alignment([self.links(pair) for pair in pairs], [pair.gold for pair in pairs])
 
     def words(self) -> str:
         heads = "mean of heads" if self.head is None else f"head {self.head + 1}"
         return f"layer {self.layer + 1}, {heads}, step that {self.step} it, by {self.by}, end mark {self.end}"
 
 
-def row(rule: Rule, chosen: Agreement, held_out: Agreement) -> str:
+def row(rule: Rule, chosen: AlignmentScore, held_out: AlignmentScore) -> str:
     head = "mean" if rule.head is None else rule.head + 1
     figures = [chosen.error_rate, held_out.error_rate, held_out.precision, held_out.recall]
     cells = [rule.layer + 1, head, rule.step, rule.by, rule.end, *(f"{100 * x:.1f}" for x in figures)]
@@ -155,7 +155,7 @@ def main() -> None:
         print(f"\nchosen, {name}: {rule.words()}\n  AER {100 * held_out.error_rate:.1f} on the rest", end="")
         print(f" ({100 * chosen.error_rate:.1f} where it was chosen)")
     diagonal = [{(i * (max(p.source) + 1) // (max(p.target) + 1), i) for i in range(max(p.target) + 1)} for p in pairs]
-    straight = agreement(diagonal[half:], [p.gold for p in pairs[half:]])
+    straight = score_alignment(diagonal[half:], [p.gold for p in pairs[half:]])
     print(f"\nfor comparison, the diagonal (no model): AER {100 * straight.error_rate:.1f} on the rest")
 
 

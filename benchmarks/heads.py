@@ -17,9 +17,9 @@ from random import Random
 from statistics import mean
 
 from dragoman.evaluation.test_sets import read_lines
-from dragoman.inspect.gates import Gates, Place, batches
-from dragoman.inspect.head_passes import removed_in_turn
-from dragoman.inspect.heads import pairs_of, spearman, survey, transformer_of
+from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
+from dragoman.inspect.heads.passes import measure_ablations
+from dragoman.inspect.heads.survey import encode_pairs, require_transformer, spearman, survey_heads
 from dragoman.progress import SilentReporter
 from dragoman.translation.translator import Translator
 
@@ -38,36 +38,36 @@ def main() -> None:
     ranking = [side[: asked.pairs] for side in sides]
     removing = [side[asked.pairs : 2 * asked.pairs] for side in sides]
     translator = Translator.load(asked.model, device="cpu", engine="torch")
-    found = survey(translator, ranking[0], ranking[1], ablate=True)
-    gates, heads = Gates(transformer_of(translator)), found.heads
-    pairs, _ = pairs_of(translator, removing[0], removing[1], None, None)
-    work = list(batches(translator.engines.torch, pairs))
-    tokens = sum(len(batch.follows) for batch in work)
+    found = survey_heads(translator, ranking[0], ranking[1], ablate=True)
+    gates, heads = GatedModel(require_transformer(translator)), found.heads
+    pairs, _ = encode_pairs(translator, removing[0], removing[1], None, None)
+    work = list(forced_batches(translator.engines.torch, pairs))
+    tokens = sum(len(batch.labels) for batch in work)
     print(f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, CPU.")
     print(f"{asked.model}: {len(heads)} heads, ranked on {found.sentences:,} pairs (cross-entropy "
           f"{found.cross_entropy:.3f} nats a token), removed on the next {len(pairs):,} "
-          f"({gates.without([], work) / tokens:.3f}).\n")  # fmt: skip
-    again = (removed_in_turn(gates, work, SilentReporter()) / tokens).tolist()
-    exact = [head.worth for head in heads]
+          f"({gates.loss_without([], work) / tokens:.3f}).\n")  # fmt: skip
+    again = (measure_ablations(gates, work, SilentReporter()) / tokens).tolist()
+    exact = [head.importance for head in heads]
     print("Spearman's correlation with the exact figure, over all heads: " + ", ".join(
-        [f"{name} {value:.2f}" for name, value in found.agreement().items()]
+        [f"{name} {value:.2f}" for name, value in found.rank_correlations().items()]
         + [f"the exact one on the other pairs {spearman(exact, again):.2f}"]) + ".\n")  # fmt: skip
     print("| heads removed in the order of | " + " | ".join(f"{round(s * len(heads))}" for s in SHARES) + " |")
     print("|---" * (1 + len(SHARES)) + "|")
 
-    def curve(order: Sequence[Place]) -> list[float]:
-        return [gates.without(order[: round(share * len(heads))], work) / tokens for share in SHARES]
+    def curve(order: Sequence[HeadId]) -> list[float]:
+        return [gates.loss_without(order[: round(share * len(heads))], work) / tokens for share in SHARES]
 
     def row(name: str, values: Sequence[str]) -> None:
         print(f"| {name} | " + " | ".join(values) + " |", flush=True)
 
-    for name, figure in (("removal", "worth"), ("sensitivity", "sensitivity"), ("slope", "slope")):
-        order = [head.place for head in sorted(heads, key=lambda head: getattr(head, figure))]
-        row(f"{name}, least first", [f"{value:.3f}" for value in curve(order)])
-    row("removal, most first", [f"{value:.3f}" for value in curve(found.order()[::-1])])
+    for name, figure in (("ablation", "importance"), ("sensitivity", "sensitivity"), ("gradient", "gradient")):
+        order = [head.id for head in sorted(heads, key=lambda head: getattr(head, figure))]
+        row(f"{name}, least important first", [f"{value:.3f}" for value in curve(order)])
+    row("ablation, most important first", [f"{value:.3f}" for value in curve(found.by_importance()[::-1])])
     chances = []
     for seed in range(RANDOM):
-        order = found.order()
+        order = found.by_importance()
         Random(seed).shuffle(order)
         chances.append(curve(order))
     columns = list(zip(*chances, strict=True))

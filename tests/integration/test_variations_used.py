@@ -13,7 +13,7 @@ from dragoman.engines.ctranslate2_model import to_ctranslate2
 from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DamagedError, DragomanError, RecipeError, SearchError
 from dragoman.files import write_manifest
-from dragoman.inspect.attention_maps import look
+from dragoman.inspect.attention.maps import record_attention
 from dragoman.inspect.positions import position_codes
 from dragoman.native import library
 from dragoman.training.run import check_lengths
@@ -73,7 +73,7 @@ def test_what_does_not_know_a_variation_refuses_it(name: str, tmp_path: Path) ->
 @each
 def test_attention_can_be_looked_at(name: str, tmp_path: Path) -> None:
     translator = Translator.load(write_tiny_model(tmp_path / "model", *VARIATIONS[name]))
-    looked = look(translator, LINES[0])
+    looked = record_attention(translator, LINES[0])
     rows = np.concatenate([weights.sum(-1).ravel() for kind, weights in looked.maps.items() if kind != "encoder"])
     np.testing.assert_allclose(rows, 1, atol=1e-4)
     if name == "local":

@@ -110,7 +110,7 @@ def draw_last_layer(translator: Translator, path: Path) -> None:
     """Draw the mean cross-attention of the last layer's heads."""
     import torch
 
-    from dragoman.inspect.attention import draw_attention
+    from dragoman.inspect.attention.picture import draw_attention
     from dragoman.models import AttentionMaps
     from dragoman.text.special_tokens import BOS, EOS
 

@@ -1,4 +1,4 @@
-"""The kinds of layers of Table 1 (section 4): real ones, each with what the table says of it."""
+"""The layer types of Table 1 (section 4), as real layers with the formulas of the table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dragoman.values import divisors
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """What a layer is made with: the paper's d, its heads, k of a convolution, and r of restricted attention."""
+class LayerSizes:
+    """The paper's d and heads, k of a convolution, and r of restricted attention."""
 
     d_model: int = 512
     n_heads: int = 8
@@ -26,35 +26,37 @@ class Sizes:
     neighbors: int = 65
 
     def __post_init__(self) -> None:
-        """Refuse what no layer can be made with."""
+        """Reject impossible sizes."""
         if self.d_model < 1 or self.n_heads < 1 or self.d_model % self.n_heads:
             fitting = divisors(self.d_model)
-            raise ShapeError(f"d_model={self.d_model} does not split into n_heads={self.n_heads}; use one of {fitting}")
+            message = f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; use one of {fitting}"
+            raise ShapeError(message, code="not_divisible")
         if self.kernel < 2:
-            raise ShapeError(f"kernel={self.kernel} joins no two positions; use 2 or more")
+            raise ShapeError(f"kernel={self.kernel} connects no positions; use 2 or more", code="out_of_range")
         if self.neighbors < 3 or self.neighbors % 2 == 0:
-            raise ShapeError(f"neighbors={self.neighbors} has no middle to look from; use an odd number from 3")
+            message = f"neighbors={self.neighbors} has no center; use an odd number from 3"
+            raise ShapeError(message, code="out_of_range")
 
 
-class Kind(ABC):
-    """A kind of layer that maps `[1, n, d]` to `[1, n, d]`, and what Table 1 says of it."""
+class LayerType(ABC):
+    """A layer from `[1, n, d]` to `[1, n, d]`, with the formulas of Table 1."""
 
     name: ClassVar[str]
     complexity: ClassVar[str]
     sequential: ClassVar[str]
     path: ClassVar[str]
-    alike: ClassVar[bool] = True  # whether all layers of a stack reach equally far
+    same_reach: ClassVar[bool] = True  # whether all layers of a stack reach equally far
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         self.sizes = sizes
 
     @abstractmethod
     def layer(self, level: int = 0) -> nn.Module:
-        """A layer of a stack, counted from 0, with weights by chance."""
+        """A layer of a stack, counted from 0, with random weights."""
 
     @abstractmethod
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
-        """One pass."""
+        """Run one pass."""
 
     @abstractmethod
     def operations(self, n: int) -> int:
@@ -62,24 +64,24 @@ class Kind(ABC):
 
     @abstractmethod
     def longest_path(self, n: int) -> int:
-        """Table 1's maximum path length for two or more positions, with its constants."""
+        """Table 1's maximum path length for n positions, with its constants."""
 
-    def depends(self, layer: nn.Module, outputs: Tensor) -> Tensor:
-        """`[n]`: on the inputs of which positions these outputs `[n]` depend, by the gradients of one layer."""
+    def dependencies(self, layer: nn.Module, outputs: Tensor) -> Tensor:
+        """`[n]`: the inputs on which these outputs `[n]` depend, by the gradients of one layer."""
         x = torch.randn(1, len(outputs), self.sizes.d_model, requires_grad=True)
         y = self.run(layer, x)
         (gradient,) = torch.autograd.grad(y, x, torch.randn_like(y) * outputs[:, None])
         return gradient[0].ne(0).any(-1)
 
 
-class SelfAttention(Kind):
-    """Every position looks at every other."""
+class SelfAttention(LayerType):
+    """Every position attends to every other."""
 
     name, complexity, sequential, path = "self-attention", "n² d", "1", "1"
     rule: Rule = staticmethod(everything)
 
     def layer(self, level: int = 0) -> nn.Module:
-        """Section 3.2.2's."""
+        """Multi-head attention, section 3.2.2."""
         return MultiHeadSelfAttention(self.sizes.d_model, self.sizes.n_heads)
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
@@ -88,12 +90,12 @@ class SelfAttention(Kind):
         return y
 
     def sees(self, n: int, device: torch.device) -> Sees:
-        """What each of n positions looks at."""
+        """What each of n positions attends to."""
         layout = Padded(n)
         return look(layout, layout, self.rule, device)
 
     def operations(self, n: int) -> int:
-        """Of the heads; the projections before and after them are work on single positions."""
+        """Of the heads; the projections work on single positions."""
         return n * n * self.sizes.d_model
 
     def longest_path(self, n: int) -> int:
@@ -101,37 +103,37 @@ class SelfAttention(Kind):
         return 1
 
 
-class Restricted(SelfAttention):
+class RestrictedSelfAttention(SelfAttention):
     """Self-attention to a neighborhood of r positions around each."""
 
     name, complexity, sequential, path = "self-attention, restricted", "r n d", "1", "n / r"
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: LayerSizes) -> None:
         super().__init__(sizes)
         self.radius = sizes.neighbors // 2
         self.rule = window(self.radius)
 
     def sees(self, n: int, device: torch.device) -> Sees:
-        """Its neighborhood, as a band wherever that is less work: a model goes by what is quicker."""
+        """Its neighborhood, as a band if that is less work, as in a model."""
         sees = super().sees(n, device)
         return replace(sees, mask=None, band=self.radius) if n > 4 * self.radius else sees
 
     def operations(self, n: int) -> int:
-        """Of the heads, as above."""
+        """Of the heads only."""
         return self.sizes.neighbors * n * self.sizes.d_model
 
     def longest_path(self, n: int) -> int:
-        """A layer carries over (r - 1) / 2 positions."""
+        """One layer covers (r - 1) / 2 positions."""
         return -(-(n - 1) // self.radius)
 
 
-class Recurrent(Kind):
-    """An LSTM, as in the models that the paper set out to replace."""
+class Recurrent(LayerType):
+    """An LSTM, as in the models that the paper replaced."""
 
     name, complexity, sequential, path = "recurrent", "n d²", "n", "n"
 
     def layer(self, level: int = 0) -> nn.Module:
-        """PyTorch's."""
+        """PyTorch's layer."""
         return nn.LSTM(self.sizes.d_model, self.sizes.d_model, batch_first=True)
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
@@ -140,69 +142,77 @@ class Recurrent(Kind):
         return y
 
     def operations(self, n: int) -> int:
-        """A product of a vector with a matrix for each position."""
+        """One matrix-vector product per position."""
         return n * self.sizes.d_model**2
 
     def longest_path(self, n: int) -> int:
         """From each position to the next."""
         return n - 1
 
-    def depends(self, layer: nn.Module, outputs: Tensor) -> Tensor:
-        """The same for one step of the layer: its input, and what the position before hands on.
+    def dependencies(self, layer: nn.Module, outputs: Tensor) -> Tensor:
+        """The dependencies of one step: its input and the previous state.
 
-        Over a whole layer a gradient shrinks at every step until it is no number any more.
+        Over a whole layer the gradient would vanish.
         """
         d = self.sizes.d_model
         x, state, cell = (torch.randn(1, 1, d, requires_grad=True) for _ in range(3))
         y = layer(x, (state, cell))[0]
-        here, before, also = (g.ne(0).any() for g in torch.autograd.grad(y, (x, state, cell), torch.randn_like(y)))
-        return (outputs & here) | (outputs.roll(-1) & (before | also))
+        here, before, cell_before = (
+            g.ne(0).any() for g in torch.autograd.grad(y, (x, state, cell), torch.randn_like(y))
+        )
+        return (outputs & here) | (outputs.roll(-1) & (before | cell_before))
 
 
-class Convolutional(Kind):
-    """A convolution of k positions, the last of which is the output's own, as in a decoder."""
+class Convolutional(LayerType):
+    """A causal convolution of k positions, as in a decoder."""
 
     name, complexity, sequential, path = "convolutional", "k n d²", "1", "n / k"
 
     def dilation(self, level: int) -> int:
-        """How far the positions of a window are apart."""
+        """The distance between the positions of a window."""
         return 1
 
     def layer(self, level: int = 0) -> nn.Module:
-        """PyTorch's."""
+        """PyTorch's layer."""
         return nn.Conv1d(self.sizes.d_model, self.sizes.d_model, self.sizes.kernel, dilation=self.dilation(level))
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
-        """With nothing before the first position; PyTorch has the channels in the second dimension."""
+        """Pad before the first position; PyTorch has the channels in the second dimension."""
         assert isinstance(layer, nn.Conv1d)
         y: Tensor = layer(F.pad(x.mT, ((layer.kernel_size[0] - 1) * layer.dilation[0], 0))).mT
         return y
 
     def operations(self, n: int) -> int:
-        """A product with a matrix for each place of the window."""
+        """One matrix product for each position of the window."""
         return self.sizes.kernel * n * self.sizes.d_model**2
 
     def longest_path(self, n: int) -> int:
-        """A layer carries over k - 1 positions."""
+        """One layer covers k - 1 positions."""
         return -(-(n - 1) // (self.sizes.kernel - 1))
 
 
 class Dilated(Convolutional):
-    """Convolutions whose windows are k times as wide from layer to layer (ByteNet, Kalchbrenner et al., 2017)."""
+    """Convolutions whose dilation grows by k from layer to layer (ByteNet, Kalchbrenner et al., 2017)."""
 
     name, path = "convolutional, dilated", "log_k n"
-    alike = False
+    same_reach = False
 
     def dilation(self, level: int) -> int:
         """k to the power of the layer's number."""
         return int(self.sizes.kernel**level)
 
     def longest_path(self, n: int) -> int:
-        """So many layers as n - 1 has digits to the base k."""
+        """The number of digits of n - 1 to the base k."""
         layers = 1
         while self.sizes.kernel**layers < n:
             layers += 1
         return layers
 
 
-KINDS: Final[tuple[type[Kind], ...]] = (SelfAttention, Restricted, Recurrent, Convolutional, Dilated)
+LAYER_TYPES: Final[tuple[type[LayerType], ...]] = (
+    SelfAttention,
+    RestrictedSelfAttention,
+    Recurrent,
+    Convolutional,
+    Dilated,
+)

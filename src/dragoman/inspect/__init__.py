@@ -1,1 +1,1 @@
-"""From a model to pictures."""
+"""From models to pictures and pages."""

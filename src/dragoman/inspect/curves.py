@@ -1,4 +1,4 @@
-"""What is measured over a length, as curves side by side, each with what was expected of it as a dashed line."""
+"""Measured curves side by side, with expected values as dashed lines."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from dragoman.inspect.pictures import pyplot, save
+from dragoman.inspect.pictures import load_pyplot, save_figure
 
 COLORS: Final = ("#c8452d", "#e39b2d", "#3b6ea8", "#4d9a5b", "#7d5ba6", "#6b6b6b")
 
 
 class Curve(Protocol):
-    """Values at some places, and what a formula says for them, if there is one."""
+    """Measured values, and expected ones if there is a formula."""
 
     @property
     def name(self) -> str:
-        """What the legend calls it."""
+        """The name in the legend."""
 
     @property
-    def places(self) -> Sequence[float]:
-        """Along the axis."""
+    def x(self) -> Sequence[float]:
+        """Positions along the axis."""
 
     @property
-    def values(self) -> Sequence[float]:
-        """What was measured there."""
+    def y(self) -> Sequence[float]:
+        """Measured values."""
 
     @property
     def expected(self) -> Sequence[float] | None:
-        """What was expected there."""
+        """Expected values."""
 
 
-def draw_curves(panels: Mapping[str, Sequence[Curve]], path: str | Path, along: str, title: str = "") -> str:
-    """A panel for each title, on logarithmic axes; a curve of the same name has the same color in all."""
-    figure, axes = pyplot().subplots(1, len(panels), figsize=(5.2 * len(panels), 4.6), layout="constrained")
+def draw_curves(panels: Mapping[str, Sequence[Curve]], path: str | Path, x_label: str, title: str = "") -> str:
+    """Draw a panel for each title, on logarithmic axes; curves of the same name have the same color."""
+    figure, axes = load_pyplot().subplots(1, len(panels), figsize=(5.2 * len(panels), 4.6), layout="constrained")
     names = list(dict.fromkeys(curve.name for curves in panels.values() for curve in curves))
-    for axis, (what, curves) in zip([axes] if len(panels) == 1 else axes, panels.items(), strict=True):
+    for axis, (panel, curves) in zip([axes] if len(panels) == 1 else axes, panels.items(), strict=True):
         for curve in curves:
             number = names.index(curve.name)
             color, marker = COLORS[number % len(COLORS)], "os^DvP"[number % 6]
-            # Equal values hide each other: those that come first are drawn larger.
+            # Equal values hide each other, so the first are drawn larger.
             size = 8.5 - 1.2 * number
             line = "-" if curve.expected is None else "none"
-            look = {"linestyle": line, "marker": marker, "markersize": size, "color": color}
-            axis.plot(curve.places, curve.values, label=curve.name, **look)
+            style = {"linestyle": line, "marker": marker, "markersize": size, "color": color}
+            axis.plot(curve.x, curve.y, label=curve.name, **style)
             if curve.expected is not None:
-                axis.plot(curve.places, curve.expected, "--", linewidth=1, color=color)
-        axis.set(title=what, xlabel=along, yscale="log")
+                axis.plot(curve.x, curve.expected, "--", linewidth=1, color=color)
+        axis.set(title=panel, xlabel=x_label, yscale="log")
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter("{x:,.0f}")
         axis.grid(color="0.9", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
     figure.axes[0].legend(frameon=False, fontsize=9)
     figure.suptitle(title)
-    return save(figure, path)
+    return save_figure(figure, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import command_line
-from dragoman.inspect.heads import survey
+from dragoman.inspect.heads.survey import survey_heads
 from dragoman.translation.translator import Translator
 from small_model import model_at
 from tiny_model import LINES, write_tiny_model
@@ -37,28 +37,28 @@ def test_a_table_and_figures_for_programs(place: Path, tmp_path: Path, capsys: p
     out = tmp_path / "new" / "heads.json"
     code, printed, err = leave(capsys, place, "--out", str(out))
     assert code == 0, err
-    found = survey(Translator.load(place / "model", device="cpu", engine="torch"), SOURCES, TARGETS)
+    found = survey_heads(Translator.load(place / "model", device="cpu", engine="torch"), SOURCES, TARGETS)
     rows = [line.split() for line in printed.splitlines()]
-    assert rows[0] == ["head", "removed", "sensitivity", "confidence", "looks", "at"]
-    assert [" ".join(row[:2]) for row in rows[1:]] == [str(head.place) for head in found.heads]
+    assert rows[0] == ["head", "ablation", "sensitivity", "confidence", "attends", "to"]
+    assert [" ".join(row[:2]) for row in rows[1:]] == [str(head.id) for head in found.heads]
     for row, head in zip(rows[1:], found.heads, strict=True):
-        assert float(row[2]) == pytest.approx(head.removal, abs=6e-5)
+        assert float(row[2]) == pytest.approx(head.ablation, abs=6e-5)
         assert float(row[3]) == pytest.approx(head.sensitivity, abs=6e-5)
-        assert head.does is not None and float(row[4]) == pytest.approx(head.does.confidence, abs=6e-3)
+        assert head.statistics is not None and float(row[4]) == pytest.approx(head.statistics.confidence, abs=6e-3)
         assert " ".join(row[5:]).startswith(head.label)
-    assert "4 pairs (1 left out: empty on a side, or too long)" in err
-    assert f"alignments are read from {found.pointer}" in err and "(Spearman)" in err
+    assert "4 pairs (1 skipped: empty on a side, or too long)" in err
+    assert f"alignments are read from {found.alignment_head}" in err and "Spearman" in err
     told = json.loads(out.read_text(encoding="utf-8"))
     assert told["cross_entropy"] == pytest.approx(found.cross_entropy, abs=1e-6)
     assert [row["label"] for row in told["heads"]] == [head.label for head in found.heads]
-    assert told["curve"] == [] and told["exact"] is True
+    assert told["curve"] == [] and told["ablated"] is True
 
 
 def test_the_first_pairs_and_the_estimate_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, printed, err = leave(capsys, place, "--pairs", "2", "--no-ablate")
     assert code == 0, err
-    assert printed.split()[1] == "sensitivity" and "removed" not in printed
-    assert "dragoman: 2 pairs, " in err and "--ablate removes each in turn" in err
+    assert printed.split()[1] == "sensitivity" and "ablation" not in printed
+    assert "dragoman: 2 pairs, " in err and "--ablate removes each head in turn" in err
 
 
 def test_a_picture_with_the_curve(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +104,7 @@ def test_a_missing_package_is_told_before_the_work(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("dragoman.inspect.heads.survey", None)
+    monkeypatch.setattr("dragoman.inspect.heads.survey.survey_heads", None)
     code, printed, err = leave(capsys, place, "--out", "a.png")
     assert (code, printed, "pip install" in err) == (2, "", True), err
 
@@ -123,18 +123,18 @@ def test_mistakes_are_messages(place: Path, tmp_path: Path, capsys: pytest.Captu
 
     cases = [
         ([model, *both(none, none)], "none is empty; expected a sentence per line"),
-        ([model, *both(blank, blank)], "no pair to ask about: none of 2"),
+        ([model, *both(blank, blank)], "none of the 2 pairs"),
         ([model, *both(two, one)], "2 lines but"),
         ([model, *both(two, str(tmp_path / "nowhere"))], "there is no file"),
-        ([model, *both(two, two), "--out", "a.gif"], "a.gif is no name for a picture, a page or figures"),
-        ([model, *both(two, two), "--bleu"], "give --curve too"),
+        ([model, *both(two, two), "--out", "a.gif"], "a.gif has no known format"),
+        ([model, *both(two, two), "--bleu"], "--bleu needs --curve"),
         ([model, *both(two, two), "--pairs", "0"], "--pairs"),
         ([model, *both(two, two), "--to", "de"], "de"),
-        ([model, *both(two, two), "--out", f"{two}/a.json"], "could not be written"),
+        ([model, *both(two, two), "--out", f"{two}/a.json"], "cannot write"),
         (["no model", *both(two, two), "--out", str(tmp_path / "there.json")], "is a directory; choose another --out"),
         ([model, "--source", two], "Missing option '--target'"),
-        ([str(tmp_path / "recurrent"), *both(two, two)], "a recurrent model has attention to the source alone"),
-        ([str(tmp_path / "convolutional"), *both(two, two)], "a convolutional model has attention to the source"),
+        ([str(tmp_path / "recurrent"), *both(two, two)], "a recurrent model has a single attention head"),
+        ([str(tmp_path / "convolutional"), *both(two, two)], "a convolutional model has a single attention head"),
         ([str(tmp_path), *both(two, two)], "is not a model"),
     ]
     for arguments, message in cases:

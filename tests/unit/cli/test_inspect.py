@@ -9,8 +9,8 @@ import pytest
 
 import command_line
 import dragoman.inspect.alignment
-from dragoman.inspect.alignment import pharaoh
-from dragoman.inspect.attention_page import read_page
+from dragoman.inspect.alignment import format_pharaoh
+from dragoman.inspect.attention.page import read_attention_page
 from dragoman.translation.translator import Translator
 from small_model import model_at
 
@@ -30,7 +30,7 @@ def test_a_page_and_the_models_own_translation(model: str, tmp_path: Path, capsy
     assert code == 0, err
     text = Translator.load(model, device="cpu", engine="torch").translate("one two").text
     assert printed == f"{text}\n"
-    assert read_page(out.read_text(encoding="utf-8"))["cross"].shape[:2] == (2, 3)
+    assert read_attention_page(out.read_text(encoding="utf-8"))["cross"].shape[:2] == (2, 3)
 
 
 def test_a_picture_of_a_given_pair(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +50,7 @@ def test_a_page_holds_what_was_asked_for(model: str, tmp_path: Path, capsys: pyt
     code, _, err = leave(capsys, "attention", model, *pair, *options)
     assert code == 0, err
     text = out.read_text(encoding="utf-8")
-    assert {kind: weights.shape for kind, weights in read_page(text).items()} == {"decoder": (1, 1, 2, 2)}
+    assert {kind: weights.shape for kind, weights in read_attention_page(text).items()} == {"decoder": (1, 1, 2, 2)}
     assert '"first":{"layer":2,"head":3}' in text
 
 
@@ -72,7 +72,7 @@ def test_alignments_of_files_or_a_picture_of_one(
     monkeypatch.setattr(dragoman.inspect.alignment, "draw_alignment", lambda *given: drawn.append(given) or "")
     for options in ([], ["--line", "3"], ["--line", "3", "--gold", str(tmp_path / "gold")]):
         assert leave(capsys, "alignment", model, *files, "--out", str(tmp_path / "a.png"), *options)[:2] == (0, "")
-    assert [(given[0], pharaoh(given[2])) for given in drawn] == [
+    assert [(given[0], format_pharaoh(given[2])) for given in drawn] == [
         (["one", "two", "three"], rows[0]),
         (["four"], rows[2]),
         (["four"], rows[2]),
@@ -112,11 +112,11 @@ def test_positions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     learned = str(model_at(tmp_path / "learned", positions="learned", max_positions=13))
     assert leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"))[0] == 0
     code, _, err = leave(capsys, "positions", learned, "--out", str(tmp_path / "q.png"), "--length", "14")
-    assert (code, "learned has learned 13 positions" in err) == (2, True), err
+    assert (code, "the 13 learned positions of" in err) == (2, True), err
 
 
 def test_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.evaluation.layer_costs.seconds", lambda _, n: n / 1000)
+    monkeypatch.setattr("dragoman.evaluation.layer_costs.measure_seconds", lambda _, n: n / 1000)
     options = ["--n-heads", "3", "--kernel", "2", "--neighbors", "5", "--length", "24", "--length", "9"]
     code, printed, err = leave(capsys, "costs", *options, "--d-model", "6", "--d-model", "12")
     assert (code, err) == (0, "")
@@ -136,24 +136,24 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "gap").write_text("eins\n\n")
     picture, two, one, gap = (str(tmp_path / name) for name in ("a.png", "two", "one", "gap"))
     cases = [
-        (["attention", model, "--source", "one", "--out", "a.gif"], "a.gif is no name for a picture"),
+        (["attention", model, "--source", "one", "--out", "a.gif"], "a.gif has no known format"),
         (["attention", model, "--source", "one", "--out", picture, "--layer", "3"], "no layer 3"),
         (["attention", model, "--source", "one", "--out", str(tmp_path / "a.html"), "--head", "4"], "no head 4"),
         (["attention", model, "--source", " ", "--out", picture], "the source is empty"),
         (["attention", model, "--out", picture], "Missing option '--source'"),
         (["attention", str(tmp_path), "--source", "one", "--out", picture], "is not a model"),
-        (["attention", model, "--source", "one", "--out", f"{two}/a.html"], "could not be written"),
+        (["attention", model, "--source", "one", "--out", f"{two}/a.html"], "cannot write"),
         (["alignment", model, "--source", two, "--target", one], "2 lines but"),
         (["alignment", model, "--source", two, "--target", picture + "x"], "there is no file"),
         (["alignment", model, "--source", two, "--target", two, "--line", "3", "--out", picture], "have 2 lines"),
-        (["alignment", model, "--source", two, "--target", two, "--line", "1"], "give --out too"),
-        (["alignment", model, "--source", two, "--target", two, "--gold-first", "1"], "give --gold too"),
+        (["alignment", model, "--source", two, "--target", two, "--line", "1"], "needs --out"),
+        (["alignment", model, "--source", two, "--target", two, "--gold-first", "1"], "needs --gold"),
         (["alignment", model, "--source", gap, "--target", two, "--line", "2", "--out", picture], "side of this pair"),
         (["positions", model, "--out", picture, "--length", "4001"], "4000"),
-        (["positions", model, "--out", "a.html"], "a.html is no name for a picture"),
-        (["costs", "--out", "a.html"], "a.html is no name for a picture"),
-        (["costs", "--d-model", "10"], "d_model=10 does not split into n_heads=8"),
-        (["costs", "--kernel", "1"], "kernel=1 joins no two positions"),
+        (["positions", model, "--out", "a.html"], "a.html has no known format"),
+        (["costs", "--out", "a.html"], "a.html has no known format"),
+        (["costs", "--d-model", "10"], "d_model=10 is not divisible by n_heads=8"),
+        (["costs", "--kernel", "1"], "kernel=1 connects no positions"),
         (["costs", "--length", "1"], "--length"),
     ]
     for arguments, message in cases:

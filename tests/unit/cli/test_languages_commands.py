@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import leave
-from dragoman.inspect.alignment import align_pairs, pharaoh
+from dragoman.inspect.alignment import align_pairs, format_pharaoh
 from dragoman.translation.translator import Translator
 from tiny_model import LINES, write_tiny_model
 
@@ -142,17 +142,17 @@ def test_inspect_attention(
 
 
 def test_what_was_looked_at_names_the_language_as_a_mark(model: Path) -> None:
-    from dragoman.inspect.attention_maps import by_words, look
+    from dragoman.inspect.attention.maps import record_attention
 
     translator = Translator.load(model, device="cpu", engine="torch")
-    looked = look(translator, TEXTS[0], to="fr")
+    looked = record_attention(translator, TEXTS[0], to="fr")
     ids = translator.source.encode(TEXTS[0])
     assert looked.source.tokens == ("<2fr>", *translator.source.tokens(ids), "‹end›")
     labels = [word.label for word in looked.source.words]
     assert labels == ["<2fr>", *TEXTS[0].split(), "‹end›"]
     assert [word.special for word in looked.source.words] == [True, *[False] * (len(labels) - 2), True]
     assert looked.maps["encoder"].shape[2:] == (len(ids) + 2, len(ids) + 2)
-    between = by_words(looked.maps["cross"], looked.written, looked.source)
+    between = looked.pool("cross")
     assert between.shape[-1] == len(labels)
     assert between.sum(-1).min() == pytest.approx(1, abs=1e-4)
 
@@ -164,7 +164,7 @@ def test_inspect_alignment(model: Path, source: Path, tmp_path: Path, capsys: py
     assert code == 0, err
     translator = Translator.load(model, device="cpu", engine="torch")
     links = align_pairs(translator, TEXTS, [LINES[4], "", LINES[5]], to="fr")
-    assert out.splitlines() == [pharaoh(each) for each in links]
+    assert out.splitlines() == [format_pharaoh(each) for each in links]
     assert all(0 <= s < len(text.split()) for each, text in zip(links, TEXTS, strict=True) for s, _ in each)
     code, _, err = leave(capsys, *asked, "--to", "fr", "--out", str(tmp_path / "pair.png"))
     assert (code, (tmp_path / "pair.png").is_file()) == (0, True), err

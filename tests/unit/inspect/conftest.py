@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.inspect.attention_maps import Looked, look
+from dragoman.inspect.attention.maps import SentenceAttention, record_attention
 from dragoman.translation.translator import Translator
 from small_model import model_at
 
@@ -24,5 +24,5 @@ def translator(model: Path) -> Translator:
 
 
 @pytest.fixture(scope="session")
-def looked(translator: Translator) -> Looked:
-    return look(translator, SOURCE, TARGET)
+def looked(translator: Translator) -> SentenceAttention:
+    return record_attention(translator, SOURCE, TARGET)

@@ -8,13 +8,14 @@ import torch
 
 from dragoman.errors import SearchError
 from dragoman.inspect.alignment import align_pairs
-from dragoman.inspect.attention_maps import END, KINDS, START, Looked, by_words, look
+from dragoman.inspect.attention.maps import ATTENTION_KINDS, END, START, SentenceAttention, record_attention
 from dragoman.models import AttentionMaps, Transformer
 from dragoman.text.special_tokens import BOS, EOS
 from dragoman.translation.translator import Translator
+from raising import raises
 
 
-def test_the_weights_are_the_models_own(translator: Translator, looked: Looked) -> None:
+def test_the_weights_are_the_models_own(translator: Translator, looked: SentenceAttention) -> None:
     model = translator.engines.torch.model
     assert isinstance(model, Transformer)
     source, target = translator.source.encode(looked.source_text), translator.target.encode(looked.target_text)
@@ -24,28 +25,28 @@ def test_the_weights_are_the_models_own(translator: Translator, looked: Looked) 
     S, T = len(source) + 1, len(target) + 1
     assert S != T
     shapes = {"cross": (3, 3, T, S), "encoder": (2, 3, S, S), "decoder": (3, 3, T, T)}
-    for kind in KINDS:
+    for kind in ATTENTION_KINDS:
         assert looked.maps[kind].shape == shapes[kind]
         expected = torch.stack([layer[0] for layer in getattr(maps, kind)]).numpy()
         np.testing.assert_allclose(looked.maps[kind], expected, atol=1e-6)
         np.testing.assert_allclose(looked.maps[kind].sum(-1), 1, atol=1e-5)
-        assert looked.maps[kind].shape[2:] == (len(looked.rows(kind).tokens), len(looked.columns(kind).tokens))
+        assert looked.maps[kind].shape[2:] == (len(looked.queries(kind).tokens), len(looked.keys(kind).tokens))
 
 
-def test_rows_and_columns_are_named(translator: Translator, looked: Looked) -> None:
+def test_rows_and_columns_are_named(translator: Translator, looked: SentenceAttention) -> None:
     tokens = translator.target.tokens(translator.target.encode(looked.target_text))
-    assert looked.written.tokens == (*tokens, END)
-    assert looked.read.tokens == (START, *tokens)
+    assert looked.target_output.tokens == (*tokens, END)
+    assert looked.target_input.tokens == (START, *tokens)
     assert [word.label for word in looked.source.words] == [*looked.source_text.split(), END]
-    assert [word.label for word in looked.read.words] == [START, *looked.target_text.split()]
-    for side in (looked.source, looked.read, looked.written):
+    assert [word.label for word in looked.target_input.words] == [START, *looked.target_text.split()]
+    for side in (looked.source, looked.target_input, looked.target_output):
         assert [i for word in side.words for i in word.tokens] == list(range(len(side.tokens)))
         assert sum(word.special for word in side.words) == 1
 
 
-def test_between_words_rows_still_sum_to_one(looked: Looked) -> None:
-    rows, columns = looked.rows("cross"), looked.columns("cross")
-    found = by_words(looked.maps["cross"], rows, columns)
+def test_between_words_rows_still_sum_to_one(looked: SentenceAttention) -> None:
+    rows, columns = looked.queries("cross"), looked.keys("cross")
+    found = looked.pool("cross")
     assert found.shape == (3, 3, len(rows.words), len(columns.words))
     for r, row in enumerate(rows.words):
         for c, column in enumerate(columns.words):
@@ -55,30 +56,30 @@ def test_between_words_rows_still_sum_to_one(looked: Looked) -> None:
 
 
 def test_without_a_target_it_is_the_models_own(translator: Translator) -> None:
-    found = look(translator, "one two")
+    found = record_attention(translator, "one two")
     translation = translator.translate("one two")
     assert found.target_text == translation.text
-    assert found.written.tokens == (*translation.tokens, END)
+    assert found.target_output.tokens == (*translation.tokens, END)
 
 
-def test_what_is_not_there_is_refused(translator: Translator, looked: Looked) -> None:
-    with pytest.raises(SearchError, match="no layer 3 in the encoder attention; they are 1 to 2"):
+def test_what_is_not_there_is_refused(translator: Translator, looked: SentenceAttention) -> None:
+    with raises(SearchError, "out_of_range", "layer 3", "encoder", "1 to 2"):
         looked.check("encoder", 3)
-    with pytest.raises(SearchError, match="no head 0"):
+    with raises(SearchError, "out_of_range", "head 0"):
         looked.check("cross", 1, 0)
-    with pytest.raises(SearchError, match="no layer 4 in the cross attention; they are 1 to 3"):
-        looked.only(layer=4)
-    with pytest.raises(SearchError, match="no 'selfish' attention; there is: cross, encoder, decoder"):
-        looked.only("selfish")  # type: ignore[arg-type]
-    with pytest.raises(SearchError, match="no layer '1'"):
+    with raises(SearchError, "out_of_range", "layer 4", "1 to 3"):
+        looked.select(layer=4)
+    with raises(SearchError, "unknown_choice", "'selfish'", "cross, encoder, decoder"):
+        looked.select("selfish")  # type: ignore[arg-type]
+    with raises(SearchError, "out_of_range", "layer '1'"):
         looked.check("cross", "1")  # type: ignore[arg-type]
-    with pytest.raises(SearchError, match="empty"):
-        look(translator, "  ")
+    with raises(SearchError, "empty_text"):
+        record_attention(translator, "  ")
     for given in (("my-model", "one"), (translator, ["one"]), (translator, "one", 1)):
-        with pytest.raises(SearchError, match=r"look takes a Translator|is a text; got"):
-            look(*given)  # type: ignore[arg-type]
+        with raises(SearchError, "wrong_type"):
+            record_attention(*given)  # type: ignore[arg-type]
     for pairs in (("one", "eins"), (["one", "two"], ["eins"])):
-        with pytest.raises(SearchError, match="two lists of as many sentences each"):
+        with raises(SearchError, "count_mismatch"):
             align_pairs(translator, *pairs)
-    with pytest.raises(SearchError, match=r"20,001 and 3 tokens.* 2,400,\d\d\d,\d\d\d weights.*give shorter texts"):
-        look(translator, "one " * 20_000, "one two")
+    with raises(SearchError, "too_large", "20,001 and 3 tokens"):
+        record_attention(translator, "one " * 20_000, "one two")

@@ -7,18 +7,18 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dragoman.errors import SearchError
-from dragoman.inspect.attention_maps import Looked, by_words
-from dragoman.inspect.attention_page import data, packed, page, read_page, unpacked
+from dragoman.inspect.attention.maps import SentenceAttention
+from dragoman.inspect.attention.page import attention_page, pack_weights, page_data, read_attention_page, unpack_weights
+from raising import raises
 
 
-def test_the_data_come_back(looked: Looked) -> None:
-    found = read_page(page(looked))
+def test_the_data_come_back(looked: SentenceAttention) -> None:
+    found = read_attention_page(attention_page(looked))
     assert set(found) == set(looked.maps)
     for kind, weights in found.items():
         np.testing.assert_allclose(weights, looked.maps[kind], atol=0.51 / 65535)
@@ -31,13 +31,13 @@ def test_the_data_come_back(looked: Looked) -> None:
 )
 @settings(max_examples=50, deadline=None)
 def test_any_weights_come_back(weights: np.ndarray) -> None:
-    found = unpacked(json.loads(json.dumps(packed(weights))))
+    found = unpack_weights(json.loads(json.dumps(pack_weights(weights))))
     assert found.shape == weights.shape
     np.testing.assert_allclose(found, weights, atol=0.51 / 65535)
 
 
-def test_there_is_no_reference_to_the_network(looked: Looked) -> None:
-    text = page(looked)
+def test_there_is_no_reference_to_the_network(looked: SentenceAttention) -> None:
+    text = attention_page(looked)
     assert "default-src 'none'" in text
     addresses = set(re.findall(r"\b(?:https?|wss?|ftp):[^\s\"'`]*", text))
     assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG elements, which is never fetched
@@ -45,38 +45,40 @@ def test_there_is_no_reference_to_the_network(looked: Looked) -> None:
         assert way not in text
 
 
-def test_a_sentence_cannot_break_out_of_its_data(looked: Looked) -> None:
-    text = page(looked)
+def test_a_sentence_cannot_break_out_of_its_data(looked: SentenceAttention) -> None:
+    text = attention_page(looked)
     assert "</script>" in looked.source_text
     assert text.count("</script>") == text.count("<script") == 2
     begun = text.index('id="data">') + len('id="data">')
     entry = json.loads(text[begun : text.index("</script>", begun)])
-    assert entry == json.loads(json.dumps(data(looked)))
+    assert entry == json.loads(json.dumps(page_data(looked)))
     assert entry["source"]["text"] == looked.source_text
     assert entry["target"] == looked.target_text
     assert "/*DATA*/" not in text and "/*STYLE*/" not in text and "/*SCRIPT*/" not in text
 
 
-def test_a_part_has_the_weights_asked_for_under_their_numbers(looked: Looked) -> None:
-    part = looked.only(layer=3, head=2)
+def test_a_part_has_the_weights_asked_for_under_their_numbers(looked: SentenceAttention) -> None:
+    part = looked.select(layer=3, head=2)
     assert set(part.maps) == {"cross", "decoder"}  # the encoder has two layers
     np.testing.assert_array_equal(part.maps["decoder"], looked.maps["decoder"][2:, 1:2])
-    assert data(part)["first"] == {"layer": 3, "head": 2}
-    assert set(read_page(page(looked.only("encoder")))) == {"encoder"}
+    assert page_data(part)["first"] == {"layer": 3, "head": 2}
+    assert set(read_attention_page(attention_page(looked.select("encoder")))) == {"encoder"}
 
 
-def test_words_alone(looked: Looked) -> None:
-    found = read_page(page(looked, words=True))
+def test_words_alone(looked: SentenceAttention) -> None:
+    found = read_attention_page(attention_page(looked, words=True))
     for kind in looked.maps:
-        expected = by_words(looked.maps[kind], looked.rows(kind), looked.columns(kind))
+        expected = looked.pool(kind)
         np.testing.assert_allclose(found[kind], expected, atol=0.51 / 65535)
-    joined = data(looked.in_words(), words=True)
-    assert joined["joined"] and joined["written"]["tokens"] == [word.label for word in looked.written.words]
+    merged = page_data(looked.pool_words(), words=True)
+    assert merged["words_only"] and merged["target_output"]["tokens"] == [
+        word.label for word in looked.target_output.words
+    ]
 
 
-def test_what_no_browser_would_draw_is_refused(looked: Looked) -> None:
+def test_what_no_browser_would_draw_is_refused(looked: SentenceAttention) -> None:
     heads = {"cross": np.broadcast_to(np.float32(0), (9, 7, 700, 601))}
-    with pytest.raises(SearchError, match=r"up to 24,000,000 weights.* 700 tokens.* has 26,504,100\..*--layer"):
-        page(replace(looked, maps=heads))
-    with pytest.raises(SearchError, match=r"up to 900 tokens; these have 901\. Give shorter"):
-        page(replace(looked, maps={"cross": np.zeros((1, 1, 2, 901), np.float32)}))
+    with raises(SearchError, "too_large", "24,000,000", "26,504,100", "--layer"):
+        attention_page(replace(looked, maps=heads))
+    with raises(SearchError, "too_large", "900", "901"):
+        attention_page(replace(looked, maps={"cross": np.zeros((1, 1, 2, 901), np.float32)}))

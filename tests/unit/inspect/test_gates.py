@@ -11,7 +11,7 @@ import torch
 
 from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.engines.torch import TorchEngine
-from dragoman.inspect.gates import Gates, Place, batches
+from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
 from dragoman.models import Transformer
 from dragoman.translation.translator import Translator
 from forced_by_hand import by_hand
@@ -45,7 +45,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> TorchEngine:
     return engine_of(tmp_path_factory.mktemp("gates") / "model")
 
 
-def output_of(model: Transformer, place: Place) -> Any:
+def output_of(model: Transformer, place: HeadId) -> Any:
     layer = (model.encoder if place.kind == "encoder" else model.decoder)[place.layer - 1]
     return (layer.cross if place.kind == "cross" else layer.attention).output
 
@@ -58,17 +58,17 @@ def cost(model: Any, pairs: Any = PAIRS) -> float:
 @torch.no_grad()
 def test_removing_is_zeros_in_the_columns_of_the_output_projection(changes: dict[str, Any], tmp_path: Path) -> None:
     engine = engine_of(tmp_path / "model", **changes)
-    gates = Gates(engine.model)
+    gates = GatedModel(engine.model)
     layers = {"encoder": engine.model.recipe.encoder_layers, "decoder": 2, "cross": 2}
-    assert gates.places == [
-        Place(kind, layer, head)
+    assert gates.heads == [
+        HeadId(kind, layer, head)
         for kind, count in layers.items()
         for layer in range(1, count + 1)
         for head in (1, 2, 3)
     ]
-    rises = sum(gates.removals(batch) for batch in batches(engine, PAIRS))
+    rises = sum(gates.ablations(batch) for batch in forced_batches(engine, PAIRS))
     whole = cost(engine.model)
-    for place, rise in zip(gates.places, rises.tolist(), strict=True):
+    for place, rise in zip(gates.heads, rises.tolist(), strict=True):
         changed = copy.deepcopy(engine.model)
         columns = output_of(changed, place).weight
         size = columns.shape[1] // 3
@@ -79,19 +79,19 @@ def test_removing_is_zeros_in_the_columns_of_the_output_projection(changes: dict
 
 @torch.no_grad()
 def test_many_are_removed_together_and_translate_so(engine: TorchEngine) -> None:
-    gates = Gates(engine.model)
-    gone = [Place("encoder", 1, 2), Place("cross", 2, 3), Place("decoder", 1, 1)]
+    gates = GatedModel(engine.model)
+    gone = [HeadId("encoder", 1, 2), HeadId("cross", 2, 3), HeadId("decoder", 1, 1)]
     changed = copy.deepcopy(engine.model)
     for place in gone:
         output_of(changed, place).weight[:, D_V * (place.head - 1) : D_V * place.head] = 0.0
-    found = gates.without(gone, list(batches(engine, PAIRS)))
+    found = gates.loss_without(gone, list(forced_batches(engine, PAIRS)))
     assert found == pytest.approx(cost(changed), abs=1e-4)
     gates.remove(gone)
     stepping = [sum(by_hand([gates.model], *pair)) for pair in PAIRS]
     assert -sum(stepping) == pytest.approx(found, abs=1e-4)
 
 
-def explicit(model: Transformer, pair: Any, values: torch.Tensor, places: list[Place]) -> torch.Tensor:
+def explicit(model: Transformer, pair: Any, values: torch.Tensor, places: list[HeadId]) -> torch.Tensor:
     """The cost of one pair with gates multiplied into the columns of every W^O: a product that is written out."""
     names = {id(module): name for name, module in model.named_modules()}
     changed: dict[str, torch.Tensor] = {}
@@ -108,40 +108,40 @@ def explicit(model: Transformer, pair: Any, values: torch.Tensor, places: list[P
 
 
 def test_slopes_are_those_of_an_explicit_product_sentence_by_sentence(engine: TorchEngine) -> None:
-    gates = Gates(engine.model)
+    gates = GatedModel(engine.model)
     seen = []
-    for batch in batches(engine, PAIRS, few=True):
-        found = gates.slopes(batch)
-        for row, number in enumerate(batch.numbers):
-            values = torch.ones(len(gates.places), requires_grad=True)
-            expected = torch.autograd.grad(explicit(engine.model, PAIRS[number], values, gates.places), values)[0]
+    for batch in forced_batches(engine, PAIRS, small=True):
+        found = gates.gradients(batch)
+        for row, number in enumerate(batch.indices):
+            values = torch.ones(len(gates.heads), requires_grad=True)
+            expected = torch.autograd.grad(explicit(engine.model, PAIRS[number], values, gates.heads), values)[0]
             torch.testing.assert_close(found[row].float(), expected, atol=2e-5, rtol=1e-3)
             seen.append(number)
     assert sorted(seen) == [0, 1, 2, 3]
 
 
 def test_slopes_are_those_of_finite_differences(engine: TorchEngine) -> None:
-    gates = Gates(engine.model)
-    (batch,) = batches(engine, PAIRS[:1])
-    found, step = gates.slopes(batch)[0], 0.02
-    for i, place in enumerate(gates.places):
+    gates = GatedModel(engine.model)
+    (batch,) = forced_batches(engine, PAIRS[:1])
+    found, step = gates.gradients(batch)[0], 0.02
+    for i, place in enumerate(gates.heads):
         costs = []
         for value in (1 + step, 1 - step):
             gates.remove([])
             gates.by_kind[place.kind][place.layer - 1].gates[place.head - 1] = value
-            costs.append(gates.costs(batch).sum().item())
+            costs.append(gates.losses(batch).sum().item())
         gates.remove([])
         assert float(found[i]) == pytest.approx((costs[0] - costs[1]) / (2 * step), abs=3e-3, rel=0.02), place
 
 
 def test_neither_company_nor_padding_changes_a_cost_or_a_slope(engine: TorchEngine) -> None:
-    gates = Gates(engine.model)
-    (together,) = batches(engine, PAIRS)
-    costs, slopes = gates.costs(together), gates.slopes(together)
-    for row, number in enumerate(together.numbers):
-        (alone,) = batches(engine, [PAIRS[number]])
-        torch.testing.assert_close(gates.costs(alone)[0], costs[row], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(gates.slopes(alone)[0], slopes[row], atol=1e-5, rtol=1e-4)
+    gates = GatedModel(engine.model)
+    (together,) = forced_batches(engine, PAIRS)
+    costs, slopes = gates.losses(together), gates.gradients(together)
+    for row, number in enumerate(together.indices):
+        (alone,) = forced_batches(engine, [PAIRS[number]])
+        torch.testing.assert_close(gates.losses(alone)[0], costs[row], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(gates.gradients(alone)[0], slopes[row], atol=1e-5, rtol=1e-4)
         likely = forced_log_probabilities(engine, [PAIRS[number]])[0]
         assert float(costs[row].detach()) == pytest.approx(-sum(likely), abs=1e-5)
 
@@ -149,10 +149,10 @@ def test_neither_company_nor_padding_changes_a_cost_or_a_slope(engine: TorchEngi
 def test_the_model_itself_stays_as_it_is(engine: TorchEngine) -> None:
     model = engine.model
     before = dict(model.named_modules())
-    gates = Gates(model)
-    (batch,) = batches(engine, PAIRS)
-    gates.removals(batch)
-    gates.slopes(batch)
+    gates = GatedModel(model)
+    (batch,) = forced_batches(engine, PAIRS)
+    gates.ablations(batch)
+    gates.gradients(batch)
     assert dict(model.named_modules()) == before
     own, others = dict(model.named_parameters()), dict(gates.model.named_parameters())
     assert own.keys() == others.keys() and all(own[name] is others[name] for name in own)

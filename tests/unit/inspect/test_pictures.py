@@ -12,11 +12,12 @@ import torch
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DragomanError, MissingExtraError, SearchError
-from dragoman.inspect.alignment import draw_alignment, pharaoh
-from dragoman.inspect.attention import draw_attention, draw_heads
-from dragoman.inspect.attention_maps import Looked
-from dragoman.inspect.positions import by_distance, draw_positions, position_codes, similarity
+from dragoman.inspect.alignment import draw_alignment, format_pharaoh
+from dragoman.inspect.attention.maps import SentenceAttention
+from dragoman.inspect.attention.picture import draw_attention, draw_heads
+from dragoman.inspect.positions import draw_positions, position_codes, similarity, similarity_by_distance
 from dragoman.models import Transformer
+from raising import raises
 
 PNG, SVG = b"\x89PNG\r\n\x1a\n", b"<?xml"
 
@@ -31,13 +32,13 @@ PNG, SVG = b"\x89PNG\r\n\x1a\n", b"<?xml"
         ("one.svg", SVG, {"layer": 1, "head": 2, "words": True}),
     ],
 )
-def test_heads_are_drawn(looked: Looked, tmp_path: Path, name: str, begins: bytes, options: dict) -> None:
+def test_heads_are_drawn(looked: SentenceAttention, tmp_path: Path, name: str, begins: bytes, options: dict) -> None:
     path = tmp_path / "new" / name
     assert draw_heads(looked, path, **options) == ""
     assert path.read_bytes().startswith(begins)
 
 
-def test_the_same_picture_is_the_same_file(looked: Looked, tmp_path: Path) -> None:
+def test_the_same_picture_is_the_same_file(looked: SentenceAttention, tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         draw_heads(looked, tmp_path / name, layer=1, head=1)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -53,28 +54,28 @@ def test_characters_that_no_font_has_are_told(tmp_path: Path) -> None:
     assert "drawn as boxes" in note
 
 
-def test_other_forms_are_refused(looked: Looked, tmp_path: Path) -> None:
-    with pytest.raises(DragomanError, match=r"let it end in \.png"):
+def test_other_forms_are_refused(looked: SentenceAttention, tmp_path: Path) -> None:
+    with raises(DragomanError, "unknown_format", "a.gif", ".png"):
         draw_heads(looked, tmp_path / "a.gif")
 
 
 def test_without_matplotlib_the_error_has_the_pip_line(
-    looked: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    looked: SentenceAttention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'dragoman\[pictures\]'"):
+    with raises(MissingExtraError, "missing_extra", "pip install 'dragoman[pictures]'"):
         draw_heads(looked, tmp_path / "a.png")
 
 
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(
-    looked: Looked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    looked: SentenceAttention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     (tmp_path / "a.svg").write_text("old")
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DragomanError, match=r"a\.svg could not be written: No space left on device"):
+    with raises(DragomanError, "cannot_write", "a.svg", "No space left on device"):
         draw_heads(looked, tmp_path / "a.svg", layer=1, head=1)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.svg", "old")]
 
@@ -82,8 +83,8 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(
 def test_an_alignment_is_drawn_and_written(tmp_path: Path) -> None:
     draw_alignment(["the", "red", "house"], ["la", "casa", "roja"], [(0, 0), (1, 2), (2, 1)], tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(PNG)
-    assert pharaoh([(0, 0), (1, 2), (2, 1)]) == "0-0 1-2 2-1"
-    assert pharaoh([]) == ""
+    assert format_pharaoh([(0, 0), (1, 2), (2, 1)]) == "0-0 1-2 2-1"
+    assert format_pharaoh([]) == ""
 
 
 def small(**changes: object) -> Transformer:
@@ -99,7 +100,7 @@ def test_sinusoids_are_the_papers_and_depend_on_distance_alone(tmp_path: Path) -
         for i in range(4):
             angle = pos / 10000 ** (2 * i / 8)
             np.testing.assert_allclose(code[pos, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)], atol=1e-6)
-    mean, least, greatest = by_distance(code)
+    mean, least, greatest = similarity_by_distance(code)
     np.testing.assert_allclose(least, greatest, atol=1e-5)
     expected = [np.cos([k / 10000 ** (2 * i / 8) for i in range(4)]).mean() for k in range(13)]
     np.testing.assert_allclose(mean, expected, atol=1e-5)
@@ -125,7 +126,7 @@ def test_a_model_on_a_gpu_stays_there_when_its_positions_were_looked_at() -> Non
 
 
 def test_no_positions_are_no_picture() -> None:
-    with pytest.raises(SearchError, match=r"model\.positions='none', which adds nothing"):
+    with raises(SearchError, "no_positions", "model.positions='none'"):
         position_codes(small(positions="none"), 5)
 
 

@@ -16,7 +16,7 @@ from dragoman.config import ModelRecipe
 from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DamagedError, ModelNotFoundError, SearchError
-from dragoman.inspect.attention_maps import look
+from dragoman.inspect.attention.maps import record_attention
 from dragoman.models.loading import build_model
 from dragoman.search.beam import beam_search
 from dragoman.search.ensemble import Ensemble, EnsembleState, combine
@@ -305,7 +305,7 @@ def test_attention_is_not_theirs(folder: Path) -> None:
     with raises(SearchError, "no_attention"):
         _ = translator.alignment_head
     with pytest.raises(SearchError, match="has no attention to show"):
-        look(translator, "the old box")
+        record_attention(translator, "the old box")
 
 
 def test_one_model_in_an_ensemble_is_searched_as_alone() -> None:

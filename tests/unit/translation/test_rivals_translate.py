@@ -14,8 +14,8 @@ from dragoman.config import Recipe
 from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import write_manifest
-from dragoman.inspect.attention_maps import look
-from dragoman.inspect.attention_page import page, read_page
+from dragoman.inspect.attention.maps import record_attention
+from dragoman.inspect.attention.page import attention_page, read_attention_page
 from dragoman.modeldir.layout import RECIPE
 from dragoman.models import Convolutional, Recurrent
 from dragoman.models.loading import build_model, load_model, load_weights
@@ -100,14 +100,14 @@ def test_words_are_aligned(translator: Translator) -> None:
 
 def test_there_is_attention_to_the_source_to_look_at_and_no_other(translator: Translator) -> None:
     layers = 1 if translator.recipe.model.architecture == "recurrent" else 2
-    looked = look(translator, LINES[0], "der alte Kasten")
-    rows, columns = len(looked.written.tokens), len(looked.source.tokens)
+    looked = record_attention(translator, LINES[0], "der alte Kasten")
+    rows, columns = len(looked.target_output.tokens), len(looked.source.tokens)
     assert {kind: weights.shape for kind, weights in looked.maps.items()} == {"cross": (layers, 1, rows, columns)}
-    assert {kind: weights.shape for kind, weights in read_page(page(looked)).items()} == {
+    assert {kind: weights.shape for kind, weights in read_attention_page(attention_page(looked)).items()} == {
         "cross": (layers, 1, rows, columns)
     }
     with pytest.raises(SearchError, match="there is no 'encoder' attention; there is: cross"):
-        looked.only("encoder")
+        looked.select("encoder")
 
 
 def test_the_commands_that_look_inside(rival: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

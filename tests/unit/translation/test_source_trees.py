@@ -15,7 +15,7 @@ from dragoman.engines.ctranslate2_model import to_ctranslate2
 from dragoman.engines.specs import cuda_unavailable
 from dragoman.errors import DataError, DragomanError, SearchError, TextError
 from dragoman.inspect.alignment import align_pairs
-from dragoman.inspect.attention_maps import look
+from dragoman.inspect.attention.maps import record_attention
 from dragoman.inspect.positions import position_codes
 from dragoman.models import AttentionMaps
 from dragoman.search.types import Sampling, Search
@@ -117,12 +117,12 @@ def test_scores_alignments_and_attention_are_of_the_tree_too(translator: Transla
     for each, tree, other in zip(found, (FLAT, DEEP), (DEEP, FLAT), strict=True):
         assert abs(each.attention - looked_at(translator, each.tokens, tree)).max() < 1e-5
         assert abs(each.attention - looked_at(translator, each.tokens, other)).max() > 1e-4
-    maps = [look(translator, TEXT, "der Kasten", tree).maps for tree in (FLAT, DEEP)]
+    maps = [record_attention(translator, TEXT, "der Kasten", tree).maps for tree in (FLAT, DEEP)]
     assert abs(maps[0]["encoder"] - maps[1]["encoder"]).max() > 1e-3
     own = translator.translate(TEXT, trees=LEFT)
     assert own.tokens
     for trees in (LEFT, [LEFT], iter([LEFT])):  # the last as `trees_of` gives them
-        assert look(translator, TEXT, trees=trees).written.tokens[:-1] == own.tokens
+        assert record_attention(translator, TEXT, trees=trees).written.tokens[:-1] == own.tokens
     links = align_pairs(translator, [TEXT, "", "in the hall"], ["der Kasten", "", "im Flur"], [FLAT, HALL])
     assert len(links) == 3 and links[1] == []
 
@@ -154,7 +154,7 @@ def test_trees_are_asked_for(translator: Translator, directory: Path, tmp_path: 
         lambda: translator.translate(TEXT),
         lambda: translator.translate([TEXT]),
         lambda: translator.score([(TEXT, "x")]),
-        lambda: look(translator, TEXT),
+        lambda: record_attention(translator, TEXT),
         lambda: align_pairs(translator, [TEXT], ["x"]),
     ):
         with raises(SearchError, "trees_missing"):

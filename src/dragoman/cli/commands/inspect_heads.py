@@ -1,4 +1,4 @@
-"""`dragoman inspect heads`: what each head of a translator does, and what it is worth."""
+"""`dragoman inspect heads`: what each head of a translator does, and how important it is."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import click
 
 from dragoman.cli import tell
 from dragoman.cli.options.completion import complete_model
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
 
 if TYPE_CHECKING:
-    from dragoman.inspect.heads import Survey
+    from dragoman.inspect.heads.survey import HeadSurvey
 
 FILE = click.Path(path_type=Path)
-FORMS = (".png", ".svg", ".pdf", ".html", ".json")
-PAIRS = 300
+SUFFIXES = (".png", ".svg", ".pdf", ".html", ".json")
+DEFAULT_PAIRS = 300
 
 
-@click.command(short_help="What each head does, and what it is worth, over a corpus.")
+@click.command(short_help="What each head does over a corpus, and how important it is.")
 @click.argument("model", shell_complete=complete_model)
-@click.option("--source", type=FILE, required=True, help="Sentences, one a line.")
+@click.option("--source", type=FILE, required=True, help="Sentences, one per line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
-@click.option("--source-trees", "trees", type=FILE, help="The sources' trees in CoNLL-U, for a model that reads them.")
-@click.option("--to", metavar="CODE", help="The language of the targets, for a model of several.")
-@click.option("--pairs", type=click.IntRange(1), default=PAIRS, show_default=True, help="Ask about the first so many.")
+@click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
+@click.option("--to", metavar="CODE", help="Language of the targets, for a model with several.")
+@click.option("--pairs", type=click.IntRange(1), default=DEFAULT_PAIRS, show_default=True, help="Number of pairs.")
 @click.option("--ablate/--no-ablate", default=None,
-              help="Remove each head in turn, a pass for each; by default where it takes few minutes.")  # fmt: skip
-@click.option("--curve", is_flag=True, help="Remove heads together as well, the least worthy first.")
-@click.option("--bleu", is_flag=True, help="Translate and score the sources at each point of that curve.")
-@click.option("--out", type=FILE, help=f"Also write {', '.join(FORMS)}: a picture, a page to explore, or figures.")
+              help="Remove each head in turn (default: if it takes a few minutes at most).")  # fmt: skip
+@click.option("--curve", is_flag=True, help="Also remove heads together, the least important first.")
+@click.option("--bleu", is_flag=True, help="Score translations at each point of the curve.")
+@click.option("--out", type=FILE, help=f"Also write a picture, a page or data: {', '.join(SUFFIXES)}.")
 def command(
     model: str,
     source: Path,
@@ -48,57 +48,59 @@ def command(
     bleu: bool,
     out: Path | None,
 ) -> None:
-    """What each head looks at, in words and figures, and what it is worth, over a corpus of sentence pairs.
+    """Show what each head attends to, and how important it is, over a corpus of sentence pairs.
 
-    Worth is the rise of the cross-entropy of a target token when the head is removed (exact, a pass for each head), or
-    without that the size of its slope at the head's gate (one pass back for all heads, good for their order alone).
+    The importance is the rise of the cross-entropy per target token when the head is removed (exact, a pass for each
+    head), or else the absolute gradient at the head's gate (one backward pass for all heads, a ranking only).
     """
-    if out is not None and out.suffix.lower() not in FORMS:
-        raise DragomanError(f"{out} is no name for a picture, a page or figures; let it end in {', '.join(FORMS)}")
-    if out is not None and out.is_dir():  # said before the work and not after it
-        raise DragomanError(f"{out} is a directory; choose another --out")
+    if out is not None and out.suffix.lower() not in SUFFIXES:
+        raise DragomanError(f"{out} has no known format; use {', '.join(SUFFIXES)}", code="unknown_format")
+    if out is not None and out.is_dir():  # before the work
+        raise OutputError(f"{out} is a directory; choose another --out", code="is_a_directory")
     if bleu and not curve:
-        raise DragomanError("--bleu scores the points of the curve; give --curve too")
-    if out is not None and out.suffix.lower() in FORMS[:3]:
-        from dragoman.inspect.pictures import pyplot
+        raise DragomanError("--bleu needs --curve, whose points it scores", code="missing_option")
+    if out is not None and out.suffix.lower() in SUFFIXES[:3]:
+        from dragoman.inspect.pictures import load_pyplot
 
-        pyplot()  # where it is missing, that is said before the work and not after it
+        load_pyplot()  # fail before the work if it is missing
     sources, targets = first_pairs(source, target, pairs)
     from dragoman.data.corpora.reader import read_trees_file
+    from dragoman.inspect.pictures import write_output
     from dragoman.translation.translator import Translator
 
-    grown = None
+    source_trees = None
     if trees is not None:
-        grown = list(islice(read_trees_file(trees), sum(1 for text in sources if text.strip())))
+        source_trees = list(islice(read_trees_file(trees), sum(1 for text in sources if text.strip())))
     translator = Translator.load(model, device="cpu", engine="torch")
-    from dragoman.inspect.heads import survey
+    from dragoman.inspect.heads.survey import survey_heads
 
-    asked: dict[str, Any] = {"trees": grown, "to": to, "ablate": ablate, "curve": curve}
+    options: dict[str, Any] = {"trees": source_trees, "to": to, "ablate": ablate, "curve": curve}
     reporter = ConsoleReporter(transient=True)
     try:
-        found = survey(translator, sources, targets, **asked, bleu=scored if bleu else None, reporter=reporter)
+        score = score_bleu if bleu else None
+        survey = survey_heads(translator, sources, targets, **options, bleu=score, reporter=reporter)
     finally:
         reporter.close()
-    show(found)
+    print_survey(survey)
     if out is None:
         return
-    title = f"What each head of {model} looks at, and what it is worth"
+    title = f"What each head of {model} attends to, and its importance"
     match out.suffix.lower():
         case ".json":
-            written(out, json.dumps(found.data(), ensure_ascii=False, indent=1) + "\n")
+            write_output(out, json.dumps(survey.to_dict(), ensure_ascii=False, indent=1) + "\n")
         case ".html":
-            from dragoman.inspect.heads_page import page
+            from dragoman.inspect.heads.page import heads_page
 
-            written(out, page(found, translator, sources, targets, grown, to, title))
+            write_output(out, heads_page(survey, translator, sources, targets, source_trees, to, title))
         case _:
-            from dragoman.inspect.heads_picture import draw_survey
+            from dragoman.inspect.heads.picture import draw_survey
 
-            if note := draw_survey(found, out, title):
+            if note := draw_survey(survey, out, title):
                 tell(f"dragoman: {note}\n")
 
 
 def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list[str]]:
-    """So many pairs of two files; both are read to their end, so that lines that do not match are seen."""
+    """The first pairs of two files; both are read to the end, to notice different numbers of lines."""
     from dragoman.data.corpora.corpus import Corpus
     from dragoman.data.corpora.reader import read_pairs
 
@@ -110,59 +112,47 @@ def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list
     return sources, targets
 
 
-def scored(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def score_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """BLEU by sacreBLEU."""
     from dragoman.evaluation.metrics import score
 
     return score(hypotheses, references, ["BLEU"])[0].value
 
 
-def show(found: Survey) -> None:
-    """A table on stdout; on stderr what stands behind it."""
+def print_survey(survey: HeadSurvey) -> None:
+    """Print a table on stdout, and what it is based on to stderr."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    exact = found.exact
     grid = Table("head", box=None, pad_edge=False, header_style="bold")
-    for column in (["removed"] if exact else []) + ["sensitivity", "confidence"]:
+    for column in (["ablation"] if survey.ablated else []) + ["sensitivity", "confidence"]:
         grid.add_column(column, justify="right", no_wrap=True)
-    grid.add_column("looks at")
-    for head in found.heads:
-        figures = [f"{head.removal:+.4f}"] if head.removal is not None else []
+    grid.add_column("attends to")
+    for head in survey.heads:
+        figures = [f"{head.ablation:+.4f}"] if head.ablation is not None else []
         figures.append(f"{head.sensitivity:.4f}")
-        figures.append("" if head.does is None else f"{head.does.confidence:.2f}")
-        grid.add_row(str(head.place), *figures, Text(head.label + (", the model's pointer" if head.points else "")))
+        figures.append("" if head.statistics is None else f"{head.statistics.confidence:.2f}")
+        grid.add_row(str(head.id), *figures, Text(head.label + (", the alignment head" if head.alignment_head else "")))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(grid)
-    if found.curve:
-        bleu = found.curve[0].bleu is not None
+    if survey.curve:
+        bleu = survey.curve[0].bleu is not None
         points = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("removed together", "cross-entropy", *(["BLEU"] if bleu else [])):
             points.add_column(column, justify="right")
-        for point in found.curve:
+        for point in survey.curve:
             score = [f"{point.bleu:.2f}"] if point.bleu is not None else []
             points.add_row(str(point.removed), f"{point.cross_entropy:.4f}", *score)
         console.print()
         console.print(points)
-    left = f" ({found.left_out:,} left out: empty on a side, or too long)" if found.left_out else ""
-    tell(f"dragoman: {found.sentences:,} pairs{left}, {found.tokens:,} target tokens and end marks, cross-entropy "
-         f"{found.cross_entropy:.4f} nats a token\n")  # fmt: skip
-    tell(f"dragoman: alignments are read from {found.pointer}\n")
-    if exact:
-        told = found.agreement()
-        if told:
-            tell(f"dragoman: ranks of sensitivity and of removal agree by {told['sensitivity']:.2f} (Spearman)\n")
-    else:
-        tell("dragoman: sensitivity is an estimate, good for the order of heads alone; --ablate removes each in turn\n")
-
-
-def written(path: Path, text: str) -> None:
-    """Write a file, or say why not."""
-    from dragoman.files import write_atomically
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text)
-    except OSError as error:
-        raise DragomanError(f"{path} could not be written: {error.strerror}; choose another --out") from None
+    skipped = f" ({survey.skipped_pairs:,} skipped: empty on a side, or too long)" if survey.skipped_pairs else ""
+    tell(f"dragoman: {survey.sentences:,} pairs{skipped}, {survey.tokens:,} target tokens and end marks, "
+         f"cross-entropy {survey.cross_entropy:.4f} nats per token\n")  # fmt: skip
+    tell(f"dragoman: alignments are read from {survey.alignment_head}\n")
+    correlations = survey.rank_correlations()
+    if correlations:
+        value = f"{correlations['sensitivity']:.2f}"
+        tell(f"dragoman: Spearman's rank correlation of sensitivity and ablation: {value}\n")
+    if not survey.ablated:
+        tell("dragoman: sensitivity is an estimate, for ranking heads only; --ablate removes each head in turn\n")

@@ -1,9 +1,9 @@
-/* The matrix, all heads at a glance, what is said of a word, and the keys. */
+/* The matrix, the overview of all heads, the description of a word, and the keyboard. */
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const FAINT = 1 / 512; // weights below it would not change a pixel
-const LARGEST = 16384; // pixels a side that browsers draw
-function sized(canvas, width, height) {
-  const scale = Math.min(window.devicePixelRatio || 1, LARGEST / Math.max(width, height));
+const MIN_VISIBLE = 1 / 512; // smaller weights do not change a pixel
+const MAX_PIXELS = 16384; // of a canvas side
+function resize(canvas, width, height) {
+  const scale = Math.min(window.devicePixelRatio || 1, MAX_PIXELS / Math.max(width, height));
   canvas.width = Math.ceil(width * scale); canvas.height = Math.ceil(height * scale);
   canvas.style.width = width + "px"; canvas.style.height = height + "px";
   const pen = canvas.getContext("2d");
@@ -12,15 +12,15 @@ function sized(canvas, width, height) {
 }
 let geometry = null;
 function drawMatrix() {
-  const rows = groups(side(now.kind, "row")), columns = groups(side(now.kind, "column")), map = mean(), canvas = at("matrix");
+  const rows = groups(side(state.kind, "row")), columns = groups(side(state.kind, "column")), map = mean(), canvas = at("matrix");
   const room = canvas.parentElement.clientWidth || 600, font = `13px ${getComputedStyle(document.body).fontFamily}`;
   const left = Math.min(room * .34, 1.08 * widest(rows, 180)) + 10, top = Math.min(150, .87 * widest(columns, 150)) + 12;
   const cell = Math.max(11, Math.min(34, Math.floor((room - left - top * .5) / columns.length))), high = Math.max(17, Math.min(cell, 26));
   const width = left + cell * columns.length + top * .55, height = top + high * rows.length + 2;
-  const pen = sized(canvas, width, height), w = now.word, one = now.heads.size === 1 ? color([...now.heads][0]) : css("--accent");
+  const pen = resize(canvas, width, height), w = state.word, one = state.heads.size === 1 ? color([...state.heads][0]) : css("--accent");
   pen.font = font; pen.textBaseline = "middle";
   for (const [r, row] of map.entries()) for (const [c, value] of row.entries()) {
-    if (value < FAINT) continue;
+    if (value < MIN_VISIBLE) continue;
     const dim = w && !(w.side === "row" ? w.index === r : w.index === c);
     pen.globalAlpha = Math.min(1, value) * (dim ? .35 : 1);
     pen.fillStyle = one;
@@ -48,66 +48,66 @@ function matrixAt(event) {
 }
 
 function drawOverview() {
-  const map = data.kinds[now.kind], box = at("overview"), small = Math.max(26, Math.min(130, (box.parentElement.clientWidth - 90) / map.heads - 13));
+  const map = data.kinds[state.kind], box = at("overview"), small = Math.max(26, Math.min(130, (box.parentElement.clientWidth - 90) / map.heads - 13));
   box.style.gridTemplateColumns = `auto repeat(${map.heads}, auto)`;
   const label = text => { const node = document.createElement("span"); node.className = "name"; node.textContent = text; return node; };
   const nodes = [label(""), ...numbers(map.heads).map(head => label(`head ${number("head", head)}`))];
   for (const layer of numbers(map.layers)) {
     nodes.push(label(`layer ${number("layer", layer)}`));
     for (const head of numbers(map.heads)) {
-      const button = document.createElement("button"), canvas = document.createElement("canvas"), values = weights(now.kind, layer, head);
-      const pen = sized(canvas, small, small * Math.min(1.4, Math.max(.6, values.length / values[0].length)));
+      const button = document.createElement("button"), canvas = document.createElement("canvas"), values = weights(state.kind, layer, head);
+      const pen = resize(canvas, small, small * Math.min(1.4, Math.max(.6, values.length / values[0].length)));
       const wide = small / values[0].length, high = parseFloat(canvas.style.height) / values.length;
       pen.fillStyle = color(head);
-      values.forEach((row, r) => row.forEach((value, c) => { if (value > FAINT) { pen.globalAlpha = Math.min(1, value); pen.fillRect(c * wide, r * high, wide, high); } }));
+      values.forEach((row, r) => row.forEach((value, c) => { if (value > MIN_VISIBLE) { pen.globalAlpha = Math.min(1, value); pen.fillRect(c * wide, r * high, wide, high); } }));
       button.type = "button";
       button.setAttribute("aria-label", `layer ${number("layer", layer)}, head ${number("head", head)}`);
-      button.setAttribute("aria-pressed", layer === now.layer && now.heads.has(head) && now.heads.size < map.heads);
+      button.setAttribute("aria-pressed", layer === state.layer && state.heads.has(head) && state.heads.size < map.heads);
       button.append(canvas);
-      button.addEventListener("click", () => { now.layer = layer; now.heads = new Set([head]); draw(); });
+      button.addEventListener("click", () => { state.layer = layer; state.heads = new Set([head]); draw(); });
       nodes.push(button);
     }
   }
   box.replaceChildren(...nodes);
 }
 
-function say() {
-  const rows = groups(side(now.kind, "row")), columns = groups(side(now.kind, "column")), map = mean(), w = now.word, box = at("said");
-  const heads = [...now.heads].sort((a, b) => a - b).map(h => number("head", h));
-  const which = heads.length === 1 ? `head ${heads[0]}` : `mean of heads ${heads.length === data.kinds[now.kind].heads ? `${heads[0]}–${heads.at(-1)}` : heads.join(", ")}`;
-  const where = `${now.kind}, layer ${number("layer", now.layer)}, ${which}`;
+function describe() {
+  const rows = groups(side(state.kind, "row")), columns = groups(side(state.kind, "column")), map = mean(), w = state.word, box = at("description");
+  const heads = [...state.heads].sort((a, b) => a - b).map(h => number("head", h));
+  const which = heads.length === 1 ? `head ${heads[0]}` : `mean of heads ${heads.length === data.kinds[state.kind].heads ? `${heads[0]}–${heads.at(-1)}` : heads.join(", ")}`;
+  const where = `${state.kind}, layer ${number("layer", state.layer)}, ${which}`;
   if (!w) { box.textContent = `${where}. Point at a word, or press ↓.`; return; }
   const values = w.side === "row" ? map[w.index] : map.map(row => row[w.index]);
   const others = w.side === "row" ? columns : rows, me = (w.side === "row" ? rows : columns)[w.index];
   const best = numbers(values.length).sort((a, b) => values[b] - values[a]).slice(0, 5).filter(i => values[i] >= .005);
-  const name = (kind, label) => Object.assign(document.createElement(kind), { textContent: label, dir: "auto" }); // figures beside Arabic stay where they are
+  const name = (kind, label) => Object.assign(document.createElement(kind), { textContent: label, dir: "auto" }); // numbers next to Arabic keep their place
   const list = best.flatMap((i, place) => [place ? ",  " : "", name("bdi", others[i].label), ` ${values[i].toFixed(2)}`]);
-  box.replaceChildren(name("b", me.label), w.side === "row" ? " looks at  " : " is looked at by  ", ...(list.length ? list : ["nothing"]), `   (${where})`);
+  box.replaceChildren(name("b", me.label), w.side === "row" ? " attends to  " : " is attended by  ", ...(list.length ? list : ["nothing"]), `   (${where})`);
 }
 
-function paint() { drawLines(); drawMatrix(); say(); }
-const MADE = ["kinds", "layers", "heads", "units", "names", "overview"];
+function paint() { drawLines(); drawMatrix(); describe(); }
+const REDRAWN = ["kinds", "layers", "heads", "units", "names", "overview"];
 function draw() {
-  const held = document.activeElement, place = held && held.parentElement, index = place && MADE.includes(place.id) ? [...place.children].indexOf(held) : -1;
-  at("from").textContent = now.kind === "encoder" ? "source" : now.name === "read" ? "target read" : "target written";
-  at("to").textContent = now.kind === "decoder" ? "target read" : "source";
+  const held = document.activeElement, place = held && held.parentElement, index = place && REDRAWN.includes(place.id) ? [...place.children].indexOf(held) : -1;
+  at("from").textContent = state.kind === "encoder" ? "source" : state.name === "input" ? "target input" : "target output";
+  at("to").textContent = state.kind === "decoder" ? "target input" : "source";
   controls(); drawOverview(); paint();
-  if (index >= 0) place.children[index]?.focus({ preventScroll: true }); // the button that had it is made anew
+  if (index >= 0) place.children[index]?.focus({ preventScroll: true }); // the focused button was replaced
 }
-function turn(by) {
-  const heads = data.kinds[now.kind].heads, chosen = [...now.heads];
-  now.heads = new Set([chosen.length === 1 ? (chosen[0] + by + heads) % heads : by > 0 ? 0 : heads - 1]);
+function moveHead(by) {
+  const heads = data.kinds[state.kind].heads, chosen = [...state.heads];
+  state.heads = new Set([chosen.length === 1 ? (chosen[0] + by + heads) % heads : by > 0 ? 0 : heads - 1]);
 }
-function walk(by) {
-  const rows = groups(side(now.kind, "row")).length, index = now.word && now.word.side === "row" ? now.word.index + by : by > 0 ? 0 : rows - 1;
+function moveWord(by) {
+  const rows = groups(side(state.kind, "row")).length, index = state.word && state.word.side === "row" ? state.word.index + by : by > 0 ? 0 : rows - 1;
   word("row", (index + rows) % rows);
-  now.kept = true;
+  state.kept = true;
 }
 const KEYS = {
-  ArrowDown: () => walk(1), ArrowUp: () => walk(-1), ArrowRight: () => turn(1), ArrowLeft: () => turn(-1),
-  "[": () => { now.layer = Math.max(0, now.layer - 1); }, "]": () => { now.layer = Math.min(data.kinds[now.kind].layers - 1, now.layer + 1); },
-  k: () => setKind(KINDS[(KINDS.indexOf(now.kind) + 1) % KINDS.length]), u: () => { if (!data.joined) now.unit = now.unit === "word" ? "token" : "word"; now.word = null; },
-  a: () => { now.heads = new Set(numbers(data.kinds[now.kind].heads)); }, Escape: () => { now.word = null; now.kept = false; },
+  ArrowDown: () => moveWord(1), ArrowUp: () => moveWord(-1), ArrowRight: () => moveHead(1), ArrowLeft: () => moveHead(-1),
+  "[": () => { state.layer = Math.max(0, state.layer - 1); }, "]": () => { state.layer = Math.min(data.kinds[state.kind].layers - 1, state.layer + 1); },
+  k: () => setKind(KINDS[(KINDS.indexOf(state.kind) + 1) % KINDS.length]), u: () => { if (!data.words_only) state.unit = state.unit === "word" ? "token" : "word"; state.word = null; },
+  a: () => { state.heads = new Set(numbers(data.kinds[state.kind].heads)); }, Escape: () => { state.word = null; state.kept = false; },
 };
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
@@ -129,6 +129,6 @@ window.addEventListener("resize", paint);
 at("source").textContent = data.source.text;
 at("target").textContent = data.target;
 document.title = `Attention: ${data.source.text}`;
-setKind(now.kind);
-now.layer = data.kinds[now.kind].layers - 1;
+setKind(state.kind);
+state.layer = data.kinds[state.kind].layers - 1;
 theme(dark.matches ? "dark" : "light");

@@ -1,0 +1,159 @@
+"""The importance of heads: the loss with heads removed, and its gradient at a gate on each head.
+
+Both are exact sums over the same sentences. Removal takes a pass for each head, gradients one backward pass for all.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dragoman.engines.forced_decoding import LOGIT_ROWS, Pairs, length_batches
+from dragoman.engines.torch import TorchEngine
+from dragoman.inspect.attention.maps import AttentionKind
+from dragoman.models import AttentionMaps, Memory, Transformer
+from dragoman.nn import Gated, Padded
+from dragoman.text.special_tokens import BOS, EOS
+
+KIND_ORDER: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")  # as a sentence passes them
+Advance = Callable[[], None]
+
+
+class HeadId(NamedTuple):
+    """A head; layer and head count from 1."""
+
+    kind: AttentionKind
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.layer}.{self.head}"
+
+
+@dataclass(frozen=True)
+class ForcedBatch:
+    """A batch of sentence pairs for forced decoding."""
+
+    indices: list[int]
+    source: Tensor
+    source_layout: Padded
+    target: Tensor
+    target_layout: Padded
+    labels: Tensor  # [N], the target tokens and end marks of all sentences, concatenated
+    rows: Tensor  # [N], the sentence of each label
+
+
+def forced_batches(engine: TorchEngine, pairs: Pairs, small: bool = False) -> Iterator[ForcedBatch]:
+    """Batches of similar lengths; `small` ones leave memory for the weights or gradients of all heads."""
+    for here in length_batches(pairs, max(1, engine.batch // 8) if small else engine.batch):
+        source, source_layout = engine.sources([pairs[i][0] for i in here])
+        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
+        labels = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
+        rows = torch.tensor([row for row, i in enumerate(here) for _ in (*pairs[i][1], EOS)], device=engine.device)
+        yield ForcedBatch(here, source, source_layout, target, target_layout, labels, rows)
+
+
+class GatedModel:
+    """A copy of a model with a gate on every head; it shares its weights with the original, which stays as it is."""
+
+    def __init__(self, model: Transformer) -> None:
+        shared = {id(weights): weights for weights in (*model.parameters(), *model.buffers())}
+        self.model: Transformer = copy.deepcopy(model, shared).eval()
+        attentions: dict[AttentionKind, list[Any]] = {
+            "encoder": [layer.attention for layer in self.model.encoder],
+            "decoder": [layer.attention for layer in self.model.decoder],
+            "cross": [layer.cross for layer in self.model.decoder],
+        }
+        device = model.projection().device
+        self.by_kind: dict[AttentionKind, list[Gated]] = {}
+        for kind in KIND_ORDER:
+            self.by_kind[kind] = []
+            for attention in attentions[kind]:
+                attention.function = Gated(attention.function, torch.ones(attention.n_heads, device=device))
+                self.by_kind[kind].append(attention.function)
+        self.heads = [
+            HeadId(kind, layer, head)
+            for kind in KIND_ORDER
+            for layer, gated in enumerate(self.by_kind[kind], 1)
+            for head in range(1, gated.gates.shape[-1] + 1)
+        ]
+
+    def remove(self, heads: Iterable[HeadId]) -> None:
+        """Close the gates of these heads, and open all others."""
+        for gated in self._all():
+            gated.gates = torch.ones(gated.gates.shape[-1], device=gated.gates.device)
+        for kind, layer, head in heads:
+            self.by_kind[kind][layer - 1].gates[head - 1] = 0.0
+
+    def losses(self, batch: ForcedBatch, memory: Memory | None = None) -> Tensor:
+        """`[B]`: the cross-entropy of each sentence in nats, summed over its tokens and end mark."""
+        model = self.model
+        memory = memory if memory is not None else model.encode(batch.source, batch.source_layout)
+        hidden = model.decode(batch.target, memory, batch.target_layout)
+        hidden = hidden[batch.target_layout.real(hidden.device)]
+        each = torch.cat(
+            [
+                F.cross_entropy(model.logits(hidden[start : start + LOGIT_ROWS]).float(), labels, reduction="none")
+                for start in range(0, len(hidden), LOGIT_ROWS)
+                for labels in [batch.labels[start : start + LOGIT_ROWS]]
+            ]
+        )
+        zeros = each.new_zeros(len(batch.indices), dtype=torch.float64)
+        return zeros.index_add(0, batch.rows, each.double())
+
+    def gradients(self, batch: ForcedBatch) -> Tensor:
+        """`[B, heads]`: the derivative of each sentence's loss by each head's gate, with all gates open.
+
+        Every sentence has its own gates, so one backward pass has the derivatives of all sentences.
+        """
+        sentences, everything = len(batch.indices), list(self._all())
+        for gated in everything:
+            gated.gates = torch.ones(sentences, gated.gates.shape[-1], device=gated.gates.device, requires_grad=True)
+        with torch.enable_grad():
+            total = self.losses(batch).sum()
+            found = torch.autograd.grad(total, [gated.gates for gated in everything])
+        self.remove([])
+        return torch.cat(found, dim=1).double()
+
+    @torch.no_grad()
+    def attention_maps(self, batch: ForcedBatch) -> AttentionMaps:
+        """The attention weights of every head."""
+        maps = AttentionMaps()
+        self.model.hidden(batch.source, batch.target, batch.source_layout, batch.target_layout, maps)
+        return maps
+
+    @torch.no_grad()
+    def ablations(self, batch: ForcedBatch, advance: Advance = lambda: None) -> Tensor:
+        """`[heads]`: the rise of the batch's loss when each head alone is removed."""
+        self.remove([])
+        memory = self.model.encode(batch.source, batch.source_layout)
+        complete, found = self.losses(batch, memory).sum(), []
+        for head in self.heads:
+            self.remove([head])
+            # The encoder does not depend on the decoder's heads.
+            found.append(self.losses(batch, None if head.kind == "encoder" else memory).sum())
+            advance()
+        self.remove([])
+        return torch.stack(found) - complete
+
+    @torch.no_grad()
+    def loss_without(
+        self, heads: Sequence[HeadId], batches: Iterable[ForcedBatch], advance: Advance = lambda: None
+    ) -> float:
+        """The loss of all batches without these heads."""
+        self.remove(heads)
+        total = 0.0
+        for batch in batches:
+            total += float(self.losses(batch).sum())
+            advance()
+        self.remove([])
+        return total
+
+    def _all(self) -> Iterator[Gated]:
+        return (gated for kind in KIND_ORDER for gated in self.by_kind[kind])

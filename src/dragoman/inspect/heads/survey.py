@@ -1,0 +1,242 @@
+"""What each head of a translator does, and how important it is, over a corpus of sentence pairs.
+
+    survey = survey_heads(Translator.load("my-model", engine="torch"), sources, targets)
+    for head in survey.heads:
+        print(head.id, head.label, head.importance)
+
+Statistics are over all that a head attends to (Voita et al., 2019). The importance is the rise of the cross-entropy
+when the head is removed, or an estimate from one backward pass (Michel et al., 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from dragoman.engines.forced_decoding import Pairs
+from dragoman.errors import SearchError
+from dragoman.inspect.attention.maps import AttentionKind
+from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
+from dragoman.inspect.heads.labels import label_head
+from dragoman.inspect.heads.passes import (
+    PruningPoint,
+    measure_ablations,
+    measure_gradients,
+    measure_pruning,
+    measure_statistics,
+    translate_greedily,
+)
+from dragoman.inspect.heads.statistics import HeadStatistics
+from dragoman.models import Transformer
+from dragoman.progress import Reporter, SilentReporter
+from dragoman.text import Tree
+from dragoman.translation.alignment_head import AlignmentHead
+from dragoman.translation.translator import Translator
+
+MAX_TOKENS: Final = 512  # of a sentence: the weights of all heads take its square
+# Parameters times tokens times heads, up to which heads are ablated by default: some three minutes on one core.
+MAX_DEFAULT_ABLATION: Final = 4e12
+
+ScoreTexts = Callable[[Sequence[str], Sequence[str]], float]
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """A head, its statistics, and its importance in nats of cross-entropy per target token.
+
+    `ablation` is the rise when this head alone is removed, None if not measured. `gradient` estimates it to first
+    order: minus the derivative by the head's gate. `sensitivity` is Michel's: the derivative's absolute value,
+    sentence by sentence. `statistics` is None if weights are not a distribution (low-rank attention).
+    """
+
+    id: HeadId
+    statistics: HeadStatistics | None
+    label: str
+    ablation: float | None
+    gradient: float
+    sensitivity: float
+    alignment_head: bool = False  # word alignments are read from this head
+
+    @property
+    def importance(self) -> float:
+        """The ablation if it was measured, else the sensitivity."""
+        return self.sensitivity if self.ablation is None else self.ablation
+
+
+@dataclass(frozen=True)
+class HeadSurvey:
+    """All heads, encoder, decoder and cross, over a corpus."""
+
+    heads: tuple[HeadReport, ...]
+    cross_entropy: float  # nats per target token, end marks included
+    sentences: int
+    tokens: int  # target tokens and end marks
+    skipped_pairs: int  # pairs with an empty side, or too long
+    alignment_head: str
+    curve: tuple[PruningPoint, ...] = ()
+
+    @property
+    def ablated(self) -> bool:
+        """Whether heads were removed one by one."""
+        return self.heads[0].ablation is not None
+
+    def rank_correlations(self) -> dict[str, float]:
+        """Spearman's correlation of both estimates with the ablations over all heads; empty without ablations."""
+        exact = [head.ablation for head in self.heads if head.ablation is not None]
+        if len(exact) < 3:
+            return {}
+        return {
+            name: spearman(exact, [getattr(head, name) for head in self.heads]) for name in ("sensitivity", "gradient")
+        }
+
+    def by_importance(self) -> list[HeadId]:
+        """The heads, the least important first."""
+        return [head.id for head in sorted(self.heads, key=lambda head: head.importance)]
+
+    def layers(self, kind: AttentionKind) -> list[list[HeadReport]]:
+        """The heads of each layer of one kind of attention."""
+        here = [head for head in self.heads if head.id.kind == kind]
+        return [[head for head in here if head.id.layer == n + 1] for n in range(max(h.id.layer for h in here))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON."""
+        figures = ("importance", "ablation", "gradient", "sensitivity", "alignment_head")
+        rows = [
+            {
+                **head.id._asdict(),
+                "label": head.label,
+                **{name: getattr(head, name) for name in figures},
+                "statistics": None if head.statistics is None else asdict(head.statistics),
+            }
+            for head in self.heads
+        ]
+        names = ("cross_entropy", "sentences", "tokens", "skipped_pairs", "alignment_head", "ablated")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "rank_correlations": self.rank_correlations(),
+            "heads": rows,
+            "curve": [asdict(point) for point in self.curve],
+        }
+
+
+def survey_heads(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    trees: Iterable[Tree] | None = None,
+    to: str | Sequence[str] | None = None,
+    ablate: bool | None = None,
+    curve: bool = False,
+    bleu: ScoreTexts | None = None,
+    reporter: Reporter | None = None,
+) -> HeadSurvey:
+    """Survey all heads over these sentence pairs.
+
+    `ablate` removes each head in turn, a pass for each; by default if it takes a few minutes at most. `curve` removes
+    heads together, the least important first; `bleu` scores the model's translations against the references at each
+    point. `trees` and `to` as in `Translator.stream`.
+    """
+    model, reporter = require_transformer(translator), reporter if reporter is not None else SilentReporter()
+    pairs, kept = encode_pairs(translator, sources, targets, trees, to)
+    gated, engine = GatedModel(model), translator.engines.torch
+    small, large = list(forced_batches(engine, pairs, small=True)), list(forced_batches(engine, pairs))
+    tokens = sum(len(target) + 1 for _, target in pairs)
+    statistics = measure_statistics(translator, gated, small, reporter)
+    gradients = measure_gradients(gated, small, reporter)
+    if ablate is None:
+        all_tokens = sum(len(source) + len(target) + 2 for source, target in pairs)
+        ablate = model.parameter_count() * all_tokens * len(gated.heads) <= MAX_DEFAULT_ABLATION
+    ablations = measure_ablations(gated, large, reporter) if ablate else None
+    alignment_head = translator.alignment_head
+    first = "the language mark" if translator.n_language_tokens else "the first token"
+    aligning = alignment_head_id(alignment_head, model.recipe.n_heads)
+    heads = tuple(
+        HeadReport(
+            id_,
+            statistics[id_],
+            label_head(statistics[id_], "the start mark" if id_.kind == "decoder" else first),
+            None if ablations is None else float(ablations[i]) / tokens,
+            -float(gradients.signed[i]) / tokens,
+            float(gradients.absolute[i]) / tokens,
+            id_ == aligning,
+        )
+        for i, id_ in enumerate(gated.heads)
+    )
+    skipped = len(sources) - len(pairs)
+    survey = HeadSurvey(heads, gradients.loss / tokens, len(pairs), tokens, skipped, str(alignment_head))
+    if not (curve or bleu):
+        return survey
+    references = [targets[i] for i in kept]
+    score = None if bleu is None else lambda gated: bleu(translate_greedily(gated, translator, pairs), references)
+    return replace(survey, curve=measure_pruning(gated, survey.by_importance(), large, reporter, score))
+
+
+def require_transformer(translator: Translator) -> Transformer:
+    """The model of a translator; reject models without several heads."""
+    if not isinstance(translator, Translator):
+        message = f"survey_heads takes a Translator, such as Translator.load('my-model'); got {translator!r}"
+        raise SearchError(message, code="wrong_type")
+    if translator.engines.others:
+        message = "an ensemble has no heads of its own; survey its models one by one"
+        raise SearchError(message, code="ensemble_not_supported")
+    model = translator.engines.torch.model
+    if not isinstance(model, Transformer):
+        raise SearchError(
+            f"a {translator.recipe.model.architecture} model has a single attention head; use `dragoman inspect "
+            "attention` to see what it attends to",
+            code="unsupported_model",
+        )
+    return model
+
+
+def encode_pairs(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    trees: Iterable[Tree] | None,
+    to: str | Sequence[str] | None,
+) -> tuple[Pairs, list[int]]:
+    """The token ids of pairs without an empty side that are not too long, and their indices."""
+    if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
+        message = "sources and targets must be two lists of the same length, such as ['one'] and ['eins']"
+        raise SearchError(message, code="count_mismatch")
+    source_ids, target_ids = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
+    maximum = min(MAX_TOKENS, translator.longest_source or MAX_TOKENS, translator.longest_output or MAX_TOKENS)
+    kept = [
+        i
+        for i, (source, target) in enumerate(zip(source_ids, target_ids, strict=True))
+        if translator.n_language_tokens < len(source) <= maximum and 0 < len(target) <= maximum
+    ]
+    if not kept:
+        raise SearchError(
+            f"none of the {len(source_ids):,} pairs has 1 to {maximum:,} tokens on both sides; give some hundreds of "
+            "sentences with their translations",
+            code="no_usable_pairs",
+        )
+    return [(source_ids[i], target_ids[i]) for i in kept], kept
+
+
+def alignment_head_id(head: AlignmentHead, n_heads: int) -> HeadId | None:
+    """The head from which alignments are read; None if it is the mean of several."""
+    if head.head is None and n_heads > 1:
+        return None
+    return HeadId("cross", head.layer + 1, (head.head or 0) + 1)
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's rank correlation; 0 if all values of one side are equal."""
+    ranks = [average_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other)]
+    centered = [rank - rank.mean() for rank in ranks]
+    size = float(np.sqrt((centered[0] ** 2).sum() * (centered[1] ** 2).sum()))
+    return float(centered[0] @ centered[1]) / size if size else 0.0
+
+
+def average_ranks(values: Any) -> Any:
+    """The rank of each value; equal values share the mean of their ranks."""
+    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(sizes)
+    return (last - (sizes - 1) / 2)[group]
