@@ -79,6 +79,17 @@ def test_imports_point_one_way() -> None:
     assert not wrong
 
 
+def test_nn_knows_no_file() -> None:
+    for path in (ROOT / "nn").rglob("*.py"):
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add((node.module or "").partition(".")[0])
+        assert not found & {"pathlib", "json", "fcntl", "io", "tempfile", "shutil"}, path
+
+
 def test_the_rules_themselves_have_no_circle() -> None:
     order: list[str] = []
     waiting = {name: set(allowed) for name, allowed in MAY_IMPORT.items() if allowed is not None and name != "__main__"}

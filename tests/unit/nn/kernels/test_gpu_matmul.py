@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.native.cublas import CublasLt, MatmulProblem
-from dragoman.nn.kernels import gpu_matmul as products
+from dragoman.nn.kernels import gpu_matmul
 from dragoman.nn.kernels.gpu_matmul import fastest, matmul, tuning
 
 sys.path.append(str(Path(__file__).parents[2] / "native"))
@@ -55,20 +55,20 @@ class Remembered(dict[tuple[str, str], bytes | None]):
 
 @pytest.fixture(autouse=True)
 def _nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_chosen", {})
+    monkeypatch.setattr(gpu_matmul, "_chosen", {})
 
 
 @pytest.fixture
 def cached(monkeypatch: pytest.MonkeyPatch) -> Remembered:
     """An empty cache, and clocks that say which algorithm is fastest."""
-    monkeypatch.setattr(products, "_machine", lambda device: f"GPU {device}")
+    monkeypatch.setattr(gpu_matmul, "_machine", lambda device: f"GPU {device}")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    monkeypatch.setattr(products, "_milliseconds", lambda run, found: [1.0 - 0.1 * each[0] for each in found])
+    monkeypatch.setattr(gpu_matmul, "_milliseconds", lambda run, found: [1.0 - 0.1 * each[0] for each in found])
     return Remembered()
 
 
 def choose(library: Library, problem: MatmulProblem = PROBLEM, device: int = 0) -> bytes | None:
-    return products._algorithm(library, problem, device, library.run)  # type: ignore[arg-type]
+    return gpu_matmul._algorithm(library, problem, device, library.run)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_fastest_algorithm_is_found_once_and_kept_for_later_runs(cached: Rem
         assert choose(library) == library.all[2]
     assert choose(library) == library.all[2]
     assert library.asked == 1
-    products._chosen.clear()  # as a new process finds it
+    gpu_matmul._chosen.clear()  # as a new process finds it
     with tuning(cached):
         assert choose(library) == library.all[2]
         assert library.asked == 1
@@ -129,7 +129,7 @@ def test_an_algorithm_that_the_library_has_no_more_is_sought_again(cached: Remem
     library = Library()
     with tuning(cached):
         choose(library)
-        products._chosen.clear()
+        gpu_matmul._chosen.clear()
         library.all = library.all[:2] + library.all[3:]
         assert choose(library) == library.all[1]
     assert cached["GPU 0", str(PROBLEM)] == library.all[1]
@@ -146,9 +146,9 @@ def test_where_no_algorithm_runs_pytorch_is_asked_from_then_on(cached: Remembere
 
 def test_tuning_ends_with_its_block() -> None:
     with pytest.raises(ZeroDivisionError), tuning(Remembered()):
-        assert products._tuning
+        assert gpu_matmul._tuning
         raise ZeroDivisionError
-    assert not products._tuning
+    assert not gpu_matmul._tuning
 
 
 def test_blocks_of_two_threads_may_end_in_any_order() -> None:
@@ -156,9 +156,9 @@ def test_blocks_of_two_threads_may_end_in_any_order() -> None:
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert products._tuning
+    assert gpu_matmul._tuning
     second.__exit__(None, None, None)
-    assert not products._tuning
+    assert not gpu_matmul._tuning
 
 
 def test_problems_that_differ_are_remembered_apart() -> None:
@@ -188,9 +188,9 @@ class OnGpu(Tensor):
 def lt(cached: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CublasLt:
     """The library by the host, for products of any size."""
     made = on_the_host(tmp_path)
-    monkeypatch.setattr(products, "cublas_lt", lambda: made)
-    monkeypatch.setattr(products, "MIN_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(products, "_workspaces", {})
+    monkeypatch.setattr(gpu_matmul, "cublas_lt", lambda: made)
+    monkeypatch.setattr(gpu_matmul, "MIN_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(gpu_matmul, "_workspaces", {})
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0x1234))
     return made
@@ -199,7 +199,7 @@ def lt(cached: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 def on_gpu(rows: int, columns: int, turned: bool = False, kind: torch.dtype = torch.bfloat16) -> Tensor:
     """A random matrix inside a larger one, at an address that the library can read well."""
     memory = torch.randn(64, 4096).to(kind)
-    begin = -memory.data_ptr() % products.ALIGNMENT // memory.element_size()
+    begin = -memory.data_ptr() % gpu_matmul.ALIGNMENT // memory.element_size()
     lying = memory.flatten()[begin:].as_strided((columns, rows) if turned else (rows, columns), (256, 1))
     return (lying.T if turned else lying).as_subclass(OnGpu)
 
@@ -218,13 +218,13 @@ def test_products_by_the_library(turned: tuple[bool, bool], lt: CublasLt) -> Non
         exact = want if add is None else (want + bias.double()).relu()
         torch.testing.assert_close(out.double(), exact, atol=1e-2, rtol=1e-2)
     assert number(lt, "made").value == 2 * 4  # three algorithms can be put, and the one that is taken comes last
-    (place,) = products._workspaces
+    (place,) = gpu_matmul._workspaces
     assert place == (None, 0x1234)
 
 
 def test_what_the_library_is_not_asked_for(lt: CublasLt) -> None:
     left, right, out, bias = on_gpu(M, K), on_gpu(K, N), on_gpu(M, N), on_gpu(1, N)[0]
-    assert products._problem(left, right, out, bias) is not None
+    assert gpu_matmul._problem(left, right, out, bias) is not None
     line = on_gpu(K, 1).as_strided((1, K), (1, 1)).as_subclass(OnGpu)
     others: dict[str, tuple[Tensor, Tensor, Tensor, Tensor | None]] = {
         "inner sizes": (left, on_gpu(K + 1, N), out, bias),
@@ -247,14 +247,14 @@ def test_what_the_library_is_not_asked_for(lt: CublasLt) -> None:
         "one column for all": (left, on_gpu(K, 1).expand(K, N), out, bias),
         "a row that was a column": (line, right, on_gpu(1, N), None),
     }
-    assert [name for name, given in others.items() if products._problem(*given) is not None] == []
-    assert products._problem(on_gpu(1, K), right, on_gpu(1, N), None) is not None
+    assert [name for name, given in others.items() if gpu_matmul._problem(*given) is not None] == []
+    assert gpu_matmul._problem(on_gpu(1, K), right, on_gpu(1, N), None) is not None
 
 
 @pytest.mark.parametrize(("smallest", "asked"), [(M * K * N, True), (M * K * N + 1, False)])
 def test_small_products_are_pytorchs(smallest: int, asked: bool, lt: CublasLt, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "MIN_MULTIPLICATIONS", smallest)
-    assert (products._problem(on_gpu(M, K), on_gpu(K, N), on_gpu(M, N), None) is not None) == asked
+    monkeypatch.setattr(gpu_matmul, "MIN_MULTIPLICATIONS", smallest)
+    assert (gpu_matmul._problem(on_gpu(M, K), on_gpu(K, N), on_gpu(M, N), None) is not None) == asked
 
 
 def test_sizes_that_do_not_fit_are_pytorchs_error(lt: CublasLt) -> None:
@@ -273,9 +273,9 @@ def test_another_gpu_than_the_current_one_is_pytorchs(lt: CublasLt, monkeypatch:
 
 def test_the_library_can_be_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_PRODUCTS", "0")
-    products.cublas_lt.cache_clear()
-    assert products.cublas_lt() is None
-    products.cublas_lt.cache_clear()
+    gpu_matmul.cublas_lt.cache_clear()
+    assert gpu_matmul.cublas_lt() is None
+    gpu_matmul.cublas_lt.cache_clear()
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_products_of_all_layouts(turned: tuple[bool, bool], kind: torch.dtype, f
     (kept,) = json.loads(fresh.read_text()).values()
     assert len(kept) == 2 and all(len(algorithm) == 128 for algorithm in kept.values())
     assert torch.equal(matmul(left, right), plain) and torch.equal(matmul(left, right, bias=bias), cut)
-    products._chosen.clear()  # as a later run finds it
+    gpu_matmul._chosen.clear()  # as a later run finds it
     before = fresh.stat().st_mtime_ns
     with tuning(AlgorithmFile(fresh)):
         assert torch.equal(matmul(left, right), plain) and torch.equal(matmul(left, right, bias=bias), cut)
@@ -310,18 +310,18 @@ def test_products_of_all_layouts(turned: tuple[bool, bool], kind: torch.dtype, f
 
 @pytest.mark.gpu
 def test_every_algorithm_that_is_timed_makes_the_product(fresh: Path) -> None:
-    lt = products.cublas_lt()
+    lt = gpu_matmul.cublas_lt()
     assert lt is not None
     left, right = (torch.randn(*size, device="cuda").bfloat16() for size in ((2048, 1024), (1024, 512)))
     out, want = torch.empty(2048, 512, device="cuda").bfloat16(), left.float() @ right.float()
-    problem = products._problem(left, right, out, None)
+    problem = gpu_matmul._problem(left, right, out, None)
     assert problem is not None
     algorithms = lt.algorithms(problem, 8, 0)
     assert len(algorithms) > 1
     for algorithm in algorithms:
         assert lt.supports(problem, algorithm, 0)
         out.fill_(torch.nan)
-        assert products._run(lt, problem, algorithm, left, right, out, None)
+        assert gpu_matmul._run(lt, problem, algorithm, left, right, out, None)
         assert float((out.float() - want).norm() / want.norm()) < 1e-2
     assert not lt.supports(problem, b"\xff" * 64, 0) and not lt.supports(problem, b"short", 0)
 
