@@ -25,7 +25,7 @@ from pathlib import Path
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.evaluation.bracketing import score_brackets
 from dragoman.text.trees.constituency import Bracketing, Phrase
-from dragoman.text.trees.linearization import bracket_line, lay_brackets
+from dragoman.text.trees.linearization import bracket_line, parse_bracket_line
 from dragoman.translation.translator import Translator
 
 SETTINGS = [
@@ -129,7 +129,7 @@ def main() -> None:
     asked = {"beam": options.beam, "length_penalty": 0.3, "extra_length": 300, "split": "never"}
     written = translator.translate([" ".join(tree.words) for tree in gold], **asked)
     ended = time.perf_counter()
-    laid = [lay_brackets(line.text, tree.words) for line, tree in zip(written, gold, strict=True)]
+    laid = [parse_bracket_line(line.text, tree.words) for line, tree in zip(written, gold, strict=True)]
     common, _ = Counter(tree.phrases[0].label for tree in sets["train"]).most_common(1)[0]
     print(
         f"{len(sets['train']):,} sentences to learn from; {options.split}: {len(gold):,} of at most {options.longest}"
@@ -141,8 +141,8 @@ def main() -> None:
     report("the model", [one.tree for one in laid], gold)
     kinds: Counter[str] = Counter()
     for one in laid:
-        kinds.update(one.mended)
-    mended = sum(bool(one.mended) for one in laid)
+        kinds.update(one.repairs)
+    mended = sum(bool(one.repairs) for one in laid)
     print(f"mended: {mended} of {len(laid)} lines ({', '.join(f'{n} {kind}' for kind, n in kinds.items()) or 'none'})")
     print(f"trained in {between - begun:.0f} s, wrote in {ended - between:.0f} s")
 

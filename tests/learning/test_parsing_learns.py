@@ -20,7 +20,7 @@ from reverse_digits import BOS, EOS, PAD, RECIPE, ZERO, tensor
 
 from dragoman import Transformer
 from dragoman.evaluation.bracketing import BracketScore, score_brackets
-from dragoman.text import Bracketing, bracket_line, lay_brackets, read_brackets
+from dragoman.text import Bracketing, bracket_line, parse_bracket_line, read_brackets
 
 NOUNS, VERBS = ["dog", "cat", "man", "boat"], ["sees", "finds", "has"]
 SYMBOLS = ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "(PP", ")PP", "XX", "the", "a", "of", "by", ".", *NOUNS, *VERBS]
@@ -83,9 +83,9 @@ def parsed(model: Transformer, trees: list[Bracketing]) -> tuple[BracketScore, i
     for tree, row in zip(trees, torch.stack(rows, 1).tolist(), strict=True):
         written = row[: row.index(EOS)] if EOS in row else row
         line = " ".join(SYMBOLS[number - ZERO] for number in written if number >= ZERO)
-        laid.append(lay_brackets(line, tree.words))
+        laid.append(parse_bracket_line(line, tree.words))
     score = score_brackets((one.tree, tree) for one, tree in zip(laid, trees, strict=True))
-    return score, sum(bool(one.mended) for one in laid)
+    return score, sum(bool(one.repairs) for one in laid)
 
 
 def test_a_grammar_is_learned() -> None:

@@ -51,9 +51,7 @@ class Both:
     def of_side(self, tokenizer: Any, table: dict[str, int]) -> list[int]:
         """For each id here, the one there."""
         assert isinstance(tokenizer, ImportedTokenizer)
-        names = [
-            f">>{name[2:-1]}<<" if i >= tokenizer.first_target else name for i, name in enumerate(tokenizer.stored)
-        ]
+        names = [f">>{name[2:-1]}<<" if i >= tokenizer.first_target else name for i, name in enumerate(tokenizer.names)]
         names[BOS] = "<pad>"
         return [table[name] for name in names]
 

@@ -17,7 +17,7 @@ from dragoman.conversion.source_checkpoint import Settings, Theirs, read_bytes
 from dragoman.conversion.subword_model import Cut, notes_of, read_cut
 from dragoman.conversion.vocabulary import Arranged, Marks, arranged
 from dragoman.errors import ConversionError, MissingExtraError
-from dragoman.text.imported.segmentation import KNOWN, as_text
+from dragoman.text.imported.segmentation import SUBWORD_NMT_RESTRICTED, encode_model
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 
 TOOLKIT: Final = "JoeyNMT"
@@ -277,9 +277,9 @@ def known_alone(side: Arranged, cut: Cut) -> ImportedTokenizer:
     """A side's tokenizer; JoeyNMT has text cut into no other tokens than those of the vocabulary."""
     way, model = cut.cut, cut.model
     if way == "subword-nmt":
-        way = KNOWN
+        way = SUBWORD_NMT_RESTRICTED
     elif way == "sentencepiece" and cut.file is not None:
-        model = as_text(restricted(read_bytes(cut.file), {*side.tokens}))
+        model = encode_model(restricted(read_bytes(cut.file), {*side.tokens}))
     return side.tokenizer(TOOLKIT, way, model, "<unk>")
 
 

@@ -18,7 +18,7 @@ from dragoman.conversion.source_checkpoint import Settings, Theirs, read_bytes, 
 from dragoman.conversion.vocabulary import Arranged, Marks, arranged
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
-from dragoman.text.imported.segmentation import as_text, cutting
+from dragoman.text.imported.segmentation import encode_model, load_segmenter
 
 TOOLKIT: Final = "Marian (Hugging Face)"
 MOST_MORE: Final = 10_000  # rows of a table beyond the vocabulary
@@ -162,10 +162,10 @@ class Text:
         separate = bool(told.get("separate_vocabs", False))
         self.files = [path / "source.spm", path / "target.spm", path / "vocab.json"]
         self.files += [path / "target_vocab.json"] if separate else []
-        self.models = [as_text(read_bytes(file)) for file in self.files[:2]]
+        self.models = [encode_model(read_bytes(file)) for file in self.files[:2]]
         for file, model in zip(self.files, self.models, strict=False):
             try:
-                cutting("sentencepiece", model)
+                load_segmenter("sentencepiece", model)
             except ValueError as error:
                 raise ConversionError(f"{file}: {error}; copy it again", code="not_a_tokenizer") from None
         rows = config.whole("vocab_size"), config.whole("decoder_vocab_size", config.whole("vocab_size"))

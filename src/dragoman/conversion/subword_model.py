@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.conversion.source_checkpoint import read_bytes
 from dragoman.errors import ConversionError, TextError
-from dragoman.text.imported.segmentation import as_text
+from dragoman.text.imported.segmentation import encode_model
 from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.sentencepiece import open_model
 
@@ -33,7 +33,7 @@ def read_cut(file: Path | None) -> Cut:
     content = read_bytes(file)
     try:
         open_model(content)
-        return Cut("sentencepiece", as_text(content), file)
+        return Cut("sentencepiece", encode_model(content), file)
     except TextError:
         pass
     try:

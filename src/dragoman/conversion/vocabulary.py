@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.text.imported.tokenizer import KIND, ImportedTokenizer, model_bytes
+from dragoman.text.imported.tokenizer import KIND, ImportedTokenizer, serialize_tokenizer
 from dragoman.text.special_tokens import BOS, N_SPECIAL
 
 NEVER: Final = -30.0
@@ -52,7 +52,7 @@ class Arranged:
 
     def tokenizer(self, toolkit: str, cut: str, model: str, unknown: str = "") -> ImportedTokenizer:
         """The tokenizer of these tokens."""
-        data = model_bytes(toolkit, cut, model, self.tokens, unknown, self.silent)
+        data = serialize_tokenizer(toolkit, cut, model, self.tokens, unknown, self.silent)
         return ImportedTokenizer(KIND, data, self.languages)
 
 

@@ -19,7 +19,7 @@ from dragoman.search.constraints.beam import BatchConstraints
 from dragoman.search.sampling import sample, sampling_keys
 from dragoman.search.types import NOT_FINITE, Hypothesis, Search
 from dragoman.text.special_tokens import EOS, PAD
-from dragoman.text.trees.token_depths import Parsed, depths_of
+from dragoman.text.trees.token_depths import ParsedIds, depths_of
 
 
 class TorchEngine:
@@ -77,7 +77,7 @@ class TorchEngine:
     def sources(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
         """Sources with end marks, as a padded batch; with depths where they came with trees."""
         ids, layout = self.padded([[*source, EOS] for source in sources])
-        parsed = sum(isinstance(source, Parsed) for source in sources)
+        parsed = sum(isinstance(source, ParsedIds) for source in sources)
         if not parsed:
             return ids, layout
         if parsed < len(sources):  # a depth of 0 means a root, not a missing tree

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dragoman.errors import SearchError
-from dragoman.text.language_codes import language_of
+from dragoman.text.language_codes import normalize_language
 
 COMPRESSED_SUFFIXES: Final = {".gz", ".xz", ".zst", ".bz2"}
 
@@ -17,7 +17,7 @@ COMPRESSED_SUFFIXES: Final = {".gz", ".xz", ".zst", ".bz2"}
 def language_codes(names: Iterable[str]) -> tuple[str, ...]:
     """The code of each name such as `train.de.gz` or `de`, without repeats; empty if one is not a known language."""
     with suppress(SearchError):
-        return tuple(dict.fromkeys(language_of(language_suffix(name)) for name in names))
+        return tuple(dict.fromkeys(normalize_language(language_suffix(name)) for name in names))
     return ()
 
 

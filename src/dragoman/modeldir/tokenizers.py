@@ -8,7 +8,7 @@ from pathlib import Path
 from dragoman.errors import SearchError
 from dragoman.files import manifest_entries
 from dragoman.text import Tokenizer, load_tokenizer
-from dragoman.text.store import KINDS, read_description
+from dragoman.text.store import TOKENIZER_KINDS, read_description
 
 
 def tokenizer_names(files: Container[str]) -> tuple[str, ...]:
@@ -47,5 +47,5 @@ def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
     """The file with the tokens of the source (0) or target (-1), its SHA-256, and its target languages."""
     files = manifest_entries(directory)
     name = tokenizer_names(files)[side]
-    found = next(name + suffix for suffix, _ in KINDS.values() if name + suffix in files)
+    found = next(name + suffix for suffix, _ in TOKENIZER_KINDS.values() if name + suffix in files)
     return directory / found, files[found][1], read_description(directory / f"{name}.json").get("targets", [])

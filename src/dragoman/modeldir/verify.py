@@ -11,14 +11,14 @@ from dragoman.files import MANIFEST, manifest_entries, verify_manifest
 from dragoman.modeldir.layout import EDITABLE, REQUIRED
 from dragoman.modeldir.tokenizers import tokenizer_names
 from dragoman.native.build import cache_directory
-from dragoman.text.store import KINDS
+from dragoman.text.store import TOKENIZER_KINDS
 
 
 def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 of each file of a model, by its manifest, which must list everything that a model needs."""
     files = manifest_entries(directory, REQUIRED, EDITABLE)
     for name in tokenizer_names(files):
-        if f"{name}.json" not in files or not any(name + suffix in files for suffix, _ in KINDS.values()):
+        if f"{name}.json" not in files or not any(name + suffix in files for suffix, _ in TOKENIZER_KINDS.values()):
             raise DamagedError(
                 f"{directory / MANIFEST} does not list {name}.json and the tokenizer's model; restore it from a copy",
                 code="manifest_incomplete",

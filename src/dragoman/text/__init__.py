@@ -9,7 +9,7 @@ from dragoman.text.store import load_tokenizer
 from dragoman.text.tokenizer import Tokenizer, vocabulary_sizes
 from dragoman.text.trees.constituency import Bracketing, read_brackets
 from dragoman.text.trees.dependency import Tree, read_trees
-from dragoman.text.trees.linearization import bracket_line, lay_brackets
+from dragoman.text.trees.linearization import bracket_line, parse_bracket_line
 
 __all__ = [
     "BOS",
@@ -21,10 +21,10 @@ __all__ = [
     "Tokenizer",
     "Tree",
     "bracket_line",
-    "lay_brackets",
     "learn",
     "load_tokenizer",
     "normalize",
+    "parse_bracket_line",
     "read_brackets",
     "read_trees",
     "vocabulary_sizes",

@@ -1,4 +1,4 @@
-"""Codes of languages: which there are, and what a wrong one was perhaps meant to be."""
+"""ISO 639 language codes: which are known, and suggestions for those that are not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from dragoman.errors import SearchError
 
 # ISO 639-1, and of ISO 639-2 the codes of the same languages: the language's own, then that of its English name
-WITH_TWO: Final = (
+TWO_LETTER_CODES: Final = (
     "aa=aar ab=abk ae=ave af=afr ak=aka am=amh an=arg ar=ara as=asm av=ava ay=aym az=aze ba=bak be=bel bg=bul bh=bih "
     "bi=bis bm=bam bn=ben bo=bod=tib br=bre bs=bos ca=cat ce=che ch=cha co=cos cr=cre cs=ces=cze cu=chu cv=chv "
     "cy=cym=wel da=dan de=deu=ger dv=div dz=dzo ee=ewe el=ell=gre en=eng eo=epo es=spa et=est eu=eus=baq fa=fas=per "
@@ -25,7 +25,7 @@ WITH_TWO: Final = (
     "xh=xho yi=yid yo=yor za=zha zh=zho=chi zu=zul sh=hbs"
 )
 # ISO 639-2: languages, and families of them, that have no code of two letters
-WITH_THREE: Final = (
+THREE_LETTER_CODES: Final = (
     "ace ach ada ady afa afh ain akk ale alg alt ang anp apa arc arn arp art arw ast ath aus awa bad bai bal ban bas "
     "bat bej bem ber bho bik bin bla bnt bra btk bua bug byn cad cai car cau ceb cel chb chg chk chm chn cho chp chr "
     "chy cmc cnr cop cpe cpf cpp crh crp csb cus dak dar day del den dgr din doi dra dsb dua dum dyu efi egy eka elx "
@@ -38,60 +38,63 @@ WITH_THREE: Final = (
     "srr ssa suk sus sux syc syr tai tem ter tet tig tiv tkl tlh tli tmh tog tpi tsi tum tup tut tvl tyv udm uga umb "
     "vai vot wak wal war was wen xal yao yap ypk zap zbl zen zgh znd zun zza"
 )
-# ISO 639-3: what the two do not have and sentencex has rules for that are not those of English
-BEYOND: Final = (
+# ISO 639-3: codes beyond those, for which sentencex has rules of their own
+SENTENCEX_ONLY: Final = (
     "aae acm aeb als apc arq ary arz atj avk bar bci blk bpy bxr egl eml ext fit frc frp gcf gcr gld guc hke hrx hyw "
     "jut kbp kea kjh kjp koi ksh ksw lbe lij lld lmo mhr mnw mrj olo pcd pdc pdt pfl pms pnt qug rgn rue rut sdc ses "
     "shy sjd sli sro stq sty szl tcy vec vls vmf vmw wls"
 )
 # ISO 639-3: the usual form of a language that has a code of two letters, or one that ends its sentences alike
-FORMS: Final = (
+MACROLANGUAGE_MEMBERS: Final = (
     "ar=arb az=azj et=ekk fa=pes=prs lv=lvs mg=plt mn=khk ms=zsm ne=npi or=ory ps=pbt sw=swh uz=uzn "
     "zh=cmn=yue=wuu=nan=hak=hsn=gan=lzh ku=ckb=kmr om=gaz yi=ydd"
 )
-# what people write for a language: its country's code, one that has been replaced, or a name that begins otherwise
-MISTAKEN: Final = (
+# common mistakes: a country code, a replaced code, or a name that begins differently
+COMMON_MISTAKES: Final = (
     "en=us=gb=au de=at zh=cn=hk ja=jp=japanese ko=kp cs=cz da=dk el=gr uk=ua vi=vn id=in he=iw=il yi=ji es=mx=sp "
     "fa=ir sq=al sl=slovenian kk=kz be=by bn=bd ar=eg ro=romanian hr=croatian sr=serbian lv=latvian eu=basque "
     "ms=malay mt=maltese ga=irish gl=galician"
 )
 
 
-def table(words: str) -> dict[str, str]:
-    """From every other code of a language to its first, as in `de=deu=ger`."""
+def parse_aliases(words: str) -> dict[str, str]:
+    """A map from every other code of a language to its first, as in `de=deu=ger`."""
     return {other: first for first, *others in (word.split("=") for word in words.split()) for other in others}
 
 
-TO_TWO: Final = table(WITH_TWO) | table(FORMS)
-KNOWN: Final = frozenset([*TO_TWO, *TO_TWO.values(), *WITH_THREE.split(), *BEYOND.split()])
+TO_TWO_LETTERS: Final = parse_aliases(TWO_LETTER_CODES) | parse_aliases(MACROLANGUAGE_MEMBERS)
+KNOWN_CODES: Final = frozenset(
+    [*TO_TWO_LETTERS, *TO_TWO_LETTERS.values(), *THREE_LETTER_CODES.split(), *SENTENCEX_ONLY.split()]
+)
 
 
-def language_of(code: str) -> str:
-    """A language's code as sentencex takes it, which is silent about one that it does not know: of two letters where
-    there is one, without what follows a hyphen."""
+def normalize_language(code: str) -> str:
+    """A language code as sentencex expects it: of two letters if there is one, without what follows a hyphen.
+
+    sentencex itself accepts unknown codes silently."""
     found = re.fullmatch(r"([a-z]{2,3})([-_][a-z0-9]+)*", code.lower()) if isinstance(code, str) else None
-    if found is None or found[1] not in KNOWN:
+    if found is None or found[1] not in KNOWN_CODES:
         raise SearchError(
-            f"language={code!r} is no code of a language that is known here{meant(code)}; give two letters, such as "
+            f"language={code!r} is not a known language code{suggest_language(code)}; give two letters, such as "
             "'de' or 'zh' (ISO 639-1), or three for a language that has no code of two (ISO 639-2); for one that is "
             "not known, give one whose sentences end alike",
             code="unknown_language",
         )
-    return TO_TWO.get(found[1], found[1])
+    return TO_TWO_LETTERS.get(found[1], found[1])
 
 
-def meant(word: object) -> str:
-    """` (did you mean ...?)` for a country's code, a language's name or a slip of the finger, or nothing."""
+def suggest_language(word: object) -> str:
+    """` (did you mean ...?)` for a country code, a language name or a typo; or nothing."""
     if not isinstance(word, str):
         return ""
     start = re.split("[-_]", word.lower())[0]
-    countries = table(MISTAKEN)
+    countries = parse_aliases(COMMON_MISTAKES)
     if start in countries:
         near = [countries[start]]
     elif len(start) > 3:
         near = [start[:3]]  # names and codes of three letters begin alike: german, ger; deutsch, deu
     else:
-        alike = [code for code in sorted(KNOWN) if len(code) == len(start) and code[0] == start[:1]]
+        alike = [code for code in sorted(KNOWN_CODES) if len(code) == len(start) and code[0] == start[:1]]
         near = difflib.get_close_matches(start, alike)
-    found = list(dict.fromkeys(TO_TWO.get(code, code) for code in near if code in KNOWN))
+    found = list(dict.fromkeys(TO_TWO_LETTERS.get(code, code) for code in near if code in KNOWN_CODES))
     return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""

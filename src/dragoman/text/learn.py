@@ -1,4 +1,4 @@
-"""Learning a tokenizer: count words, choose the characters that get a token, and let the libraries do the rest."""
+"""Learn a tokenizer: count words, choose the characters that get a token, and let the libraries do the rest."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, Final
 from dragoman.errors import TextError
 from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
-from dragoman.text.store import LEARNED, from_model
+from dragoman.text.store import LEARNED_KINDS, from_model
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
-from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, collector_paused
+from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, pause_gc
 from dragoman.text.words import MARK, chunks, segments
 
 READ_CHARACTERS: Final = 50_000_000
-"""Larger corpora are sampled down to this: the vocabulary hardly changes any more, and memory stays bounded."""
+"""Larger corpora are subsampled to this: the vocabulary hardly changes any more, and memory stays bounded."""
 
 DISTINCT_CHARACTERS: Final = 12_000_000
-"""What the libraries are handed at most; only text without spaces, where every line is a new "word", gets near it."""
+"""The most that libraries are given; only text without spaces, where every line is a new "word", gets near it."""
 
 RESERVED: Final = frozenset({MARK, "\u2585"})
-"""sentencepiece keeps these two for itself; they are spelled in bytes."""
+"""Reserved by sentencepiece; spelled in bytes."""
 
 LEARNING_THREADS: Final = 2  # fixed: unigram's sums, and so its tokens, depend on the number
 
@@ -39,21 +39,24 @@ def learn(
     """A tokenizer from lines of text; the same lines give the same tokenizer.
 
     `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer tokens, because a
-    token that never occurs helps nobody: look at the tokenizer's own `vocabulary_size`. Rare characters of large
+    token that never occurs is useless: see the tokenizer's own `vocabulary_size`. Rare characters of large
     alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
     """
-    if kind not in LEARNED:
-        raise TextError(f"there is no tokenizer {kind!r}; there are: {', '.join(LEARNED)}", code="unknown_choice")
+    if kind not in LEARNED_KINDS:
+        raise TextError(
+            f"unknown kind of tokenizer {kind!r}; there are: {', '.join(LEARNED_KINDS)}", code="unknown_choice"
+        )
     if isinstance(lines, str | bytes):
         raise TextError(
-            f"lines must be many texts, as from a list or a file; got one {type(lines).__name__}", code="wrong_type"
+            f"lines must be an iterable of str, such as a list or a file; got one {type(lines).__name__}",
+            code="wrong_type",
         )
     if type(vocabulary_size) is not int:
-        raise TextError(f"vocabulary_size is a whole number; got {vocabulary_size!r}", code="wrong_type")
+        raise TextError(f"vocabulary_size must be an int; got {vocabulary_size!r}", code="wrong_type")
     if vocabulary_size <= FIRST_LEARNED + 1:
         raise TextError(
             f"vocabulary_size={vocabulary_size} leaves no room for tokens: {FIRST_LEARNED} ids are the special ones "
-            "and the 256 bytes; ask for 300 at the very least, 8000 is usual",
+            "and the 256 bytes; use at least 300, 8000 is usual",
             code="out_of_range",
         )
     if not 0 < character_coverage <= 1:
@@ -61,14 +64,14 @@ def learn(
             f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual",
             code="out_of_range",
         )
-    with collector_paused():
-        words = count_words(thin_out(lines, read_characters))
+    with pause_gc():
+        words = count_words(subsample(lines, read_characters))
         alphabet = choose_alphabet(words, character_coverage, vocabulary_size)
         table: Counter[str] = Counter()
         for word, count in words.items():
             for chunk in chunks(word, alphabet):
                 table[chunk] += count
-        table = bounded(table)
+        table = limit_chunks(table)
     learner: Callable[[Counter[str], int], SubwordTokenizer] = {
         "bpe": learn_bpe,
         "unigram": learn_unigram,
@@ -77,8 +80,8 @@ def learn(
     return learner(table, vocabulary_size)
 
 
-def thin_out(lines: Iterable[str], characters: int) -> list[str]:
-    """At most so many characters of lines, an even random sample of all of them, always the same for the same lines."""
+def subsample(lines: Iterable[str], characters: int) -> list[str]:
+    """A uniform random sample of the lines with at most so many characters; the same lines give the same sample."""
     random = Random(0)
     kept: list[str] = []
     size, rate = 0, 1.0
@@ -86,7 +89,7 @@ def thin_out(lines: Iterable[str], characters: int) -> list[str]:
         if rate < 1 and random.random() >= rate:
             continue
         if not isinstance(line, str):
-            raise TextError(f"a line of text is a str; got {type(line).__name__} {line!r:.60}", code="wrong_type")
+            raise TextError(f"a line must be a str; got {type(line).__name__} {line!r:.60}", code="wrong_type")
         kept.append(line)
         size += len(line)
         while size > characters and len(kept) > 1:
@@ -97,15 +100,13 @@ def thin_out(lines: Iterable[str], characters: int) -> list[str]:
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, in the order of first sight."""
+    """How often each word occurs, in order of first occurrence."""
     words: Counter[str] = Counter()
     for line in lines:
         words.update(normalize(line).split(" "))
     del words[""]
     if not words:
-        raise TextError(
-            "there is no text to learn a tokenizer from: no line holds more than white space", code="no_text"
-        )
+        raise TextError("there is no text to learn a tokenizer from: all lines are empty", code="no_text")
     return words
 
 
@@ -115,7 +116,7 @@ def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) 
     All of them where they are few, as in a European language; where they are many, as in Chinese, those that make up
     `coverage` of the text, and never more than half of what is to be learned.
     """
-    few, most = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNED) // 2
+    small, maximum = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNED) // 2
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -125,15 +126,15 @@ def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) 
     wanted = coverage * characters.total()
     chosen, covered = {" "}, 0
     for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
-        if len(chosen) >= most or (covered >= wanted and len(chosen) >= few):
+        if len(chosen) >= maximum or (covered >= wanted and len(chosen) >= small):
             break
         chosen.add(character)
         covered += count
     return frozenset(chosen)
 
 
-def bounded(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Counter[str]:
-    """The table with an even part of its once-seen chunks, where all of them would be more than fits."""
+def limit_chunks(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Counter[str]:
+    """The table with a random part of the chunks that occur once, if all of them would be too many."""
     once = sum(len(chunk) for chunk, count in table.items() if count == 1)
     over = sum(map(len, table)) - characters
     if over <= 0 or not once:
@@ -144,7 +145,7 @@ def bounded(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Count
 
 def learn_unigram(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
     """A unigram model by sentencepiece."""
-    return by_sentencepiece("unigram", table, vocabulary_size)
+    return train_sentencepiece("unigram", table, vocabulary_size)
 
 
 def learn_bpe(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
@@ -153,22 +154,22 @@ def learn_bpe(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
     The library goes on to pairs that occur no more. A pair's frequency only falls from merge to merge, and the last
     merge's frequency is that of its token in the text, so the last useful size is found by halving.
     """
-    tokenizer = by_sentencepiece("bpe", table, vocabulary_size)
-    if occurs_twice(tokenizer, table):
+    tokenizer = train_sentencepiece("bpe", table, vocabulary_size)
+    if last_merge_repeats(tokenizer, table):
         return tokenizer
     letters = sum(len(token) == 1 for token in tokenizer.table.names[FIRST_LEARNED:])
     good, bad = FIRST_LEARNED + letters, tokenizer.vocabulary_size
     while bad - good > 1:
         middle = (good + bad) // 2
-        if occurs_twice(by_sentencepiece("bpe", table, middle), table):
+        if last_merge_repeats(train_sentencepiece("bpe", table, middle), table):
             good = middle
         else:
             bad = middle
-    return by_sentencepiece("bpe", table, good)
+    return train_sentencepiece("bpe", table, good)
 
 
-def occurs_twice(tokenizer: SubwordTokenizer, table: Counter[str]) -> bool:
-    """Whether the token that was merged last is there at least twice."""
+def last_merge_repeats(tokenizer: SubwordTokenizer, table: Counter[str]) -> bool:
+    """Whether the token that was merged last occurs at least twice."""
     merged = [token for token in tokenizer.table.names[FIRST_LEARNED:] if len(token) > 1]
     if not merged:
         return True
@@ -178,8 +179,8 @@ def occurs_twice(tokenizer: SubwordTokenizer, table: Counter[str]) -> bool:
     )
 
 
-def by_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
-    """Tokens from counted chunks; handing over counts is quicker than handing over the text."""
+def train_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
+    """Train sentencepiece on counted chunks, which is faster than on the text."""
     from sentencepiece import SentencePieceTrainer
 
     rows = [" \t1", *(f"{chunk}\t{count}" for chunk, count in table.items())]  # a lone space is always a token
@@ -229,7 +230,7 @@ def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokeniz
         show_progress=False,
     )
     learner.train_from_iterator((f"{part}\n".replace(" ", MARK) * count for part, count in parts.items()), trainer)
-    # Made anew, without the special tokens that the trainer adds: those would be found in a text that says "<s>".
+    # Without the special tokens that the trainer adds, which would match a "<s>" in the text.
     tokenizer = Tokenizer(
         models.WordPiece(
             learner.get_vocab(),

@@ -26,9 +26,9 @@ DROPPED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\ufeff]+")
 
 
 def normalize(text: str) -> str:
-    """The text as the tokenizers see it, and as they give it back; text that is already so costs next to nothing."""
+    """The text as tokenizers read and write it; nearly free for text that is already normalized."""
     if not isinstance(text, str):
-        raise TextError(f"a text is a str; got {type(text).__name__} {text!r:.60}", code="wrong_type")
+        raise TextError(f"a text must be a str; got {type(text).__name__} {text!r:.60}", code="wrong_type")
     if (
         text.isprintable()  # rules out control characters, every white space but " ", and lone surrogates
         and "  " not in text
@@ -40,7 +40,7 @@ def normalize(text: str) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise TextError(
-            f"the text holds a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}: half of a "
+            f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}: half of a "
             "UTF-16 pair is not Unicode text; decode the file as UTF-8 (or, if it is UTF-16, as UTF-16)",
             code="invalid_character",
         ) from None

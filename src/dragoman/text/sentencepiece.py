@@ -1,4 +1,4 @@
-"""BPE and unigram by the sentencepiece library, told to leave the text as our normalizer made it."""
+"""BPE and unigram tokenizers of the sentencepiece library, which leaves the text as our normalizer made it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from itertools import chain
 from typing import Any
 
 from dragoman.errors import TextError
-from dragoman.text.subword_sampling import Draws, Lattice, bpe_dropout, draw, unigram_lattice
+from dragoman.text.subword_sampling import DropStream, Lattice, bpe_dropout, sample_path, unigram_lattice
 from dragoman.text.token_table import FIRST_LEARNED, MARK_IDS, byte_ids
-from dragoman.text.tokenizer import BLOCK, SubwordTokenizer, collector_paused
+from dragoman.text.tokenizer import ENCODE_BLOCK, SubwordTokenizer, pause_gc
 from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 
 
@@ -39,15 +39,15 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return ids
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text; where the library does it, threads take a block each and so normalize meanwhile."""
-        if threads <= 1 or len(texts) <= BLOCK or (self.kind == "bpe" and has_words(texts)):
+        """`encode` for each text; if the library does it, each thread also normalizes its block."""
+        if threads <= 1 or len(texts) <= ENCODE_BLOCK or (self.kind == "bpe" and has_words(texts)):
             return super().encode_many(texts, threads)
-        blocks = [texts[start : start + BLOCK] for start in range(0, len(texts), BLOCK)]
-        with collector_paused(), ThreadPoolExecutor(threads) as pool:
+        blocks = [texts[start : start + ENCODE_BLOCK] for start in range(0, len(texts), ENCODE_BLOCK)]
+        with pause_gc(), ThreadPoolExecutor(threads) as pool:
             return [*chain.from_iterable(pool.map(super().encode_many, blocks))]
 
     def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
-        """BPE of text with words by the cache; text without spaces, and unigram, quick as it is, by the library."""
+        """BPE of text with words by the cache; text without spaces, and unigram, by the library."""
         if self.kind == "bpe" and has_words(texts):
             return super().encode_block(texts, threads)
         return self.encode_marked_many([mark(text) for text in texts], threads)
@@ -60,10 +60,10 @@ class SentencePieceTokenizer(SubwordTokenizer):
                 rows[number] = self.encode_marked(text)
         return rows
 
-    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
+    def sample_word(self, word: str, alpha: float, draws: DropStream) -> list[int]:
         """BPE-dropout, or a draw from the lattice of all segmentations."""
         if self.kind == "unigram":
-            return self.spell(draw(word, self.lattice(word, alpha), draws))
+            return self.spell(sample_path(word, self.lattice(word, alpha), draws))
         merges, plain = self.plain_merges(word)
         if draws.kept < merges:
             return self.spell(bpe_dropout(word, self.ids, draws))
@@ -103,14 +103,14 @@ class SentencePieceTokenizer(SubwordTokenizer):
             super().check_alpha(alpha)
         elif not 0 <= alpha < float("inf"):
             raise TextError(
-                f"alpha={alpha} cannot be sampled with; for unigram it is the power of the segmentations' "
-                "probabilities, above 0, the smaller the more varied (0 itself is plain encoding); 0.2 is usual",
+                f"alpha={alpha} must be a finite number from 0; for unigram it is the exponent of the segmentations' "
+                "probabilities, the smaller the more varied (0 is plain encoding); 0.2 is usual",
                 code="out_of_range",
             )
 
 
 def open_model(model: bytes) -> Any:
-    """The library's processor, or a TextError where the bytes are no model."""
+    """The library's processor of a model."""
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor()
@@ -118,6 +118,6 @@ def open_model(model: bytes) -> Any:
         processor.LoadFromSerializedProto(model)
     except Exception as error:  # the library's own class differs from release to release
         raise TextError(
-            f"these {len(model)} bytes are no sentencepiece model: {error}", code="not_a_tokenizer"
+            f"these {len(model)} bytes are not a sentencepiece model: {error}", code="not_a_tokenizer"
         ) from None
     return processor

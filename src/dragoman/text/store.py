@@ -1,4 +1,4 @@
-"""Tokenizers as files: the library's own model, and beside it `<name>.json`, which says what it is and confirms it."""
+"""Save and load tokenizers: the library's own model file, and `<name>.json` with its kind and SHA-256."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer
 from dragoman.text.wordpiece import WordPieceTokenizer
 from dragoman.values import rename_keys, suggest, suggest_directory
 
-FORMAT: Final = 1
-WITH_TARGETS: Final = 2  # the format of those with tokens for target languages, which older versions do not know
-BEFORE: Final = {"normaliser": "normalizer"}  # keys as they were written before
-NAME: Final = r"[\w-][\w.-]*"
-DESCRIBED: Final = {"format": int, "kind": str, "vocabulary_size": int, "normalizer": int, "sha256": str}
-LEARNED: Final[dict[str, tuple[str, type[SubwordTokenizer]]]] = {
+TOKENIZER_FORMAT: Final = 1
+TARGETS_FORMAT: Final = 2  # with tokens for target languages, which older versions do not know
+OLD_KEYS: Final = {"normaliser": "normalizer"}  # written by earlier versions
+NAME_PATTERN: Final = r"[\w-][\w.-]*"
+DESCRIPTION_TYPES: Final = {"format": int, "kind": str, "vocabulary_size": int, "normalizer": int, "sha256": str}
+LEARNED_KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer]]]] = {
     "bpe": (".spm", SentencePieceTokenizer),
     "unigram": (".spm", SentencePieceTokenizer),
     "wordpiece": (".tokenizer.json", WordPieceTokenizer),
 }
-KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer | ImportedTokenizer]]]] = {
-    **LEARNED,
+TOKENIZER_KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer | ImportedTokenizer]]]] = {
+    **LEARNED_KINDS,
     IMPORTED: (".imported.json", ImportedTokenizer),
 }
 """Each kind with the ending of its file; those of other toolkits are not learned, but imported."""
@@ -38,24 +38,24 @@ KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer | ImportedTokenizer]]]] 
 
 def from_model(kind: str, model: bytes, targets: Sequence[str] = ()) -> SubwordTokenizer:
     """A tokenizer that was learned here, from its model's bytes."""
-    make: Any = LEARNED[kind][1]
+    make: Any = LEARNED_KINDS[kind][1]
     tokenizer: SubwordTokenizer = make(kind, model, targets)
     return tokenizer
 
 
-def save(
+def save_tokenizer(
     kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str, targets: Sequence[str] = ()
 ) -> list[Path]:
-    """Write the model, then the description: what is half-written is never confirmed."""
-    if not re.fullmatch(NAME, name):
+    """Write the model, then the description, so a half-written model never has one."""
+    if not re.fullmatch(NAME_PATTERN, name):
         raise TextError(
-            f"a tokenizer cannot be saved as {name!r}; use letters, digits, '-', '_' and '.', as in 'shared'",
+            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', as in 'shared'",
             code="invalid_name",
         )
     directory.mkdir(parents=True, exist_ok=True)
-    path, description = directory / (name + KINDS[kind][0]), directory / f"{name}.json"
+    path, description = directory / (name + TOKENIZER_KINDS[kind][0]), directory / f"{name}.json"
     about = {
-        "format": WITH_TARGETS if targets else FORMAT,
+        "format": TARGETS_FORMAT if targets else TOKENIZER_FORMAT,
         "kind": kind,
         "vocabulary_size": vocabulary_size,
         "normalizer": VERSION,
@@ -69,19 +69,19 @@ def save(
 
 
 def load_tokenizer(directory: Path, name: str) -> Tokenizer:
-    """The tokenizer that was saved under this name; what its description does not confirm is not loaded."""
-    if not re.fullmatch(NAME, name):
+    """Load a tokenizer by name; its model must match its description."""
+    if not re.fullmatch(NAME_PATTERN, name):
         raise TextError(
-            f"{name!r} is no name of a tokenizer; the usual ones are 'shared', or 'source' and 'target'",
+            f"{name!r} is not a tokenizer name; the usual ones are 'shared', or 'source' and 'target'",
             code="invalid_name",
         )
     description = Path(directory) / f"{name}.json"
     if not description.exists():
-        raise TextError(why_none(Path(directory), name), code="tokenizer_not_found")
+        raise TextError(explain_missing(Path(directory), name), code="tokenizer_not_found")
     about = read_description(description)
     kind = about["kind"]
-    path = description.with_name(name + KINDS[kind][0])
-    model = read(path)
+    path = description.with_name(name + TOKENIZER_KINDS[kind][0])
+    model = read_file(path)
     if hashlib.sha256(model).hexdigest() != about["sha256"]:
         raise TextError(
             f"{path} is not the file that {description.name} describes (its SHA-256 differs): it was changed or "
@@ -89,7 +89,7 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
             code="file_damaged",
         )
     try:
-        make: Any = KINDS[kind][1]
+        make: Any = TOKENIZER_KINDS[kind][1]
         tokenizer: Tokenizer = make(kind, model, about.get("targets", ()))
     except TextError as error:
         raise TextError(f"{path} cannot be loaded: {error}", code="not_a_tokenizer") from None
@@ -103,11 +103,11 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The checked content of a `<name>.json`."""
-    content = read(path)
+    """The content of a `<name>.json`, checked."""
+    content = read_file(path)
     try:
-        about = rename_keys(json.loads(content), BEFORE)
-        wrong = [key for key, kind in DESCRIBED.items() if type(about[key]) is not kind]
+        about = rename_keys(json.loads(content), OLD_KEYS)
+        wrong = [key for key, kind in DESCRIPTION_TYPES.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
         raise TextError(
             f"{path} does not describe a tokenizer ({type(error).__name__}: {error})", code="not_a_tokenizer"
@@ -116,19 +116,19 @@ def read_description(path: Path) -> dict[str, Any]:
         raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}", code="not_a_tokenizer")
     if not isinstance(about.get("targets", []), list):
         raise TextError(f"{path} does not describe a tokenizer: targets={about['targets']!r}", code="not_a_tokenizer")
-    known = about["format"] == (WITH_TARGETS if "targets" in about else FORMAT)
-    if not known or about["normalizer"] != VERSION or about["kind"] not in KINDS:
+    known = about["format"] == (TARGETS_FORMAT if "targets" in about else TOKENIZER_FORMAT)
+    if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_KINDS:
         raise TextError(
             f"{path} has format {about['format']}, normalizer {about['normalizer']}, kind {about['kind']!r}; this "
-            f"Dragoman reads format {FORMAT} (with target languages {WITH_TARGETS}), normalizer {VERSION} and "
-            f"{', '.join(KINDS)}; use the one that wrote it",
+            f"Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with target languages), normalizer {VERSION} "
+            f"and {', '.join(TOKENIZER_KINDS)}; use the version that wrote it",
             code="unknown_format",
         )
     return dict(about)
 
 
-def read(path: Path) -> bytes:
-    """The bytes of a file, or a TextError that says what is wrong with it."""
+def read_file(path: Path) -> bytes:
+    """The bytes of a file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -139,26 +139,26 @@ def read(path: Path) -> bytes:
         raise TextError(f"{path} cannot be read: {error.strerror}", code="file_unreadable") from None
 
 
-def why_none(directory: Path, name: str) -> str:
-    """What there is in the place of a tokenizer, and what was perhaps meant."""
-    if there := names_in(directory):
-        return f"{directory} has no tokenizer of the name (--name) {name!r}{suggest(name, there)}"
+def explain_missing(directory: Path, name: str) -> str:
+    """Why there is no such tokenizer, with a suggestion."""
+    if there := tokenizer_names(directory):
+        return f"{directory} has no tokenizer named {name!r} (--name){suggest(name, there)}"
     lacking = f"there is no directory {directory}"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
     elif directory.exists():
-        lacking = f"{directory} is a file, and no directory with a tokenizer"
-    meant = suggest_directory(directory, lambda place: bool(names_in(place)))
-    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNED.values()))
+        lacking = f"{directory} is a file, not a directory with a tokenizer"
+    hint = suggest_directory(directory, lambda path: bool(tokenizer_names(path)))
+    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNED_KINDS.values()))
     return (
-        f"{lacking}; a tokenizer is {name}.json and {endings} beside it, in a model or where `dragoman prepare` puts "
-        f"them{meant or '; give such a directory'}"
+        f"{lacking}; a tokenizer is {name}.json and {endings}, in a model or in prepared "
+        f"data{hint or '; give such a directory'}"
     )
 
 
-def names_in(directory: Path) -> list[str]:
+def tokenizer_names(directory: Path) -> list[str]:
     """The names of the tokenizers in a directory."""
-    endings = {ending for ending, _ in KINDS.values()}
+    endings = {ending for ending, _ in TOKENIZER_KINDS.values()}
     return sorted(
         path.stem
         for path in directory.glob("*.json")

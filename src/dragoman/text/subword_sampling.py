@@ -1,4 +1,4 @@
-"""Other segmentations of the same word, drawn at random while training, so that a model meets its tokens in company.
+"""Random segmentations of a word, for subword regularization in training.
 
 BPE-dropout (Provilkov et al., 2020) and subword regularization (Kudo, 2018) for one word at a time. They are written
 here, and not taken from sentencepiece, because its generator cannot be seeded again within a thread, and a training run
@@ -24,63 +24,63 @@ NEVER: Final = 2.0**62
 UNKNOWN_SCORE: Final = -100.0  # any number: a character without a token can be spelled in one way only
 
 
-class Draws:
-    """Random numbers of which the k-th is a function of (seed, k): splitmix64 (Steele, Lea and Flood, 2014).
+class DropStream:
+    """A random stream that drops candidates with probability `alpha`.
 
-    Whether a candidate is left out, with probability `alpha`, is drawn for many at once: `kept` of them stay before the
-    next is left out, and most words come through untouched.
+    Drops are drawn for many candidates at once: `kept` of them stay before the next is dropped, so most words need no
+    random number.
     """
 
     def __init__(self, seed: int, alpha: float) -> None:
         self.state = seed & MASK
         self.scale = run_scale(alpha)
-        self.kept = self.run()
+        self.kept = self.draw_run()
 
     def uniform(self) -> float:
-        """From 0 to 1, which is not reached."""
+        """A number in [0, 1)."""
         self.state = self.state + GAMMA & MASK
         return (mix64(self.state) >> 11) * 2.0**-53
 
-    def run(self) -> int:
+    def draw_run(self) -> int:
         """How many candidates in a row stay."""
         return int(min(math.log(1 - self.uniform()) * self.scale, NEVER))
 
-    def left_out(self) -> bool:
-        """Whether the next candidate is left out."""
+    def drops_next(self) -> bool:
+        """Whether the next candidate is dropped."""
         if self.kept:
             self.kept -= 1
             return False
-        self.kept = self.run()
+        self.kept = self.draw_run()
         return True
 
 
 def run_scale(alpha: float) -> float:
-    """By which the logarithm of a uniform number becomes the length of a run without a drop."""
+    """The factor that turns the logarithm of a uniform number into the length of a run without a drop."""
     return max(1 / math.log1p(-alpha), -1e18) if alpha < 1 else 0.0
 
 
-def bpe_dropout(word: str, ranks: Mapping[str, int], draws: Draws | None = None) -> list[str]:
-    """Merge as BPE does, but at each step leave out some candidates; none without `draws`.
+def bpe_dropout(word: str, ranks: Mapping[str, int], draws: DropStream | None = None) -> list[str]:
+    """Merge as BPE does, but drop some candidates at each step; none without `draws`.
 
-    Candidates are drawn from best to worst until one stays: those behind it would not have been chosen anyway.
+    Candidates are tried from best to worst until one stays: those after it would not have been chosen anyway.
     """
     symbols = list(word)
     before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
     queue = [(ranks[pair], i, pair) for i in range(len(word) - 1) if (pair := word[i : i + 2]) in ranks]
     heapify(queue)
-    left_out: list[tuple[int, int, str]] = []
+    dropped: list[tuple[int, int, str]] = []
     while queue:
         candidate = heappop(queue)
         _, left, merged = candidate
         right = after[left]
         if right >= len(symbols) or not symbols[left] or symbols[left] + symbols[right] != merged:
             continue  # one of the two has been merged with another since
-        if draws is not None and draws.left_out():
-            left_out.append(candidate)
+        if draws is not None and draws.drops_next():
+            dropped.append(candidate)
             continue
-        for waiting in left_out:
-            heappush(queue, waiting)
-        left_out.clear()
+        for candidate in dropped:
+            heappush(queue, candidate)
+        dropped.clear()
         symbols[left], symbols[right] = merged, ""
         after[left] = after[right]
         if after[left] < len(symbols):
@@ -107,8 +107,8 @@ def unigram_lattice(word: str, scores: Mapping[str, float], longest: int, alpha:
     return lattice
 
 
-def draw(word: str, lattice: Lattice, draws: Draws) -> list[str]:
-    """One segmentation from the lattice, from its end to its start."""
+def sample_path(word: str, lattice: Lattice, draws: DropStream) -> list[str]:
+    """Sample one segmentation from the lattice, from its end to its start."""
     tokens = []
     end = len(word)
     while end:

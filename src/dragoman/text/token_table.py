@@ -1,4 +1,4 @@
-"""What each id writes: decoding is the same joining, whichever way the tokens were found."""
+"""The tokens of a vocabulary, and the bytes that each writes; decoding joins them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def byte_ids(text: str) -> list[int]:
     return [N_SPECIAL + byte for byte in text.encode("utf-8")]
 
 
-def written_by(byte: int) -> bytes:
-    """What the token of a byte writes.
+def byte_token_output(byte: int) -> bytes:
+    """The output of a byte's token.
 
-    Control characters, a line's end among them, are none of a normalized text: only a model may write their tokens, and
-    then a line must stay a line, and text that training reads again.
+    Normalized text has no control characters, such as line ends; if a model writes their tokens, the output must still
+    be one line of text that training can read.
     """
     return b"" if byte < 0x20 or byte == 0x7F else bytes([byte])
 
@@ -34,7 +34,7 @@ def written_by(byte: int) -> bytes:
 MARK_IDS: Final = byte_ids(MARK)
 
 
-class Names:
+class Vocabulary:
     """The names of a vocabulary's tokens by id, and their ids by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class Names:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The tokens by name."""
-        return [self.names[number] for number in self.checked(ids)]
+        return [self.names[number] for number in self.check_ids(ids)]
 
     def to_ids(self, tokens: Iterable[str]) -> list[int]:
         """The ids of tokens by name, the inverse of `tokens`."""
@@ -54,17 +54,17 @@ class Names:
             return [self.ids[token] for token in tokens]
         except KeyError as error:
             raise TextError(
-                f"there is no token {error.args[0]!r} in this vocabulary of {len(self)}; "
-                "tokens are what `dragoman tokenize` prints with the same tokenizer, separated by spaces",
+                f"there is no token {error.args[0]!r} in this vocabulary of {len(self)}; give tokens as `dragoman "
+                "tokenize` prints them with the same tokenizer, separated by spaces",
                 code="unknown_token",
             ) from None
 
-    def checked(self, ids: Iterable[int]) -> list[int]:
-        """The ids as a list, refused where one is outside of the vocabulary: -1 would silently be the last token."""
+    def check_ids(self, ids: Iterable[int]) -> list[int]:
+        """The ids as a list; reject those outside of the vocabulary, as -1 would silently be the last token."""
         try:
             numbers = [index(number) for number in ids]
         except TypeError:
-            raise TextError(f"ids are whole numbers, such as [5, 6, 7]; got {ids!r:.60}", code="wrong_type") from None
+            raise TextError(f"ids must be integers, such as [5, 6, 7]; got {ids!r:.60}", code="wrong_type") from None
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))
             raise TextError(
@@ -73,8 +73,8 @@ class Names:
         return numbers
 
 
-class TokenTable(Names):
-    """The tokens of a vocabulary by id, as people see them and as the bytes that they write.
+class TokenTable(Vocabulary):
+    """The tokens of a vocabulary by id, as text and as the bytes that they write.
 
     The last are those of target languages, if there are any, which write nothing.
     """
@@ -88,16 +88,16 @@ class TokenTable(Names):
             )
         if taken := {*map(language_token, targets)}.intersection(tokens):
             raise TextError(
-                f"{min(taken)} is a learned token, and cannot be that of a target language as well",
+                f"{min(taken)} is a learned token, so it cannot be the token of a target language",
                 code="duplicate_token",
             )
         super().__init__([*tokens, *map(language_token, targets)])
         learned = [token.replace(MARK, " ").encode("utf-8") for token in tokens[FIRST_LEARNED:]]
         special = [b""] * N_SPECIAL
         special[UNK] = "\N{REPLACEMENT CHARACTER}".encode()
-        self.written = special + [written_by(byte) for byte in range(256)] + learned + [b""] * len(targets)
+        self.token_bytes = special + [byte_token_output(byte) for byte in range(256)] + learned + [b""] * len(targets)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text that the ids write; bytes that are no UTF-8, as a model may produce, become U+FFFD."""
-        text = b"".join([self.written[number] for number in self.checked(ids)]).decode("utf-8", errors="replace")
+        """The text of the ids; bytes that are not UTF-8, which a model may produce, become U+FFFD."""
+        text = b"".join([self.token_bytes[number] for number in self.check_ids(ids)]).decode("utf-8", errors="replace")
         return text.removeprefix(" ")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.text.token_table import BYTE_TOKENS, written_by
+from dragoman.text.token_table import BYTE_TOKENS, byte_token_output
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.words import MARK, SPACELESS
 
 BYTE_RUN: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # characters that the vocabulary lacks
-SILENT: Final = tuple(token for byte, token in enumerate(BYTE_TOKENS) if not written_by(byte))
+SILENT: Final = tuple(token for byte, token in enumerate(BYTE_TOKENS) if not byte_token_output(byte))
 INVISIBLE: Final = frozenset(["", "<0x20>", "<pad>", "<s>", "</s>", *SILENT])  # tokens that write no letter or sign
 
 
@@ -121,5 +121,5 @@ def spell(tokens: Sequence[str]) -> str:
 
 
 def _decode_bytes(run: re.Match[str]) -> str:
-    values = (written_by(int(byte, 16)) for byte in re.findall("<0x(..)>", run[0]))
+    values = (byte_token_output(int(byte, 16)) for byte in re.findall("<0x(..)>", run[0]))
     return b"".join(values).decode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 As in Wu et al. the beginning of a word carries the mark ("▁wor", "k"), not its continuation ("wor", "##k"): decoding is
 joining, and Chinese characters need not be in the vocabulary twice. The file is a `tokenizers` one and that library
-learns it; matching is a walk down a tree here, because the library's time grows with the cube of a word's length and it
+learns it; matching walks down a trie here, because the library's time grows with the cube of a word's length and it
 knows no bytes to fall back on.
 """
 
@@ -13,48 +13,48 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.errors import TextError
-from dragoman.text.subword_sampling import Draws
+from dragoman.text.subword_sampling import DropStream
 from dragoman.text.token_table import FIRST_LEARNED, byte_ids
 from dragoman.text.tokenizer import SubwordTokenizer
 from dragoman.text.words import MARK
 
-Tree = dict[str, Any]
-"""Character -> the tree below it; "" -> the id of the token that ends here."""
+Trie = dict[str, Any]
+"""Character -> the trie below it; "" -> the id of the token that ends here."""
 
 
 class WordPieceTokenizer(SubwordTokenizer):
     """A vocabulary, matched longest token first."""
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
-        names = vocabulary(model)
+        names = parse_vocabulary(model)
         super().__init__(kind, model, names, targets)
-        self.tree: Tree = {}
+        self.trie: Trie = {}
         for number, name in enumerate(names[FIRST_LEARNED:], start=FIRST_LEARNED):
-            node = self.tree
+            node = self.trie
             for character in name.replace(MARK, " "):
                 node = node.setdefault(character, {})
             node[""] = number
 
     def encode_marked(self, marked: str) -> list[int]:
-        """Longest match first; the tree holds no ▁ but spaces, so a ▁ of the text itself is spelled in bytes."""
+        """Longest match first; the trie holds no ▁ but spaces, so a ▁ of the text itself is spelled in bytes."""
         return self.match(marked)
 
-    def sample_word(self, word: str, alpha: float, draws: Draws) -> list[int]:
-        """MaxMatch-dropout (Hiraoka, 2022): each token longer than a character is overlooked with probability alpha."""
+    def sample_word(self, word: str, alpha: float, draws: DropStream) -> list[int]:
+        """MaxMatch-dropout (Hiraoka, 2022): each token longer than a character is dropped with probability alpha."""
         return self.match(word, draws)
 
-    def match(self, text: str, draws: Draws | None = None) -> list[int]:
-        """The ids of a text, each the longest token that is not overlooked."""
+    def match(self, text: str, draws: DropStream | None = None) -> list[int]:
+        """The ids of a text, each the longest token that is not dropped."""
         ids: list[int] = []
         start = 0
         while start < len(text):
-            node, found, end = self.tree, None, start + 1
+            node, found, end = self.trie, None, start + 1
             for position in range(start, len(text)):
                 node = node.get(text[position])  # type: ignore[assignment]
                 if node is None:
                     break
                 number = node.get("")
-                if number is None or (draws is not None and position > start and draws.left_out()):
+                if number is None or (draws is not None and position > start and draws.drops_next()):
                     continue
                 found, end = number, position + 1
             if found is None:
@@ -65,7 +65,7 @@ class WordPieceTokenizer(SubwordTokenizer):
         return ids
 
 
-def vocabulary(model: bytes) -> list[str]:
+def parse_vocabulary(model: bytes) -> list[str]:
     """The tokens of a `tokenizers` file, in the order of their ids."""
     try:
         table: dict[str, int] = json.loads(model)["model"]["vocab"]
@@ -74,6 +74,6 @@ def vocabulary(model: bytes) -> list[str]:
             raise ValueError("its ids are not 0, 1, 2, ...")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TextError(
-            f"these {len(model)} bytes are no WordPiece vocabulary of `tokenizers`: {error}", code="not_a_tokenizer"
+            f"these {len(model)} bytes are not a WordPiece vocabulary of `tokenizers`: {error}", code="not_a_tokenizer"
         ) from None
     return names

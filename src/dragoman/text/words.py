@@ -68,17 +68,17 @@ def segments(chunk: str) -> Iterator[str]:
 
 
 class WordCache:
-    """The ids of words already met: words repeat, and looking one up is quicker than any library finding its tokens."""
+    """A cache of the ids of words, as looking one up is faster than any library's encoding."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[int, ...]] = {}
-        self.characters = 0  # of them: a stranger may send words of any length
+        self.characters = 0  # in total: words from a server's clients may have any length
 
     def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
         """The ids of normalized texts, their new words found all at once; no token reaches across a space."""
         split = [text.split(" ") for text in texts]
         if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
-            self.known, self.characters = {}, 0  # anew, and not emptied: another thread may be reading the old one
+            self.known, self.characters = {}, 0  # replaced, not cleared: another thread may be reading the old one
         known = self.known
         new = list(set(chain.from_iterable(split)).difference(known))
         known.update(zip(new, map(tuple, encode_words(new)), strict=True))
@@ -89,5 +89,5 @@ class WordCache:
 
 def has_words(texts: Sequence[str]) -> bool:
     """Whether a cache of words helps: not where there are no spaces. A guess from a few texts, for speed alone."""
-    few = texts[:: len(texts) // 64 + 1]
-    return 2 * sum(SPACELESS.search(text) is not None for text in few) < len(few)
+    sample = texts[:: len(texts) // 64 + 1]
+    return 2 * sum(SPACELESS.search(text) is not None for text in sample) < len(sample)

@@ -19,7 +19,7 @@ from dragoman.engines.forced_decoding import Pairs, cross_maps
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.types import Search
 from dragoman.text import Tokenizer
-from dragoman.text.trees.token_depths import Parsed
+from dragoman.text.trees.token_depths import ParsedIds
 from dragoman.text.words import MARK, SPACELESS
 
 MAX_WORDS, SENTENCES, LENGTH = 100, 80, 6
@@ -61,9 +61,9 @@ def find_alignment_head(engine: TorchEngine, source: Tokenizer, target: Tokenize
     """The head of this model that aligns best; deterministic."""
     languages = [[source.target_id(code)] for code in source.targets] or [[]]
     trials = [[*languages[i % len(languages)], *ids] for i, ids in enumerate(trial_sources(source))]
-    sources = [Parsed(ids, [0] * len(ids)) for ids in trials]  # words without a sentence: each is a root
+    sources = [ParsedIds(ids, [0] * len(ids)) for ids in trials]  # words without a sentence: each is a root
     if not sources:
-        return AlignmentHead(max(0, len(next(cross_maps(engine, [(Parsed([], []), [])]))[1]) - 2), None, "writes")
+        return AlignmentHead(max(0, len(next(cross_maps(engine, [(ParsedIds([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].ids) for ids, best in zip(sources, hypotheses, strict=True)]
     marks = {mark for tokens in languages for mark in tokens}

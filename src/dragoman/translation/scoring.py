@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.text.trees.token_depths import parsed
+from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.options import parse_pair
 from dragoman.translation.result import Scored
 from dragoman.translation.source_trees import depths_of_texts
@@ -82,7 +82,7 @@ def encode_pairs(
                     "pairs: shorten it, or leave it out",
                     code="text_too_long",
                 )
-        source_ids = source if depths is None else parsed(source, translator.source, depths[number])
+        source_ids = source if depths is None else attach_depths(source, translator.source, depths[number])
         encoded.append((source_ids, tuple(target)))
     return encoded, error
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dragoman.text import Tokenizer
-from dragoman.text.trees.token_depths import parsed
+from dragoman.text.trees.token_depths import attach_depths
 from dragoman.text.word_groups import count_visible_words
 from dragoman.text.words import MARK, SPACELESS
 from dragoman.translation.options import Split
@@ -47,7 +47,7 @@ def encode_segments(
         whole = fits(len(ids), max_tokens, split)
         if depths is not None:
             sizes = [len(ids)] if whole else map(len, split_tokens(ids, tokenizer, max_tokens))
-            segments.append([*parsed(ids, tokenizer, depths[number]).parts(sizes if ids else ())])
+            segments.append([*attach_depths(ids, tokenizer, depths[number]).parts(sizes if ids else ())])
         elif whole:
             segments.append([tuple(ids)] if ids else [])
         else:

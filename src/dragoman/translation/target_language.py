@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.errors import SearchError
 from dragoman.text import Tokenizer
-from dragoman.text.language_codes import language_of
+from dragoman.text.language_codes import normalize_language
 from dragoman.translation.assembly import Ids
 from dragoman.values import describe_value, suggest
 
@@ -59,7 +59,7 @@ def _check_only_language(code: str, own: Sequence[str]) -> None:
             "use a model trained with text.targets",
             code="unknown_target_language",
         )
-    if language_of(code) != own[0]:
+    if normalize_language(code) != own[0]:
         raise SearchError(
             f"to={code!r} was given, but this model translates only into {own[0]!r}; drop --to, or use another model",
             code="wrong_target_language",

@@ -29,9 +29,9 @@ from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Mean, Sampling, Search, check_integer
 from dragoman.text import Tokenizer, Tree
-from dragoman.text.language_codes import language_of
+from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.text.trees.token_depths import parsed
+from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.assembly import Ids
 from dragoman.translation.length_limits import LengthLimits
 from dragoman.translation.options import (
@@ -100,7 +100,7 @@ class Translator:
         `ensemble` are further models, of any kind and size but with the same tokenizers. At each step the search uses
         the `mean` of the models' "probabilities" or "log-probabilities".
         """
-        code, directory = language_of(language), find_model(model)
+        code, directory = normalize_language(language), find_model(model)
         verify_model_cached(directory)
         others = find_ensemble(directory, ensemble)
         recipe, *other_recipes = (Recipe.load(one / RECIPE) for one in (directory, *others))
@@ -282,7 +282,7 @@ class Translator:
         if error is not None:
             raise error
         taken.check_finished()
-        return [parsed(ids, self.source, deep) for ids, deep in zip(rows, depths, strict=True)]
+        return [attach_depths(ids, self.source, deep) for ids, deep in zip(rows, depths, strict=True)]
 
     def score(
         self,

@@ -129,8 +129,8 @@ def test_lines_come_from_standard_input_too(
          "lines has 2 lines, but gold.mrg and the files after it have 4 sentences; each sentence needs the line that"),
         (["brackets", "lines", "short"], "lines has 2 lines, but short has 1 sentences"),
         (["score", "short", "gold.mrg"], "short has 1 lines, but gold.mrg has 2 sentences"),
-        (["score", "gold.mrg", "lines"], "lines, line 1: 'NP' stands in S beside something else; a word and its tag"),
-        (["score", "lines", "source"], "source, line 1: 'John' stands outside of any tree; trees are written in"),
+        (["score", "gold.mrg", "lines"], "lines, line 1: 'NP' is not alone in S"),
+        (["score", "lines", "source"], "source, line 1: 'John' is outside of any tree"),
         (["score", "lines", "empty.mrg"], "empty.mrg holds no tree with a word; expected brackets such as (S"),
         (["lines", "open.mrg", "--source", "s", "--target", "t"],
          "open.mrg, line 2: the tree that begins here is not closed: 1 closing brackets are missing"),
@@ -211,4 +211,4 @@ def test_the_pages_python_runs() -> None:
     Path("two.mrg").write_text(TREES, encoding="utf-8")
     told: dict[str, object] = {}
     exec(block, told)  # our own page
-    assert told["laid"].mended == {"unclosed": 2}  # type: ignore[attr-defined]
+    assert told["laid"].repairs == {"unclosed": 2}  # type: ignore[attr-defined]

@@ -67,7 +67,7 @@ def test_the_logits_are_fairseqs(kind: str, tmp_path: Path) -> None:
     sides = [load_tokenizer(tmp_path / "model", name) for name in ("source", "target")]
     ours = [[*side.tokens(range(side.vocabulary_size))] for side in sides]
     rows = [  # for each id here, the one there; our start mark is their end mark, and theirs is a token
-        [2 if i == BOS else 0 if i == 4 else table.index(side.stored[i]) for i in range(len(shown))]
+        [2 if i == BOS else 0 if i == 4 else table.index(side.names[i]) for i in range(len(shown))]
         for side, table, shown in zip(sides, names, ours, strict=True)
     ]
     draw = torch.Generator().manual_seed(1)
@@ -106,7 +106,7 @@ def test_text_is_cut_by_codes_or_comes_cut(tmp_path: Path, capsys: pytest.Captur
     code, out, err = leave(capsys, "import", str(checkpoint), "--out", str(tmp_path / "spaces"))
     assert code == 0 and "tokens that are separated by spaces" in out, err
     spaces = Translator.load(tmp_path / "spaces")
-    written = " ".join(spaces.source.stored[i] for i in tokens)
+    written = " ".join(spaces.source.names[i] for i in tokens)
     assert spaces.source.encode(written) == tokens
     ours, theirs = (t.translate(x, beam=1, max_length=9) for t, x in ((cut, text), (spaces, written)))
     assert ours.text == theirs.text and ours.log_probability == theirs.log_probability

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DataError
 from dragoman.evaluation.bracketing import BracketScore, score_brackets
-from dragoman.text import Bracketing, lay_brackets, read_brackets
+from dragoman.text import Bracketing, parse_bracket_line, read_brackets
 from nested_trees import LABELS, TREES, Nested, leaves, spans, without, written
 
 GOLD = "(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))"
@@ -26,7 +26,12 @@ def scored(guess: str, gold: str) -> BracketScore:
 def test_by_hand() -> None:
     # Gold: S 0-4, NP 0-1, VP 1-4, NP 2-4. Written: S 0-4, NP 0-1, VP 1-2, NP 2-4 and ADJP 2-3: three of five.
     found = score_brackets(
-        [(lay_brackets("(S (NP XX )NP (VP XX )VP (NP (ADJP XX )ADJP XX )NP XX )S", read(GOLD).words).tree, read(GOLD))]
+        [
+            (
+                parse_bracket_line("(S (NP XX )NP (VP XX )VP (NP (ADJP XX )ADJP XX )NP XX )S", read(GOLD).words).tree,
+                read(GOLD),
+            )
+        ]
     )
     assert found == BracketScore(right=3, written=5, gold=4, exact=0, sentences=1)
     assert (found.precision, found.recall) == (3 / 5, 3 / 4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from no_memory import refusing
 
-from dragoman.text.native_subword_sampling import KINDS, NativeSampler, declared
+from dragoman.text.native_subword_sampling import NATIVE_KINDS, NativeSampler, declare_functions
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS, TokenTable
 
 LEARNED = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm" for c in "_nopqrstuvwxyz"]
@@ -16,10 +16,10 @@ LEARNED = [f"{a}{b}{c}".replace("_", "") for a in "_▁" for b in "abcdefghijklm
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return declared(refusing("subword_sampling", tmp_path_factory.mktemp("code")))
+    return declare_functions(refusing("subword_sampling", tmp_path_factory.mktemp("code")))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NATIVE_KINDS)
 def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, kind: str) -> None:
     table = TokenTable([*SPECIAL_TOKENS, *BYTE_TOKENS, *LEARNED])
     granted, held = ctypes.c_int.in_dll(code, "granted"), ctypes.c_int.in_dll(code, "held")

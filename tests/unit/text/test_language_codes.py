@@ -10,16 +10,16 @@ from sentencex import segment
 
 from dragoman.errors import SearchError
 from dragoman.text.language_codes import (
-    BEYOND,
-    FORMS,
-    KNOWN,
-    MISTAKEN,
-    TO_TWO,
-    WITH_THREE,
-    WITH_TWO,
-    language_of,
-    meant,
-    table,
+    COMMON_MISTAKES,
+    KNOWN_CODES,
+    MACROLANGUAGE_MEMBERS,
+    SENTENCEX_ONLY,
+    THREE_LETTER_CODES,
+    TO_TWO_LETTERS,
+    TWO_LETTER_CODES,
+    normalize_language,
+    parse_aliases,
+    suggest_language,
 )
 from raising import raises
 
@@ -41,7 +41,7 @@ def sentences(code: str) -> list[list[str]]:
      ("pt_BR", "pt"), ("gsw", "gsw"), ("bar", "bar"), ("ace", "ace"), ("sh", "sh"), ("hbs", "sh")],
 )  # fmt: skip
 def test_codes_that_are_known(given: str, code: str) -> None:
-    assert language_of(given) == code
+    assert normalize_language(given) == code
 
 
 @pytest.mark.parametrize(
@@ -52,20 +52,28 @@ def test_codes_that_are_known(given: str, code: str) -> None:
 )  # fmt: skip
 def test_codes_that_are_not_are_refused_with_what_was_meant(given: object, hint: str | None) -> None:
     with raises(SearchError, "unknown_language") as refused:
-        language_of(given)  # type: ignore[arg-type]
+        normalize_language(given)  # type: ignore[arg-type]
     assert f"language={given!r}" in str(refused.value)
     assert hint in str(refused.value) if hint else "did you mean" not in str(refused.value)
 
 
 def test_what_is_suggested_is_known() -> None:
-    for wrong, right in table(MISTAKEN).items():
-        assert wrong not in KNOWN and right in KNOWN and repr(right) in meant(wrong)
+    for wrong, right in parse_aliases(COMMON_MISTAKES).items():
+        assert wrong not in KNOWN_CODES and right in KNOWN_CODES and repr(right) in suggest_language(wrong)
 
 
 def test_the_tables_do_not_contradict_each_other() -> None:
-    three = [*table(WITH_TWO), *table(FORMS), *WITH_THREE.split(), *BEYOND.split()]
+    three = [
+        *parse_aliases(TWO_LETTER_CODES),
+        *parse_aliases(MACROLANGUAGE_MEMBERS),
+        *THREE_LETTER_CODES.split(),
+        *SENTENCEX_ONLY.split(),
+    ]
     assert len(three) == len(set(three)) and all(len(code) == 3 and code.isalpha() for code in three)
-    assert all(len(code) == 2 for code in TO_TWO.values()) and len({*table(WITH_TWO).values()}) == 185  # and sh, of old
+    assert (
+        all(len(code) == 2 for code in TO_TWO_LETTERS.values())
+        and len({*parse_aliases(TWO_LETTER_CODES).values()}) == 185
+    )  # and sh, of old
 
 
 def test_every_code_for_which_sentencex_has_rules_is_known() -> None:
@@ -74,5 +82,5 @@ def test_every_code_for_which_sentencex_has_rules_is_known() -> None:
     for letters in product(ascii_lowercase, repeat=3):
         code = "".join(letters)
         if sentences(code) != english:
-            assert code in KNOWN
+            assert code in KNOWN_CODES
     assert all(sentences(code) != english for code in ("gsw", "rue", "arz", "kea", "mai"))  # the probes do tell

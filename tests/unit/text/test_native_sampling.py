@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dragoman.errors import TextError
 from dragoman.text import N_SPECIAL, Tokenizer
 from dragoman.text.native_subword_sampling import NativeSampler
-from dragoman.text.subword_sampling import Draws, bpe_dropout
+from dragoman.text.subword_sampling import DropStream, bpe_dropout
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS, TokenTable, byte_ids
 from dragoman.text.tokenizer import SubwordTokenizer
 from raising import raises
@@ -86,14 +86,14 @@ def test_characters_that_are_parts_of_tokens_but_have_none() -> None:
     ids = {token: FIRST_LEARNED + i for i, token in enumerate(learned)}
     assert sampler is not None
 
-    def spelled(draws: Draws | None) -> list[int]:
+    def spelled(draws: DropStream | None) -> list[int]:
         tokens = bpe_dropout("aébéaab", ids, draws)
         return [i for token in tokens for i in ([ids[token]] if token in ids else byte_ids(token))]
 
     plain = np.array(spelled(None))
     for seed in range(50):
         drawn, _ = sampler.resample(plain, np.array([len(plain)]), 0.4, np.array([seed], np.uint64))
-        assert drawn.tolist() == spelled(Draws(seed, 0.4))
+        assert drawn.tolist() == spelled(DropStream(seed, 0.4))
 
 
 def test_threads_do_not_disturb_each_other(tokenizer: Tokenizer, corpus: list[str]) -> None:
@@ -127,5 +127,5 @@ IDS = (st.integers(0, 480) | st.integers(0, 70)).filter(lambda number: number no
 def test_ids_that_no_text_has_still_write_the_same(tokenizer: SubwordTokenizer, ids: list[int], alpha: float) -> None:
     lengths = np.array([len(ids) // 3, len(ids) - len(ids) // 3])
     drawn, _ = tokenizer.resample(np.array(ids, np.int64), lengths, alpha, np.array([1, 2], np.uint64))
-    written = tokenizer.table.written
+    written = tokenizer.table.token_bytes
     assert b"".join(written[i] for i in drawn) == b"".join(written[i] for i in ids)

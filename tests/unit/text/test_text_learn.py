@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import TextError
 from dragoman.text import learn, normalize
-from dragoman.text.learn import bounded, choose_alphabet, count_words, thin_out
+from dragoman.text.learn import choose_alphabet, count_words, limit_chunks, subsample
 from dragoman.text.token_table import FIRST_LEARNED
 from dragoman.text.words import segments
 from raising import raises
@@ -88,20 +88,20 @@ def test_rare_characters_of_large_alphabets_are_left_to_bytes() -> None:
 
 def test_large_corpora_are_sampled_evenly_and_reproducibly() -> None:
     lines = [f"{number:06d}" for number in range(20_000)]
-    kept = thin_out(lines, 12_000)
-    assert kept == thin_out(iter(lines), 12_000) == sorted(kept)
+    kept = subsample(lines, 12_000)
+    assert kept == subsample(iter(lines), 12_000) == sorted(kept)
     assert 800 < len(kept) <= 2000
     thirds = Counter(int(line) * 3 // 20_000 for line in kept)
     assert max(thirds.values()) < 1.4 * min(thirds.values())
     assert abs(sum(int(line) % 2 for line in kept) / len(kept) - 0.5) < 0.1  # both sides of interleaved pairs
-    assert thin_out(lines[:5], 30) == lines[:5]
-    assert len(thin_out(["x" * 100], 30)) == 1
+    assert subsample(lines[:5], 30) == lines[:5]
+    assert len(subsample(["x" * 100], 30)) == 1
 
 
 def test_what_the_libraries_are_handed_is_bounded() -> None:
     table = Counter({f" w{number}": 1 + (number % 10 == 0) for number in range(1000)})
-    assert bounded(table) is table
-    small = bounded(table, 2500)
+    assert limit_chunks(table) is table
+    small = limit_chunks(table, 2500)
     assert abs(sum(map(len, small)) - 2500) < 400
     assert all(chunk in small for chunk, count in table.items() if count > 1)
 

@@ -12,7 +12,7 @@ from bpe_from_definition import encode
 
 from dragoman.text import Tokenizer
 from dragoman.text.sentencepiece import SentencePieceTokenizer
-from dragoman.text.subword_sampling import Draws, bpe_dropout, draw, unigram_lattice
+from dragoman.text.subword_sampling import DropStream, bpe_dropout, sample_path, unigram_lattice
 from dragoman.text.token_table import FIRST_LEARNED
 
 
@@ -25,15 +25,15 @@ def splits(word: str) -> list[list[str]]:
 
 def test_the_generator_is_splitmix64() -> None:
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
-    draws = Draws(1234567, 0.1)
+    draws = DropStream(1234567, 0.1)
     draws.state = 1234567
     assert [draws.uniform() * 2**53 for _ in published] == [number >> 11 for number in published]
 
 
 @pytest.mark.parametrize("alpha", [1e-320, 1e-17, 0.3, 1.0])
 def test_runs_without_a_drop_are_as_long_as_the_probability_says(alpha: float) -> None:
-    n, draws = 20_000, Draws(3, alpha)
-    share = sum(draws.left_out() for _ in range(n)) / n
+    n, draws = 20_000, DropStream(3, alpha)
+    share = sum(draws.drops_next() for _ in range(n)) / n
     assert abs(share - alpha) <= 5 * math.sqrt(alpha * (1 - alpha) / n) + 1e-300
 
 
@@ -45,8 +45,8 @@ def test_unigram_draws_each_segmentation_as_often_as_its_probability_says() -> N
         for cut in splits(word)
         if all(token in scores for token in cut)
     }
-    lattice, draws = unigram_lattice(word, scores, 3, alpha), Draws(5, alpha)
-    drawn = Counter(tuple(draw(word, lattice, draws)) for _ in range(n))
+    lattice, draws = unigram_lattice(word, scores, 3, alpha), DropStream(5, alpha)
+    drawn = Counter(tuple(sample_path(word, lattice, draws)) for _ in range(n))
     assert set(drawn) == set(weights)
     for cut, weight in weights.items():
         p = weight / sum(weights.values())
@@ -74,8 +74,8 @@ def dropout_by_the_paper(word: str, ranks: dict[str, int], alpha: float, random:
 @pytest.mark.parametrize("on", [False, True], ids=["a seed each", "word after word"])
 def test_bpe_dropout_has_the_distribution_of_its_algorithm(word: str, alpha: float, on: bool) -> None:
     ranks = {token: i for i, token in enumerate(["ab", "bc", "abc", "ca", "abca"])}
-    n, ours, theirs = 8_000, Draws(1, alpha), Random(2)
-    one = Counter(tuple(bpe_dropout(word, ranks, ours if on else Draws(seed, alpha))) for seed in range(n))
+    n, ours, theirs = 8_000, DropStream(1, alpha), Random(2)
+    one = Counter(tuple(bpe_dropout(word, ranks, ours if on else DropStream(seed, alpha))) for seed in range(n))
     two = Counter(tuple(dropout_by_the_paper(word, ranks, alpha, theirs)) for _ in range(n))
     for cut in one | two:
         p = (one[cut] + two[cut]) / (2 * n)
@@ -96,7 +96,7 @@ def test_a_word_that_is_known_to_stay_plain_takes_the_same_draws(tokenizers: dic
     tokenizer = tokenizers["bpe"]
     assert isinstance(tokenizer, SentencePieceTokenizer)
     for seed in range(60):
-        one, two = Draws(seed, 0.1), Draws(seed, 0.1)
+        one, two = DropStream(seed, 0.1), DropStream(seed, 0.1)
         for word in (" lighthouse", " keeper", " counted", " ÿ", " the"):
             found = tokenizer.spell(bpe_dropout(word, tokenizer.ids, two))
             assert tokenizer.sample_word(word, 0.1, one) == found

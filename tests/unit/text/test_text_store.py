@@ -124,7 +124,7 @@ def test_what_is_no_tokenizer_gets_the_one_that_was_meant(tokenizer: Tokenizer, 
     (runs / "empty").mkdir()
     (runs / "empty" / "target.json").write_text("{}")  # describes nothing that is there
     for place, *mentions in (
-        ("model", "'shared'; there are: target"),
+        ("model", "'shared'", "there are: target"),
         ("modle", f"{runs}/modle", f"did you mean {runs}/model?"),
         ("other", f"{runs}/other", f"in {runs} there are: model"),
         ("empty", f"{runs}/empty", f"in {runs} there are: model"),

@@ -18,7 +18,7 @@ from dragoman.errors import DataError
 
 if TYPE_CHECKING:
     from dragoman.text.trees.constituency import Bracketing
-    from dragoman.text.trees.linearization import Laid
+    from dragoman.text.trees.linearization import ParsedLine
 
 FILE = click.Path(path_type=Path)
 T = TypeVar("T")
@@ -72,14 +72,14 @@ def brackets(lines: str, source: Path, output: str) -> None:
     Prints a tree in brackets for each, with the tags that were written, or XX. Lines that do not fit are mended, and
     how is said at the end. An empty sentence gives an empty line.
     """
-    from dragoman.text.trees.linearization import lay_brackets, words_of
+    from dragoman.text.trees.linearization import parse_bracket_line, split_words
 
     place = place_of(named(output), [named(lines), source])
     tally = Tally()
     with opened(place) as (stream, done):
         for line, sentence in together(lines, [source], (text for block in arriving([source]) for text in block)):
-            words = words_of(sentence)
-            stream.write((tally.add(lay_brackets(line, words)).tree.text() if words else "").encode() + b"\n")
+            words = split_words(sentence)
+            stream.write((tally.add(parse_bracket_line(line, words)).tree.text() if words else "").encode() + b"\n")
         done()
     tally.say()
 
@@ -94,12 +94,13 @@ def score(lines: str, gold: tuple[Path, ...]) -> None:
     mended first, and how is said too.
     """
     from dragoman.evaluation.bracketing import score_brackets
-    from dragoman.text.trees.linearization import lay_brackets
+    from dragoman.text.trees.linearization import parse_bracket_line
 
     check_stdout()
     tally = Tally()
     pairs = (
-        (tally.add(lay_brackets(line, tree.words)).tree, tree) for line, tree in together(lines, gold, grown(gold))
+        (tally.add(parse_bracket_line(line, tree.words)).tree, tree)
+        for line, tree in together(lines, gold, grown(gold))
     )
     found = score_brackets(pairs)
     figures = {"precision": found.precision, "recall": found.recall, "F1": found.f1, "exact": found.complete}
@@ -148,21 +149,21 @@ class Tally:
 
     def __init__(self) -> None:
         self.lines = self.odd = 0
-        self.mended: Counter[str] = Counter()
+        self.repairs: Counter[str] = Counter()
 
-    def add(self, laid: Laid) -> Laid:
+    def add(self, laid: ParsedLine) -> ParsedLine:
         """One line more."""
         self.lines += 1
-        self.odd += bool(laid.mended)
-        self.mended.update(laid.mended)
+        self.odd += bool(laid.repairs)
+        self.repairs.update(laid.repairs)
         return laid
 
     def say(self) -> None:
         """On stderr, where there is something to say."""
-        from dragoman.text.trees.linearization import MENDED
+        from dragoman.text.trees.linearization import REPAIRS
 
         if self.odd:
             tell(f"dragoman: {self.odd:,} of {self.lines:,} lines did not fit their sentence and were mended:\n")
-            for kind, words in MENDED.items():
-                if self.mended[kind]:
-                    tell(f"  {self.mended[kind]:,} {words}\n")
+            for kind, words in REPAIRS.items():
+                if self.repairs[kind]:
+                    tell(f"  {self.repairs[kind]:,} {words}\n")

@@ -1,4 +1,4 @@
-"""How imported models cut text into tokens and join them again: as the toolkits that they come from do."""
+"""How imported models split text into tokens and join them, as in the toolkits that they come from."""
 
 from __future__ import annotations
 
@@ -14,64 +14,64 @@ from dragoman.text.token_table import SPECIAL_TOKENS
 from dragoman.text.words import MARK
 
 
-class Cutting(Protocol):
+class Segmenter(Protocol):
     """Text to tokens by name, and back."""
 
-    def cut_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
+    def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
         """The tokens of each text."""
 
-    def joined(self, tokens: list[str]) -> str:
-        """The text that tokens write."""
+    def join(self, tokens: list[str]) -> str:
+        """The text of tokens."""
 
-    def shown(self, tokens: list[str]) -> list[str]:
-        """The tokens as a person reads them, ▁ where a word begins."""
+    def to_display(self, tokens: list[str]) -> list[str]:
+        """The tokens for people to read, ▁ where a word begins."""
 
-    def stored(self, shown: Sequence[str]) -> list[str]:
-        """The inverse of `shown`."""
+    def from_display(self, displayed: Sequence[str]) -> list[str]:
+        """The inverse of `to_display`."""
 
 
-class BySentencePiece:
+class SentencePieceSegmenter:
     """A sentencepiece model with its own normalization, whatever that is."""
 
     def __init__(self, model: bytes) -> None:
         self.processor: Any = open_model(model)
 
-    def cut_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
-        """By the library; what it does not know comes as it is written."""
+    def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
+        """By the library; unknown characters stay as they are."""
         rows: list[list[str]] = self.processor.encode(list(texts), out_type=str, num_threads=threads)
         return rows
 
-    def joined(self, tokens: list[str]) -> str:
-        """By the library, which would write its own sign for what is unknown."""
-        whole: str = "".join(tokens) if UNKNOWN in tokens else self.processor.decode_pieces(tokens)
-        return whole.replace(MARK, " ").strip()
+    def join(self, tokens: list[str]) -> str:
+        """By the library, except for unknown tokens, for which it would write its own symbol."""
+        text: str = "".join(tokens) if UNKNOWN in tokens else self.processor.decode_pieces(tokens)
+        return text.replace(MARK, " ").strip()
 
-    def shown(self, tokens: list[str]) -> list[str]:
+    def to_display(self, tokens: list[str]) -> list[str]:
         """As they are."""
         return tokens
 
-    def stored(self, shown: Sequence[str]) -> list[str]:
+    def from_display(self, displayed: Sequence[str]) -> list[str]:
         """As they are."""
-        return [*shown]
+        return [*displayed]
 
 
-class BySpaces:
-    """Words between spaces, cut by codes of subword-nmt where there are any; `@@` says that a word goes on."""
+class WhitespaceSegmenter:
+    """Words between spaces, split by codes of subword-nmt if there are any; `@@` marks a word that goes on."""
 
     def __init__(self, codes: str | None = None, vocabulary: Container[str] | None = None) -> None:
         self.codes = None if codes is None else SubwordCodes(codes, vocabulary)
 
-    def cut_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
-        """One after the other: words repeat, and their tokens are remembered."""
+    def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
+        """Word by word; the tokens of words are cached."""
         if self.codes is None:
             return [text.split() for text in texts]
-        return [[token for word in text.split() for token in self.codes.cut(word)] for text in texts]
+        return [[token for word in text.split() for token in self.codes.split(word)] for text in texts]
 
-    def joined(self, tokens: list[str]) -> str:
+    def join(self, tokens: list[str]) -> str:
         """With spaces, except where a word goes on."""
         return (" ".join(tokens) + " ").replace(SEPARATOR + " ", "").strip()
 
-    def shown(self, tokens: list[str]) -> list[str]:
+    def to_display(self, tokens: list[str]) -> list[str]:
         """A mark where a word begins, instead of one where it goes on."""
         begins = [True, *(not token.endswith(SEPARATOR) for token in tokens[:-1])]
         return [
@@ -79,40 +79,41 @@ class BySpaces:
             for token, first in zip(tokens, begins, strict=False)
         ]
 
-    def stored(self, shown: Sequence[str]) -> list[str]:
+    def from_display(self, displayed: Sequence[str]) -> list[str]:
         """A token before one that begins no word goes on."""
-        goes_on = [*(not token.startswith(MARK) for token in shown[1:]), False]
+        goes_on = [*(not token.startswith(MARK) for token in displayed[1:]), False]
         return [
-            token.removeprefix(MARK) + (SEPARATOR if more else "") for token, more in zip(shown, goes_on, strict=True)
+            token.removeprefix(MARK) + (SEPARATOR if more else "")
+            for token, more in zip(displayed, goes_on, strict=True)
         ]
 
 
 UNKNOWN: Final = SPECIAL_TOKENS[UNK]
-KNOWN: Final = "subword-nmt, known"
-CUTS: Final = ("sentencepiece", "subword-nmt", KNOWN, "spaces")
+SUBWORD_NMT_RESTRICTED: Final = "subword-nmt, known"
+SEGMENTERS: Final = ("sentencepiece", "subword-nmt", SUBWORD_NMT_RESTRICTED, "spaces")
 
 
-def cutting(cut: object, model: object, tokens: Container[str] = ()) -> Cutting:
-    """What a stored tokenizer says of itself, as an object that cuts; `model` is text, sentencepiece's in base 64.
+def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> Segmenter:
+    """The segmenter of a stored tokenizer; `model` is text, base 64 for sentencepiece.
 
-    "subword-nmt, known" makes no token that is not among `tokens`, as far as merges can be undone.
+    "subword-nmt, known" produces only tokens in `tokens`, as far as merges can be undone.
     """
     if cut == "spaces":
-        return BySpaces()
-    if cut not in CUTS or not isinstance(model, str):
-        raise TextError(f"cut={cut!r:.40} is no way to cut text; there are: {', '.join(CUTS)}", code="unknown_choice")
-    if cut in ("subword-nmt", KNOWN):
-        return BySpaces(model, tokens if cut == KNOWN else None)
+        return WhitespaceSegmenter()
+    if cut not in SEGMENTERS or not isinstance(model, str):
+        raise TextError(f"unknown cut={cut!r:.40}; there are: {', '.join(SEGMENTERS)}", code="unknown_choice")
+    if cut in ("subword-nmt", SUBWORD_NMT_RESTRICTED):
+        return WhitespaceSegmenter(model, tokens if cut == SUBWORD_NMT_RESTRICTED else None)
     try:
-        return BySentencePiece(b64decode(model, validate=True))
-    except ValueError as error:  # a TextError is one too, and has said it
+        return SentencePieceSegmenter(b64decode(model, validate=True))
+    except ValueError as error:  # a TextError is one, too
         raise (
             error
             if isinstance(error, TextError)
-            else TextError(f"its model is no base 64: {error}", code="file_damaged")
+            else TextError(f"its model is not base 64: {error}", code="file_damaged")
         ) from None
 
 
-def as_text(model: bytes) -> str:
-    """A sentencepiece model as `cutting` reads it."""
+def encode_model(model: bytes) -> str:
+    """A sentencepiece model as `load_segmenter` reads it."""
     return b64encode(model).decode()

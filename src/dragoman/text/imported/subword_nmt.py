@@ -37,7 +37,7 @@ class SubwordCodes:
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
                 raise TextError(
-                    f"these are no codes of subword-nmt: line {number} of the pairs is {line!r:.60}; expected two "
+                    f"these are not codes of subword-nmt: line {number} of the pairs is {line!r:.60}; expected two "
                     "symbols and a space between them",
                     code="not_a_tokenizer",
                 )
@@ -46,7 +46,7 @@ class SubwordCodes:
         self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # of several ways to make a token, the first
         self.known: dict[str, list[str]] = {}
 
-    def cut(self, word: str) -> list[str]:
+    def split(self, word: str) -> list[str]:
         """The tokens of a word, `@@` on all but the last."""
         found = self.known.get(word)
         if found is None:
@@ -62,7 +62,7 @@ class SubwordCodes:
             pairs = {pair for pair in pairwise(symbols) if pair in self.ranks}
             if not pairs:
                 break
-            symbols = list(merged(symbols, min(pairs, key=self.ranks.__getitem__)))
+            symbols = list(merge_pair(symbols, min(pairs, key=self.ranks.__getitem__)))
         return symbols
 
     def _marked(self, symbols: list[str]) -> list[str]:
@@ -87,10 +87,10 @@ class SubwordCodes:
         yield from self._known(parts[1].removesuffix(END) if last else parts[1], last)
 
 
-def merged(symbols: list[str], pair: tuple[str, str]) -> Iterator[str]:
+def merge_pair(symbols: list[str], pair: tuple[str, str]) -> Iterator[str]:
     """The symbols with each occurrence of a pair as one."""
-    place = 0
-    while place < len(symbols):
-        both = tuple(symbols[place : place + 2]) == pair
-        yield pair[0] + pair[1] if both else symbols[place]
-        place += 2 if both else 1
+    i = 0
+    while i < len(symbols):
+        both = tuple(symbols[i : i + 2]) == pair
+        yield pair[0] + pair[1] if both else symbols[i]
+        i += 2 if both else 1

@@ -1,7 +1,7 @@
-"""The tokenizer of a model that was trained with another toolkit: its own way to cut, and its own tokens.
+"""The tokenizer of a model that was trained with another toolkit: its own segmentation, and its own tokens.
 
-Text is not normalized as our own tokenizers do it, but by what the model was trained with, so that its tokens are those
-that it knows. So what it cannot spell is unknown, and `decode(encode(text))` need not be the text.
+Text is not normalized as by our own tokenizers, but as in the model's training. What it cannot spell is unknown, and
+`decode(encode(text))` need not be the text.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.imported.segmentation import BySentencePiece, Cutting, cutting
+from dragoman.text.imported.segmentation import Segmenter, SentencePieceSegmenter, load_segmenter
 from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.text.target_languages import check_language_codes, language_token
-from dragoman.text.token_table import SPECIAL_TOKENS, Names
-from dragoman.text.tokenizer import MOST_THREADS
+from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary
+from dragoman.text.tokenizer import MAX_THREADS
 from dragoman.text.words import MARK
 from dragoman.values import rename_keys
 
@@ -32,35 +32,35 @@ KIND: Final = "imported"
 class ImportedTokenizer:
     """Tokens by the name that their toolkit gives them, each with an id; ids 0 to 3 are ours, as everywhere.
 
-    The file is JSON: `from`, the toolkit; `cut` and `model`, as `cutting` reads them; `unknown`, what the unknown token
-    writes; `silent`, ids that write nothing; and `tokens`, in the order of their ids, from 4 on.
+    A JSON file: `from`, the toolkit; `cut` and `model`, as `load_segmenter` reads them; `unknown`, what the unknown
+    token writes; `silent`, ids that write nothing; and `tokens`, in the order of their ids, from 4 on.
     """
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
-        about = read_model(model)
+        about = parse_tokenizer(model)
         self.kind, self.model, self.targets = kind, model, check_language_codes(targets)
         self.unknown: str = about["unknown"]
         tokens: list[str] = about["tokens"]
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
-        self.cutting: Cutting = cutting(about["cut"], about["model"], self.known)
+        self.segmenter: Segmenter = load_segmenter(about["cut"], about["model"], self.known)
         if len(self.known) != len(tokens):
             raise TextError(
-                f"{len(tokens) - len(self.known)} of its tokens are there twice; each has one id",
+                f"{len(tokens) - len(self.known)} of its tokens are duplicates",
                 code="duplicate_token",
             )
         self.first_target = N_SPECIAL + len(tokens)
-        self.stored = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
-        self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.stored))}
-        self.table = Names(self.stored)
+        self.names = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
+        self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.names))}
+        self.table = Vocabulary(self.names)
 
     def __reduce__(self) -> tuple[type[ImportedTokenizer], tuple[str, bytes, tuple[str, ...]]]:
-        """Processes are handed the model's bytes."""
+        """Pickle the model's bytes."""
         return type(self), (self.kind, self.model, self.targets)
 
     @property
     def vocabulary_size(self) -> int:
-        """Ids are 0 to this, less one."""
-        return len(self.stored)
+        """The number of ids."""
+        return len(self.names)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -71,15 +71,13 @@ class ImportedTokenizer:
     @cached_property
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
-        return [0 if i in self.silent else len(token.encode()) for i, token in enumerate(self.stored)]
+        return [0 if i in self.silent else len(token.encode()) for i, token in enumerate(self.names)]
 
     def target_id(self, language: str) -> int:
         """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(
-                f"there is no target language {language!r} in this vocabulary; {there}", code="unknown_target"
-            )
+            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_target")
         return self.first_target + self.targets.index(language)
 
     def with_targets(self, targets: Sequence[str]) -> ImportedTokenizer:
@@ -92,12 +90,12 @@ class ImportedTokenizer:
 
     @property
     def marks_words(self) -> bool:
-        """Whether a token says by itself that a word begins with it, and not the one before that its word goes on."""
-        return isinstance(self.cutting, BySentencePiece)
+        """Whether a token shows by itself that a word begins with it, rather than the token before it."""
+        return isinstance(self.segmenter, SentencePieceSegmenter)
 
     def encode_marked(self, marked: str) -> list[int]:
-        """The ids of a text just as it is: without a space before it, where that has a token."""
-        row = self.cutting.cut_many([checked(marked)], 1)[0]
+        """The ids of a text as it is: without a space before it, if that has a token."""
+        row = self.segmenter.split_many([check_text(marked)], 1)[0]
         if self.marks_words and row and row[0].startswith(MARK) and not marked.startswith(" "):
             bare = row[0].removeprefix(MARK)
             row = row[1:] if not bare else [bare if bare in self.known else row[0], *row[1:]]
@@ -107,13 +105,11 @@ class ImportedTokenizer:
         """`encode` for each text."""
         if isinstance(texts, str):
             raise TextError(
-                f"texts come as a list of str; got one text, {texts!r:.60}; use encode for it", code="wrong_type"
+                f"texts must be a list of str; got one text, {texts!r:.60}; use encode for it", code="wrong_type"
             )
-        if not 1 <= threads <= MOST_THREADS:
-            raise TextError(
-                f"threads={threads}: encoding needs from 1 to {MOST_THREADS:,} threads", code="out_of_range"
-            )
-        rows, known = self.cutting.cut_many([checked(text) for text in texts], threads), self.known
+        if not 1 <= threads <= MAX_THREADS:
+            raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
+        rows, known = self.segmenter.split_many([check_text(text) for text in texts], threads), self.known
         return [[known.get(token, UNK) for token in row] for row in rows]
 
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
@@ -129,54 +125,53 @@ class ImportedTokenizer:
     resamples_in_threads = True
 
     def check_alpha(self, alpha: float) -> None:
-        """Other segmentations are drawn from tokenizers of ours alone."""
+        """Reject sampling, which imported tokenizers do not have."""
         if alpha != 0:
             raise TextError(
-                f"alpha={alpha} cannot be sampled with: this tokenizer was imported, and has one segmentation of a "
-                "text; train with data.sampling=0",
+                f"alpha={alpha}: an imported tokenizer cannot sample segmentations; train with data.sampling=0",
                 code="sampling_unsupported",
             )
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text that the ids write, joined as their toolkit does it."""
-        numbers = self.table.checked(ids)
+        """The text of the ids, joined as in their toolkit."""
+        numbers = self.table.check_ids(ids)
         unknown = [self.unknown] if self.unknown else []
-        written = [unknown if i == UNK else [self.stored[i]] for i in numbers if i not in self.silent]
-        return self.cutting.joined([token for tokens in written for token in tokens])
+        written = [unknown if i == UNK else [self.names[i]] for i in numbers if i not in self.silent]
+        return self.segmenter.join([token for tokens in written for token in tokens])
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens as a person reads them."""
-        numbers = self.table.checked(ids)
-        shown = iter(self.cutting.shown([self.stored[i] for i in numbers if self.is_text(i)]))
-        return [next(shown) if self.is_text(i) else self.stored[i] for i in numbers]
+        """The tokens as text."""
+        numbers = self.table.check_ids(ids)
+        displayed = iter(self.segmenter.to_display([self.names[i] for i in numbers if self.is_text(i)]))
+        return [next(displayed) if self.is_text(i) else self.names[i] for i in numbers]
 
     def to_ids(self, tokens: Sequence[str]) -> list[int]:
         """The inverse of `tokens`."""
-        marks = {*SPECIAL_TOKENS[:UNK], *self.stored[self.first_target :]}
-        stored = iter(self.cutting.stored([token for token in tokens if token not in marks]))
+        marks = {*SPECIAL_TOKENS[:UNK], *self.names[self.first_target :]}
+        stored = iter(self.segmenter.from_display([token for token in tokens if token not in marks]))
         return self.table.to_ids([token if token in marks else next(stored) for token in tokens])
 
     def is_text(self, number: int) -> bool:
-        """Whether an id is a token of text, known or not, and no mark or language."""
+        """Whether an id is a token of text, known or not, rather than a special or language token."""
         return UNK <= number < self.first_target
 
     def save(self, directory: Path, name: str) -> list[Path]:
         """Write the files that `load_tokenizer` reads."""
-        from dragoman.text.store import save
+        from dragoman.text.store import save_tokenizer
 
-        return save(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
+        return save_tokenizer(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
 
 
-def checked(text: str) -> str:
-    """A text as it came, refused in words where it is none."""
+def check_text(text: str) -> str:
+    """The text as it is, if it is valid."""
     try:
         text.encode("utf-8")
     except (AttributeError, UnicodeEncodeError):
-        normalize(text)  # says what is wrong
+        normalize(text)  # raises the error
     return text
 
 
-def model_bytes(
+def serialize_tokenizer(
     toolkit: str, cut: str, model: str, tokens: Sequence[str], unknown: str = "", silent: Sequence[int] = ()
 ) -> bytes:
     """The file of an imported tokenizer."""
@@ -184,11 +179,11 @@ def model_bytes(
     return (json.dumps(about, ensure_ascii=False, indent=0) + "\n").encode()
 
 
-def read_model(model: bytes) -> dict[str, Any]:
-    """The checked content of such a file."""
+def parse_tokenizer(model: bytes) -> dict[str, Any]:
+    """The content of such a file, checked."""
     expected = {"cut": str, "model": str, "unknown": str, "silent": list, "tokens": list}
     try:
-        about = rename_keys(json.loads(model), {"pieces": "tokens"})  # as it was written before
+        about = rename_keys(json.loads(model), {"pieces": "tokens"})  # written by earlier versions
         wrong = next((key for key, kind in expected.items() if not isinstance(about[key], kind)), None)
         if wrong is None and not all(isinstance(token, str) for token in about["tokens"]):
             wrong = "tokens"
@@ -196,11 +191,11 @@ def read_model(model: bytes) -> dict[str, Any]:
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
         raise TextError(
-            f"these {len(model)} bytes are no imported tokenizer ({error!r:.60})", code="not_a_tokenizer"
+            f"these {len(model)} bytes are not an imported tokenizer ({error!r:.60})", code="not_a_tokenizer"
         ) from None
     if wrong is not None:
         raise TextError(
-            f"these {len(model)} bytes are no imported tokenizer: {wrong} is {about[wrong]!r:.60}",
+            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {about[wrong]!r:.60}",
             code="not_a_tokenizer",
         )
     return dict(about)

@@ -1,4 +1,4 @@
-"""Constituency trees: read from Penn Treebank brackets, written as one line of brackets, and cleaned as is usual.
+"""Constituency trees: read from Penn Treebank brackets, cleaned as usual, and written as one line of brackets.
 
 A tree is kept flat: its words, and which run of them each phrase covers. (Dependency trees: `dependency.py`.)
 
@@ -19,9 +19,9 @@ from typing import Final
 from dragoman.errors import TextError
 
 TOP: Final = "TOP"
-TOPS: Final = frozenset({"", TOP, "ROOT", "S1"})
+ROOT_LABELS: Final = frozenset({"", TOP, "ROOT", "S1"})
 TRACE: Final = "-NONE-"
-UNKNOWN: Final = "XX"  # the tag of a word whose tag nobody has told
+UNKNOWN: Final = "XX"  # the tag of a word without one
 SPACE: Final = " \t\r\f\v"  # what separates; a no-break space may be inside a word
 PART: Final = re.compile(rf"[()]|[^()\n{SPACE}]+")
 ESCAPES: Final = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
@@ -51,7 +51,7 @@ class Bracketing:
     where: str = field(default="the tree", compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no tree."""
+        """Reject phrases that are not a tree."""
         if not self.words or len(self.words) != len(self.tags):
             raise TextError(
                 f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}",
@@ -64,21 +64,21 @@ class Bracketing:
             parent, before = around[-1], self.phrases[number - 1] if number else around[0]
             if not (max(parent.first, before.first) <= phrase.first < phrase.end <= parent.end):
                 raise TextError(
-                    f"{self.where}: {phrase} does not stand inside {parent}, after {before}; phrases are nested, the "
-                    "outer before the inner and the left before the right",
+                    f"{self.where}: {phrase} is not inside {parent}, after {before}; phrases are nested, the outer "
+                    "before the inner and the left before the right",
                     code="invalid_tree",
                 )
             around.append(phrase)
         if not self.phrases or self.phrases[0].end - self.phrases[0].first != len(self.words):
             raise TextError(
-                f"{self.where}: its first phrase must have all {len(self.words)} words; got {self.phrases[:1]!r}",
+                f"{self.where}: its first phrase must cover all {len(self.words)} words; got {self.phrases[:1]!r}",
                 code="invalid_tree",
             )
 
     def walk(
         self, opening: Callable[[str], str], word: Callable[[int], str], closing: Callable[[str], str]
     ) -> Iterator[str]:
-        """What the three make of each label where it opens, of each word's number, of each label where it closes."""
+        """In order, `opening` of opening labels, `word` of the indices of words, and `closing` of closing labels."""
         around: list[Phrase] = []
         coming = iter(self.phrases)
         phrase = next(coming, None)
@@ -105,52 +105,51 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
 
     A tree may have several lines, and a line several trees. `name` and the number of a line are in messages.
     """
-    tree: Unfinished | None = None
+    tree: TreeBuilder | None = None
     for number, line in enumerate(lines, 1):
         for part in PART.findall(line):
             if tree is None:
                 if part != "(":
                     raise TextError(
-                        f"{name}, line {number}: {part!r} stands outside of any tree; trees are written in brackets, "
-                        "such as (S (NP (PRP it)) (VP (VBZ works)))",
+                        f"{name}, line {number}: {part!r} is outside of any tree; write trees in brackets, such as "
+                        "(S (NP (PRP it)) (VP (VBZ works)))",
                         code="invalid_tree",
                     )
-                tree = Unfinished(f"{name}, line {number}")
+                tree = TreeBuilder(f"{name}, line {number}")
             tree.add(part, f"{name}, line {number}")
             if not tree.open:
-                yield from tree.finished()
+                yield from tree.build()
                 tree = None
     if tree is not None:
         raise TextError(
-            f"{tree.where}: the tree that begins here is not closed: {len(tree.open)} closing brackets are missing at "
-            "the end of the file",
+            f"{tree.where}: the tree that begins here is not closed: {len(tree.open)} closing brackets are missing",
             code="invalid_tree",
         )
 
 
 @dataclass
-class Open:
+class OpenBracket:
     """A bracket that is not closed yet."""
 
     label: str | None  # not read yet
     first: int  # how many words came before it
-    place: int  # and how many phrases
-    parts: int = 0  # how many brackets it has
+    index: int  # how many phrases came before it
+    parts: int = 0  # brackets inside it
     word: str | None = None
 
 
 @dataclass
-class Unfinished:
-    """A tree as far as it was read."""
+class TreeBuilder:
+    """Builds a tree from its brackets, labels and words."""
 
     where: str
-    open: list[Open] = field(default_factory=list)
+    open: list[OpenBracket] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     phrases: list[Phrase | None] = field(default_factory=list)  # None until closed, and for what goes
 
     def add(self, part: str, where: str) -> None:
-        """A bracket, a label or a word."""
+        """Add a bracket, a label or a word."""
         if part == "(":
             if self.open:
                 above = self.open[-1]
@@ -161,9 +160,9 @@ class Unfinished:
                         )
                     above.label = ""
                 if above.word is not None:
-                    raise TextError(self._beside(where, above), code="invalid_tree")
+                    raise TextError(self._extra_content(where, above), code="invalid_tree")
                 above.parts += 1
-            self.open.append(Open(None, len(self.words), len(self.phrases)))
+            self.open.append(OpenBracket(None, len(self.words), len(self.phrases)))
             self.phrases.append(None)
         elif part == ")":
             self._close(self.open.pop(), where)
@@ -172,41 +171,40 @@ class Unfinished:
         else:
             here = self.open[-1]
             if here.word is not None or here.parts:
-                raise TextError(self._beside(where, here, part), code="invalid_tree")
+                raise TextError(self._extra_content(where, here, part), code="invalid_tree")
             here.word = part
 
     @staticmethod
-    def _beside(where: str, here: Open, part: str = "") -> str:
+    def _extra_content(where: str, here: OpenBracket, part: str = "") -> str:
         return (
-            f"{where}: {part or here.word!r} stands in {here.label} beside something else; a word and its tag have a "
-            "bracket of their own, such as (DT the)"
+            f"{where}: {part or here.word!r} is not alone in {here.label}; a word and its tag need a bracket of their "
+            "own, such as (DT the)"
         )
 
-    def _close(self, here: Open, where: str) -> None:
+    def _close(self, here: OpenBracket, where: str) -> None:
         if here.word is not None:
             if here.label != TRACE:
                 self.words.append(ESCAPED.sub(lambda found: found[1] or ESCAPES[found[0]], here.word))
                 self.tags.append(here.label or UNKNOWN)
         elif not here.parts:
             raise TextError(
-                f"{where}: the bracket ({here.label or ''}) holds nothing; a word has a tag, such as (NN dog), and a "
-                "phrase has words",
+                f"{where}: the bracket ({here.label or ''}) is empty; write a word with its tag, such as (NN dog)",
                 code="invalid_tree",
             )
         elif len(self.words) > here.first:
-            self.phrases[here.place] = Phrase(bare(here.label or ""), here.first, len(self.words))
+            self.phrases[here.index] = Phrase(strip_function(here.label or ""), here.first, len(self.words))
 
-    def finished(self) -> Iterator[Bracketing]:
+    def build(self) -> Iterator[Bracketing]:
         """The tree, if it has a word."""
         if not self.words:
             return
         phrases = [phrase for phrase in self.phrases if phrase is not None]
-        if not phrases or phrases[0].label in TOPS:
+        if not phrases or phrases[0].label in ROOT_LABELS:
             whole = len(phrases) > 1 and phrases[1].end - phrases[1].first == len(self.words)
             phrases[:1] = [] if whole else [Phrase(TOP, 0, len(self.words))]
         yield Bracketing(tuple(self.words), tuple(self.tags), tuple(phrases), self.where)
 
 
-def bare(label: str) -> str:
-    """A label without its function: NP of NP-SBJ-1 and of NP=2; one that begins with a hyphen stays."""
+def strip_function(label: str) -> str:
+    """A label without its function: NP for NP-SBJ-1 and NP=2; one that begins with a hyphen stays."""
     return re.split("[-=]", label, maxsplit=1)[0] or label

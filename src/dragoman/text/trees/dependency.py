@@ -1,7 +1,7 @@
-"""Dependency trees of sentences: read from CoNLL-U, and how deep in its tree each token of a sentence stands.
+"""Dependency trees: read from CoNLL-U, and the depth of each token of a sentence in its tree.
 
-A token belongs to the word in which it begins, and a space to the word after it. So a tree is laid over a text as one
-number for each byte of its UTF-8, which any tokenizer's tokens can be looked up in.
+A token belongs to the word in which it begins, and a space to the word after it. A tree becomes one depth for each byte
+of the text's UTF-8, in which the tokens of any tokenizer can be looked up.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Final
 from dragoman.errors import TextError
 from dragoman.text.normalization import normalize
 
-DEEPEST: Final = 255  # words of no language stand deeper; what does counts as this, so that a depth is one byte
+MAX_DEPTH: Final = 255  # deeper words count as this, so a depth is one byte
 COLUMNS: Final = 10
 END: Final = object()  # after the last tree
 NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
-MOST_DIGITS: Final = 9  # of a word's number; of thousands Python makes no number
+MAX_DIGITS: Final = 9  # of a word's number
 
 
 @dataclass(frozen=True)
 class Tree:
-    """The words of a sentence as they are written, and how far each is from the root, whose depth is 0.
+    """The words of a sentence as written, and the depth of each; the root's is 0.
 
     `where` names the tree in messages.
     """
@@ -36,17 +36,17 @@ class Tree:
 
     @classmethod
     def of(cls, words: Iterable[str], heads: Iterable[int], where: str = "the tree") -> Tree:
-        """From words and the number of each one's head, counted from 1; 0 for the root."""
-        all_words, all_heads = several(words), several(heads)
+        """A tree from words and the number of each one's head, counted from 1; 0 for the root."""
+        all_words, all_heads = as_tuple(words), as_tuple(heads)
         if all_words is None or all_heads is None or len(all_words) != len(all_heads):
             raise TextError(
                 f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}", code="invalid_tree"
             )
-        return cls(all_words, tuple(depths(all_heads, [where] * len(all_heads))), where)
+        return cls(all_words, tuple(tree_depths(all_heads, [where] * len(all_heads))), where)
 
     def __post_init__(self) -> None:
-        """Refuse what is no tree; words and depths may be lists."""
-        words, deep = several(self.words), several(self.depths)
+        """Reject words and depths that do not match; they may be lists."""
+        words, deep = as_tuple(self.words), as_tuple(self.depths)
         paired = words is not None and deep is not None and len(words) == len(deep)
         if not (
             paired
@@ -61,24 +61,24 @@ class Tree:
         object.__setattr__(self, "depths", deep)
 
     def byte_depths(self, text: str, name: str = "its sentence") -> bytes:
-        """The depth of each byte of a normalized text; refused where the words of the tree are not those of the text.
+        """The depth of each byte of a normalized text, whose words must be those of the tree.
 
-        White space is not compared: a tree need not say where it stands. `name` is the text's in messages.
+        White space is not compared. `name` is the text's in messages.
         """
         forms = [normalize(word).replace(" ", "") for word in self.words]
         if "".join(forms) != text.replace(" ", ""):
-            raise TextError(self._misfit(forms, text, name), code="tree_mismatch")
+            raise TextError(self._mismatch(forms, text, name), code="tree_mismatch")
         deep = zip(forms, self.depths, strict=True)
-        bare = b"".join(bytes([min(depth, DEEPEST)]) * len(form.encode()) for form, depth in deep)
-        laid, start = bytearray(), 0
+        bare = b"".join(bytes([min(depth, MAX_DEPTH)]) * len(form.encode()) for form, depth in deep)
+        by_byte, start = bytearray(), 0
         for run in text.split(" "):
             stop = start + len(run.encode())
-            laid += bare[start : start + 1] + bare[start:stop]  # the space before it, then itself
+            by_byte += bare[start : start + 1] + bare[start:stop]  # the space before it, then itself
             start = stop
-        return bytes(laid[1:])
+        return bytes(by_byte[1:])
 
-    def _misfit(self, forms: Sequence[str], text: str, name: str) -> str:
-        """Where tree and text part."""
+    def _mismatch(self, forms: Sequence[str], text: str, name: str) -> str:
+        """The message that says where tree and text differ."""
         has, rest = "its end", text
         for number, form in enumerate(forms):
             rest = rest.lstrip(" ")
@@ -90,20 +90,20 @@ class Tree:
                 rest = rest.lstrip(" ").removeprefix(character)
         there = repr(rest.lstrip(" ")[:30]) if rest.strip(" ") else "no more text"
         return (
-            f"{self.where}: this tree does not fit {name}: it has {has} where the text has {there}; each line with "
-            "text needs the tree of just that line, in the same order"
+            f"{self.where}: this tree does not match {name}: it has {has} where the text has {there}; give the "
+            "tree of each line with text, in the same order"
         )
 
 
-def several(values: object) -> tuple[Any, ...] | None:
-    """Values as a tuple; None where they are one text, or nothing that could be many."""
+def as_tuple(values: object) -> tuple[Any, ...] | None:
+    """Values as a tuple; None if they are a str or not iterable."""
     return None if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
 
 
-def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
-    """How far each word is from the root, by the number of its head, from 1, or 0; `where` names each in messages.
+def tree_depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
+    """The depth of each word, from the numbers of heads, counted from 1 (0 for a root); `where` names each in messages.
 
-    More than one root is allowed, as a line may hold two sentences.
+    More than one root is allowed, as a line may have two sentences.
     """
     found: list[int | None] = [None] * len(heads)
     for start in range(len(heads)):
@@ -125,10 +125,10 @@ def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
         above = found[word]
         if above is None:  # the path has come back to itself
             climbed = [*path]
-            round_about = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
-            lead = "no word has head 0, and " if 0 not in heads else ""
+            cycle = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
+            prefix = "no word has head 0, and " if 0 not in heads else ""
             raise TextError(
-                f"{where[word]}: {lead}heads go round in a circle, {round_about}; a tree has a root and none",
+                f"{where[word]}: {prefix}heads form a cycle, {cycle}",
                 code="invalid_tree",
             )
         for distance, each in enumerate(reversed([one for one in path if found[one] is None]), 1):
@@ -138,28 +138,28 @@ def depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
     """The trees of CoNLL-U, in order; `name` and the number of a line are in messages."""
-    sentence = Sentence(name)
+    sentence = SentenceBuilder(name)
     for number, line in enumerate(lines, 1):
         if not line.strip():
-            yield from sentence.ended()
-            sentence = Sentence(name)
+            yield from sentence.build()
+            sentence = SentenceBuilder(name)
         elif not line.startswith("#"):
             sentence.add(line, number)
-    yield from sentence.ended()
+    yield from sentence.build()
 
 
 @dataclass
-class Sentence:
-    """The lines of one tree, as they come."""
+class SentenceBuilder:
+    """Builds a tree from the lines of one sentence."""
 
     name: str
     heads: list[int] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)  # file and line of each word
+    locations: list[str] = field(default_factory=list)  # file and line of each word
     tokens: list[tuple[str, int, int]] = field(default_factory=list)  # what is written, and its words first .. last
-    open: str = ""  # where a token of several words was announced that are not all there yet
+    open: str = ""  # where a token of several words began that are not all there yet
 
     def add(self, line: str, number: int) -> None:
-        """A word, a token of several words, or an empty node, which is not written and has no place."""
+        """Add a word, a token of several words, or an empty node, which is ignored."""
         where, cells = f"{self.name}, line {number}", line.split("\t")
         if len(cells) != COLUMNS:
             raise TextError(
@@ -169,9 +169,9 @@ class Sentence:
             )
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
-        if kind is None or len(cells[0]) > 2 * MOST_DIGITS:
+        if kind is None or len(cells[0]) > 2 * MAX_DIGITS:
             raise TextError(
-                f"{where}: {cells[0]!r:.40} is no number of a word; expected such as 3, 3-4 or 3.1", code="invalid_tree"
+                f"{where}: {cells[0]!r:.40} is not a word number; expected e.g. 3, 3-4 or 3.1", code="invalid_tree"
             )
         if kind[1] is None:
             return
@@ -185,86 +185,85 @@ class Sentence:
             self.tokens.append((form, first, last))
             self.open = where
             return
-        if not head.isdecimal() or len(head) > MOST_DIGITS:
+        if not head.isdecimal() or len(head) > MAX_DIGITS:
             raise TextError(
                 f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root", code="invalid_tree"
             )
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))
-        self.places.append(where)
+        self.locations.append(where)
 
     def _covered(self) -> int:
-        """The last word that what was written so far stands for."""
+        """The last word that the tokens so far cover."""
         return self.tokens[-1][2] if self.tokens else 0
 
-    def ended(self) -> Iterator[Tree]:
-        """The tree, if there was a word; a token of several words stands where the highest of them stands."""
+    def build(self) -> Iterator[Tree]:
+        """The tree, if there was a word; a token of several words has the smallest depth of them."""
         if self._covered() > len(self.heads):
             token = self.tokens[-1]
             raise TextError(
                 f"{self.open}: the token {token[1]}-{token[2]} ends after the sentence's last word", code="invalid_tree"
             )
         if self.heads:
-            deep = depths(self.heads, self.places)
+            deep = tree_depths(self.heads, self.locations)
             words = tuple(form for form, _, _ in self.tokens)
-            yield Tree(words, tuple(min(deep[first - 1 : last]) for _, first, last in self.tokens), self.places[0])
+            yield Tree(words, tuple(min(deep[first - 1 : last]) for _, first, last in self.tokens), self.locations[0])
 
 
 def depths_of_tokens(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes) -> tuple[int, ...]:
-    """The depth of each token of a text: that of the byte in which it begins.
+    """The depth of each token of a text: that of its first byte.
 
-    `widths` has the bytes that each id writes. The space that the first word carries may not be in the text.
+    `widths` are the bytes that each id writes. The space of the first word may not be in the text.
     """
-    place = len(of_bytes) - sum(widths[number] for number in ids)
-    if place not in (-1, 0):
+    position = len(of_bytes) - sum(widths[number] for number in ids)
+    if position not in (-1, 0):
         raise TextError(
-            f"{len(ids)} tokens write {len(of_bytes) - place} bytes, but the text of their tree has {len(of_bytes)}; "
-            "tokens and tree are not of the same text",
+            f"{len(ids)} tokens write {len(of_bytes) - position} bytes, but their tree's text has {len(of_bytes)}; "
+            "give the tree of the same text",
             code="tree_mismatch",
         )
     found = []
     for number in ids:
-        found.append(of_bytes[max(place, 0)])
-        place += widths[number]
+        found.append(of_bytes[max(position, 0)])
+        position += widths[number]
     return tuple(found)
 
 
 class TreeAligner:
-    """Trees for texts, one after the other; a text of nothing but white space has none."""
+    """Matches trees with texts, in order; an empty text has no tree."""
 
     def __init__(self, trees: Iterable[Tree]) -> None:
         self.trees = iter(trees)
         self.texts = self.taken = 0
-        self.last = ""  # where the tree before stands
+        self.last = ""  # location of the tree before
 
     def byte_depths(self, text: str) -> bytes:
-        """The depths of the next text, which is normalized, by the next tree."""
+        """The depth of each byte of the next normalized text, by the next tree."""
         self.texts += 1
         if not text:
             return b""
         tree = next(self.trees, END)
         if tree is END:
             raise TextError(
-                f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; each line with "
-                f"text needs one{f' (the last tree is at {self.last})' if self.last else ''}",
+                f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; give one for "
+                f"each line with text{f' (the last tree is at {self.last})' if self.last else ''}",
                 code="count_mismatch",
             )
         if not isinstance(tree, Tree):
             raise TextError(
-                f"a tree is a dragoman.text.Tree, such as read_trees gives; got {tree!r}; a text of "
-                "nothing but white space has none at all",
+                f"a tree must be a dragoman.text.Tree, as from read_trees; got {tree!r}; an empty text has none",
                 code="wrong_type",
             )
         self.taken, self.last = self.taken + 1, tree.where
         return tree.byte_depths(text, f"line {self.texts:,}")
 
     def check_finished(self) -> None:
-        """Refuse trees that are left over when all texts have theirs."""
+        """Reject trees that are left over when all texts have theirs."""
         more = next(self.trees, END)
         if more is not END:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
-                f"{where}: a tree too many: there are {self.taken:,} lines with text, and each has its tree",
+                f"{where}: a tree too many: all {self.taken:,} lines with text have theirs",
                 code="count_mismatch",
             )

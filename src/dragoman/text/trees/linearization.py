@@ -1,12 +1,12 @@
 """Constituency trees as lines to translate into (section 6.3), and back, after Vinyals et al. (2015).
 
-A tree is written from left to right with its labels at both brackets, and for every word XX (which is what Vinyals et
-al. came to) or its tag:
+A tree is written from left to right with labels at both brackets, and for every word XX (the choice of Vinyals et al.)
+or its tag:
 
     John has a dog .   ->   (S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S
                        or   (S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S
 
-A model may write what is no tree, or not one of so many words. `lay_brackets` mends it, and counts what it had to do.
+A model may write a line that is not a tree of the sentence. `parse_bracket_line` repairs it, and counts the repairs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final
 
 from dragoman.text.trees.constituency import SPACE, TOP, UNKNOWN, Bracketing, Phrase
 
-WORD: Final = UNKNOWN
+WORD_SYMBOL: Final = UNKNOWN
 SYMBOL: Final = re.compile(rf"[()]?[^()\n{SPACE}]+|[()]")
 SENTENCE: Final = re.compile(rf"[^\n{SPACE}]+")
-MENDED: Final = {
+REPAIRS: Final = {
     "unlabeled": "opening brackets without a label, left out",
     "unopened": "closing brackets of what is not open, left out",
     "unclosed": "brackets closed where an outer one closes, or at the end",
@@ -35,30 +35,30 @@ MENDED: Final = {
 
 def bracket_line(tree: Bracketing, tags: bool = False) -> str:
     """The line of a tree, with `tags` or with XX for its words."""
-    return " ".join(tree.walk("({}".format, lambda number: tree.tags[number] if tags else WORD, "){}".format))
+    return " ".join(tree.walk("({}".format, lambda number: tree.tags[number] if tags else WORD_SYMBOL, "){}".format))
 
 
-def words_of(sentence: str) -> list[str]:
-    """The words of a sentence as they were written beside the line of its tree."""
+def split_words(sentence: str) -> list[str]:
+    """The words of a sentence, separated by white space."""
     return SENTENCE.findall(sentence)
 
 
 @dataclass(frozen=True)
-class Laid:
-    """A line laid over the words of its sentence, and how often something of `MENDED` had to be done."""
+class ParsedLine:
+    """The tree of a line, and the number of each kind of `REPAIRS` that it needed."""
 
     tree: Bracketing
-    mended: dict[str, int] = field(default_factory=dict)
+    repairs: dict[str, int] = field(default_factory=dict)
 
 
-def lay_brackets(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> Laid:
-    """The tree that a line means, over these words, of which there is at least one; what is no bracket is a word.
+def parse_bracket_line(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> ParsedLine:
+    """The tree that a line describes, over at least one word; what is not a bracket stands for a word.
 
-    Its tag is what was written for it, or XX where nothing was, unless `tags` are given.
+    A word's tag is what the line has for it, or XX if nothing, unless `tags` are given.
     A closing bracket closes the innermost phrase of its label that is open, and what is open inside it; without a
     label it closes the innermost phrase.
     """
-    mended: Counter[str] = Counter()
+    repairs: Counter[str] = Counter()
     phrases: list[Phrase | None] = []
     around: list[tuple[str, int, int]] = []  # label, words before it, and its place in `phrases`
     written: list[str] = []
@@ -66,8 +66,8 @@ def lay_brackets(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> L
     def close() -> None:
         label, first, place = around.pop()
         if first == len(written):
-            mended["empty"] += 1
-        elif first < len(words):  # beyond the last word there is nothing to lay it over
+            repairs["empty"] += 1
+        elif first < len(words):  # beyond the last word there is nothing to cover
             phrases[place] = Phrase(label, first, min(len(written), len(words)))
 
     for symbol in SYMBOL.findall(line):
@@ -78,25 +78,25 @@ def lay_brackets(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> L
             around.append((label, len(written), len(phrases)))
             phrases.append(None)
         elif kind == "(":
-            mended["unlabeled"] += 1
+            repairs["unlabeled"] += 1
         elif not around or (label and all(label != one for one, _, _ in around)):
-            mended["unopened"] += 1
+            repairs["unopened"] += 1
         else:
             while label and around[-1][0] != label:
-                mended["unclosed"] += 1
+                repairs["unclosed"] += 1
                 close()
             close()
-    mended["unclosed"] += len(around)
+    repairs["unclosed"] += len(around)
     while around:
         close()
-    mended["surplus"] += max(0, len(written) - len(words))
-    mended["missing"] += max(0, len(words) - len(written))
+    repairs["surplus"] += max(0, len(written) - len(words))
+    repairs["missing"] += max(0, len(words) - len(written))
     found = [phrase for phrase in phrases if phrase is not None]
-    if found and found[0].first == 0 and found[0].end == min(len(written), len(words)):  # it has all that was written
+    if found and found[0].first == 0 and found[0].end == min(len(written), len(words)):  # it covers everything
         found[0] = Phrase(found[0].label, 0, len(words))
     else:
         found.insert(0, Phrase(TOP, 0, len(words)))
-        mended["roots"] += bool(written)
-    told = tags or [*written[: len(words)], *[UNKNOWN] * (len(words) - len(written))]
-    tree = Bracketing(tuple(words), tuple(told), tuple(found))
-    return Laid(tree, {kind: mended[kind] for kind in MENDED if mended[kind]})
+        repairs["roots"] += bool(written)
+    all_tags = tags or [*written[: len(words)], *[UNKNOWN] * (len(words) - len(written))]
+    tree = Bracketing(tuple(words), tuple(all_tags), tuple(found))
+    return ParsedLine(tree, {kind: repairs[kind] for kind in REPAIRS if repairs[kind]})

@@ -1,4 +1,4 @@
-"""The tokens of a sentence with how deep each stands in its dependency tree."""
+"""The ids of a sentence with the depth of each token in its dependency tree."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.trees.dependency import depths_of_tokens
 
 
-class Parsed(tuple[int, ...]):
-    """The tokens of a sentence, with how deep each stands in its tree; the same tokens in another tree are others."""
+class ParsedIds(tuple[int, ...]):
+    """The ids of a sentence with the depth of each token in its tree; equal only with equal depths."""
 
     depths: tuple[int, ...]
 
-    def __new__(cls, ids: Iterable[int], depths: Iterable[int]) -> Parsed:
-        """Tokens, and a depth for each."""
+    def __new__(cls, ids: Iterable[int], depths: Iterable[int]) -> ParsedIds:
+        """Ids, and a depth for each."""
         made = super().__new__(cls, ids)
         made.depths = tuple(depths)
         assert len(made.depths) == len(made)
         return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parsed) and tuple(self) == tuple(other) and self.depths == other.depths
+        return isinstance(other, ParsedIds) and tuple(self) == tuple(other) and self.depths == other.depths
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -32,21 +32,21 @@ class Parsed(tuple[int, ...]):
     def __hash__(self) -> int:
         return hash((tuple(self), self.depths))
 
-    def parts(self, sizes: Iterable[int]) -> list[Parsed]:
-        """The sentence in consecutive parts of these sizes, each token at its place in the whole tree."""
+    def parts(self, sizes: Iterable[int]) -> list[ParsedIds]:
+        """The sentence in consecutive parts of these sizes; depths are those in the whole tree."""
         found, start = [], 0
         for size in sizes:
             here = slice(start, start + size)
-            found.append(Parsed(self[here], self.depths[here]))
+            found.append(ParsedIds(self[here], self.depths[here]))
             start += size
         return found
 
 
-def parsed(ids: Sequence[int], tokenizer: Tokenizer, of_bytes: bytes) -> Parsed:
-    """The tokens of a text whose bytes stand so deep."""
-    return Parsed(ids, depths_of_tokens(ids, tokenizer.widths, of_bytes))
+def attach_depths(ids: Sequence[int], tokenizer: Tokenizer, of_bytes: bytes) -> ParsedIds:
+    """The ids of a text, with depths from those of its bytes."""
+    return ParsedIds(ids, depths_of_tokens(ids, tokenizer.widths, of_bytes))
 
 
 def depths_of(ids: Sequence[int]) -> tuple[int, ...]:
-    """The depths of a sentence's tokens; none where it came without a tree."""
-    return ids.depths if isinstance(ids, Parsed) else ()
+    """The depths of a sentence's tokens; empty without a tree."""
+    return ids.depths if isinstance(ids, ParsedIds) else ()

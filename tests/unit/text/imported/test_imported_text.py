@@ -16,9 +16,9 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from dragoman.errors import TextError
 from dragoman.text import EOS, UNK, learn, load_tokenizer, vocabulary_sizes
-from dragoman.text.imported.segmentation import as_text
+from dragoman.text.imported.segmentation import encode_model
 from dragoman.text.imported.subword_nmt import SubwordCodes
-from dragoman.text.imported.tokenizer import ImportedTokenizer, model_bytes
+from dragoman.text.imported.tokenizer import ImportedTokenizer, serialize_tokenizer
 from raising import raises
 
 TOKENS = ["new@@", "er", "low", "est", "▁"]
@@ -28,7 +28,7 @@ LINES = [
 
 
 def spaced(tokens: list[str] = TOKENS, **more: object) -> ImportedTokenizer:
-    return ImportedTokenizer("imported", model_bytes("a toolkit", "spaces", "", tokens, "<unk>", **more))  # type: ignore[arg-type]
+    return ImportedTokenizer("imported", serialize_tokenizer("a toolkit", "spaces", "", tokens, "<unk>", **more))  # type: ignore[arg-type]
 
 
 def by_definition(word: str, pairs: list[tuple[str, str]], end_alone: bool) -> list[str]:
@@ -61,8 +61,8 @@ def test_codes_are_their_definition(seed: int, end_alone: bool) -> None:
     codes = SubwordCodes(head + "".join(f"{a} {b}\n" for a, b in pairs))
     for _ in range(6):
         word = "".join(draw.choice("abcd") for _ in range(draw.randint(1, 9)))
-        assert codes.cut(word) == by_definition(word, pairs, end_alone)
-        assert "".join(codes.cut(word)).replace("@@", "") == word
+        assert codes.split(word) == by_definition(word, pairs, end_alone)
+        assert "".join(codes.split(word)).replace("@@", "") == word
 
 
 @settings(max_examples=100, deadline=None)
@@ -78,15 +78,15 @@ def test_a_vocabulary_undoes_merges_until_tokens_are_known_or_whole(seed: int) -
     free = SubwordCodes(codes)
     made = {a + b for a, b in pairs}
     words = ["".join(draw.choice("abc") for _ in range(draw.randint(1, 8))) for _ in range(12)]
-    some = {token for word in words for token in free.cut(word) if draw.random() < 0.5}
+    some = {token for word in words for token in free.split(word) if draw.random() < 0.5}
     for word in words:
-        tokens = SubwordCodes(codes, some).cut(word)
+        tokens = SubwordCodes(codes, some).split(word)
         assert "".join(tokens).replace("@@", "") == word
         for i, token in enumerate(tokens):
             stored = token.removesuffix("@@") if i < len(tokens) - 1 else token + "</w>"
             assert token in some or stored not in made  # what is left unknown was never merged
-        if all(token in some for token in free.cut(word)):
-            assert tokens == free.cut(word)
+        if all(token in some for token in free.split(word)):
+            assert tokens == free.split(word)
 
 
 @pytest.mark.parametrize("codes", ["#version: 0.3\na b\n", "a b c\n", "#version: 0.2\nab\n", ""])
@@ -122,7 +122,9 @@ def test_sentencepiece_is_the_library_with_the_tokens_of_another_list() -> None:
     own = [library.id_to_piece(i) for i in range(3, len(library))]
     left_out, more = own[5], ["ж", "▁жж"]  # characters that the library does not know, and the list does
     tokens = [*more, *(token for token in reversed(own) if token != left_out)]
-    tokenizer = ImportedTokenizer("imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), tokens))
+    tokenizer = ImportedTokenizer(
+        "imported", serialize_tokenizer("t", "sentencepiece", encode_model(written.getvalue()), tokens)
+    )
     for text in [*LINES, "ｔｈｅ  old\tbox ½", "the ж box", "☃☃ snow", ""]:
         expected = [tokens.index(p) + 4 if p in tokens else UNK for p in library.encode(text, out_type=str)]
         assert tokenizer.encode(text) == expected
@@ -130,7 +132,7 @@ def test_sentencepiece_is_the_library_with_the_tokens_of_another_list() -> None:
         assert tokenizer.decode(expected) == library.decode_pieces(known).replace("▁", " ").strip()
     assert tokenizer.encode("the ж box").count(4) == 1
     says = ImportedTokenizer(
-        "imported", model_bytes("t", "sentencepiece", as_text(written.getvalue()), tokens, "<unk>")
+        "imported", serialize_tokenizer("t", "sentencepiece", encode_model(written.getvalue()), tokens, "<unk>")
     )
     box = tokens.index("▁box") + 4
     assert says.decode([box, UNK, box]) == "box<unk> box" and tokenizer.decode([box, UNK, box]) == "box box"
@@ -167,7 +169,7 @@ def test_saved_and_loaded_with_target_languages(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_none(change: dict[str, object] | None, expected: tuple[str, ...]) -> None:
-    about = json.loads(model_bytes("t", "spaces", "", TOKENS))
+    about = json.loads(serialize_tokenizer("t", "spaces", "", TOKENS))
     with raises(TextError, *expected):
         ImportedTokenizer("imported", b"[]" if change is None else json.dumps({**about, **change}).encode())
 
@@ -193,7 +195,10 @@ def test_what_it_does_not_do() -> None:
 
 
 def test_one_vocabulary_cut_in_two_ways() -> None:
-    spaces, codes = spaced(), ImportedTokenizer("imported", model_bytes("t", "subword-nmt", "a b\n", TOKENS, "<unk>"))
+    spaces, codes = (
+        spaced(),
+        ImportedTokenizer("imported", serialize_tokenizer("t", "subword-nmt", "a b\n", TOKENS, "<unk>")),
+    )
     assert vocabulary_sizes(spaces, codes) == vocabulary_sizes(spaces, spaces) == 9
     assert vocabulary_sizes(spaces, spaced([*TOKENS, "more"])) == (9, 10)
     assert vocabulary_sizes(spaces, spaced(TOKENS[::-1])) == (9, 9)

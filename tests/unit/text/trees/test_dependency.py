@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import TextError
 from dragoman.text import Tokenizer, Tree, normalize, read_trees
-from dragoman.text.trees.dependency import DEEPEST, TreeAligner, depths, depths_of_tokens
+from dragoman.text.trees.dependency import MAX_DEPTH, TreeAligner, depths_of_tokens, tree_depths
 from raising import raises
 
 GERMAN = """# newdoc id = d1
@@ -78,7 +78,7 @@ def test_two_roots_are_allowed() -> None:
 def test_what_is_no_tree_is_refused_with_its_line() -> None:
     ok = row(1, "a", 0)
     assert refused("# c", "1 a 0").startswith("a.conllu, line 2: 1 columns, but CoNLL-U has 10")
-    assert refused(ok, row("x", "b", 1)).startswith("a.conllu, line 2: 'x' is no number of a word")
+    assert refused(ok, row("x", "b", 1)).startswith("a.conllu, line 2: 'x' is not a word number")
     assert refused(ok, "", ok, row(3, "b", 1)).startswith("a.conllu, line 4: 3 where word 2 was expected")
     assert refused(ok, row(1, "b", 0)).startswith("a.conllu, line 2: 1 where word 2 was expected")
     assert refused(row("2-1", "b", "_")).startswith("a.conllu, line 1: 2-1 where word 1 was expected")
@@ -96,10 +96,10 @@ def test_what_is_no_tree_is_refused_with_its_line() -> None:
 
 def test_circles_and_no_root() -> None:
     assert refused(row(1, "a", 0), row(2, "b", 3), row(3, "c", 4), row(4, "d", 2)).startswith(
-        "a.conllu, line 2: heads go round in a circle, 2 -> 3 -> 4 -> 2"
+        "a.conllu, line 2: heads form a cycle, 2 -> 3 -> 4 -> 2"
     )
     assert refused("", row(1, "a", 2), row(2, "b", 2)).startswith(
-        "a.conllu, line 3: no word has head 0, and heads go round in a circle, 2 -> 2"
+        "a.conllu, line 3: no word has head 0, and heads form a cycle, 2 -> 2"
     )
 
 
@@ -138,7 +138,7 @@ def test_depths_are_what_climbing_counts(data: st.DataObject) -> None:
         while at:
             steps, at = steps + 1, heads[at - 1]
         climbed.append(steps)
-    assert depths(heads, ["here"] * len(heads)) == climbed
+    assert tree_depths(heads, ["here"] * len(heads)) == climbed
 
 
 @settings(max_examples=100, deadline=None)
@@ -153,18 +153,18 @@ def test_heads_are_a_tree_or_refused(heads: list[int]) -> None:
             at = heads[at - 1] if at else 0
         arrives.append(at == 0)
     if inside and all(arrives):
-        assert len(depths(heads, [""] * len(heads))) == len(heads)
+        assert len(tree_depths(heads, [""] * len(heads))) == len(heads)
     else:
         with raises(TextError, "invalid_tree"):
-            depths(heads, [""] * len(heads))
+            tree_depths(heads, [""] * len(heads))
 
 
 def test_a_chain_of_any_length_and_a_depth_is_a_byte() -> None:
     n = 5000  # no recursion
-    assert depths(range(n), [""] * n) == list(range(n))
-    assert depths([*range(2, n + 1), 0], [""] * n) == list(range(n - 1, -1, -1))
+    assert tree_depths(range(n), [""] * n) == list(range(n))
+    assert tree_depths([*range(2, n + 1), 0], [""] * n) == list(range(n - 1, -1, -1))
     tree = Tree.of(["x"] * 300, range(300))
-    assert tree.byte_depths("x" * 300) == bytes([*range(256), *[DEEPEST] * 44])
+    assert tree.byte_depths("x" * 300) == bytes([*range(256), *[MAX_DEPTH] * 44])
 
 
 def test_spaces_belong_to_the_word_after_them() -> None:
@@ -180,7 +180,7 @@ def test_forms_are_normalized_as_the_text_is() -> None:
 def test_words_that_are_not_those_of_the_text() -> None:
     tree = Tree(("The", "old", "box"), (1, 1, 0), "t.conllu, line 9")
     for text, words in {
-        "The new box": "this tree does not fit line 4: it has word 2, 'old', where the text has 'new box'",
+        "The new box": "this tree does not match line 4: it has word 2, 'old', where the text has 'new box'",
         "The old": "it has word 3, 'box', where the text has no more text",
         "The old box stands": "it has its end where the text has 'stands'",
         "The old boy": "it has word 3, 'box', where the text has 'boy'",
@@ -214,7 +214,7 @@ def test_a_token_belongs_to_the_word_in_which_it_begins(tokenizers: dict[str, To
     ids = tokenizer.sample(text, alpha, seed=data.draw(st.integers(0, 9)))
     found = depths_of_tokens(ids, tokenizer.widths, tree.byte_depths(text))
     assert len(found) == len(ids)
-    written = [tokenizer.table.written[number] for number in ids]  # type: ignore[attr-defined]
+    written = [tokenizer.table.token_bytes[number] for number in ids]  # type: ignore[attr-defined]
     for place, depth in enumerate(found):
         before = b"".join(written[:place]).replace(b" ", b"")
         letters = len(before.decode(errors="ignore"))  # bytes of a letter that is not whole count with that letter

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text import bracket_line, lay_brackets, read_brackets
+from dragoman.text import bracket_line, parse_bracket_line, read_brackets
 from dragoman.text.trees.constituency import Phrase
-from dragoman.text.trees.linearization import MENDED, words_of
+from dragoman.text.trees.linearization import REPAIRS, split_words
 from nested_trees import TREES, Nested, line, written
 
 JOHN = "( (S (NP-SBJ (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .)) )"
@@ -18,17 +18,17 @@ SOUP = st.lists(st.sampled_from(["(S", "(NP", "(VP", ")S", ")NP", ")VP", "XX", "
 def test_the_example_of_vinyals() -> None:
     (tree,) = read_brackets([JOHN], "x")
     assert bracket_line(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
-    laid = lay_brackets(bracket_line(tree), tree.words, tree.tags)
-    assert (laid.tree, laid.mended) == (tree, {})
+    laid = parse_bracket_line(bracket_line(tree), tree.words, tree.tags)
+    assert (laid.tree, laid.repairs) == (tree, {})
     assert bracket_line(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
-    laid = lay_brackets(bracket_line(tree, tags=True), tree.words)
-    assert (laid.tree, laid.mended) == (tree, {})
+    laid = parse_bracket_line(bracket_line(tree, tags=True), tree.words)
+    assert (laid.tree, laid.repairs) == (tree, {})
 
 
 def test_tags_that_were_written_are_kept_as_far_as_there_are_words() -> None:
-    assert lay_brackets("(S PRP VBZ RB )S", ["it", "is"]).tree.tags == ("PRP", "VBZ")
-    assert lay_brackets("(S PRP )S", ["it", "is"]).tree.tags == ("PRP", "XX")
-    assert lay_brackets("(S PRP )S", ["it", "is"], ["A", "B"]).tree.tags == ("A", "B")
+    assert parse_bracket_line("(S PRP VBZ RB )S", ["it", "is"]).tree.tags == ("PRP", "VBZ")
+    assert parse_bracket_line("(S PRP )S", ["it", "is"]).tree.tags == ("PRP", "XX")
+    assert parse_bracket_line("(S PRP )S", ["it", "is"], ["A", "B"]).tree.tags == ("A", "B")
 
 
 @given(TREES)
@@ -36,9 +36,9 @@ def test_tags_that_were_written_are_kept_as_far_as_there_are_words() -> None:
 def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
     (tree,) = read_brackets([written(nested)], "x")
     assert bracket_line(tree) == line(nested)
-    laid = lay_brackets(line(nested), tree.words, tree.tags)
-    assert (laid.tree, laid.mended) == (tree, {})
-    assert lay_brackets(bracket_line(tree, tags=True), tree.words) == laid
+    laid = parse_bracket_line(line(nested), tree.words, tree.tags)
+    assert (laid.tree, laid.repairs) == (tree, {})
+    assert parse_bracket_line(bracket_line(tree, tags=True), tree.words) == laid
 
 
 @pytest.mark.parametrize(
@@ -63,39 +63,41 @@ def test_a_line_is_that_of_recursion_and_leads_back(nested: Nested) -> None:
     ],
 )
 def test_what_does_not_fit_is_mended(text: str, phrases: list[tuple[str, int, int]], mended: dict[str, int]) -> None:
-    laid = lay_brackets(text, ["John", "sleeps"])
+    laid = parse_bracket_line(text, ["John", "sleeps"])
     assert laid.tree.phrases == tuple(Phrase(*phrase) for phrase in phrases)
     assert laid.tree.words == ("John", "sleeps")
     assert laid.tree.tags == ("XX", "XX")
-    assert laid.mended == mended
+    assert laid.repairs == mended
 
 
 def test_left_over_words_are_under_the_outermost_phrase() -> None:
-    laid = lay_brackets("(S (NP XX )NP (VP XX )VP )S", ["it", "is", "so", "."], ["PRP", "VBZ", "RB", "."])
+    laid = parse_bracket_line("(S (NP XX )NP (VP XX )VP )S", ["it", "is", "so", "."], ["PRP", "VBZ", "RB", "."])
     assert laid.tree.text() == "(S (NP (PRP it)) (VP (VBZ is)) (RB so) (. .))"
-    assert laid.mended == {"missing": 2}
+    assert laid.repairs == {"missing": 2}
 
 
 @given(SOUP, st.integers(1, 6))
 @settings(max_examples=300, deadline=None)
 def test_whatever_is_written_gives_a_tree_of_just_these_words(symbols: list[str], words: int) -> None:
     text = " ".join(symbols)
-    laid = lay_brackets(text, [f"w{number}" for number in range(words)])  # Bracketing itself refuses what is no tree
+    laid = parse_bracket_line(
+        text, [f"w{number}" for number in range(words)]
+    )  # Bracketing itself refuses what is no tree
     assert laid.tree.words == tuple(f"w{number}" for number in range(words))
-    assert (bracket_line(laid.tree) == text) is (not laid.mended)
-    assert set(laid.mended) <= set(MENDED)
-    assert all(laid.mended.values())
-    assert symbols.count("XX") + laid.mended.get("missing", 0) - laid.mended.get("surplus", 0) == words
-    again = lay_brackets(bracket_line(laid.tree), laid.tree.words)
-    assert (again.tree, again.mended) == (laid.tree, {})
+    assert (bracket_line(laid.tree) == text) is (not laid.repairs)
+    assert set(laid.repairs) <= set(REPAIRS)
+    assert all(laid.repairs.values())
+    assert symbols.count("XX") + laid.repairs.get("missing", 0) - laid.repairs.get("surplus", 0) == words
+    again = parse_bracket_line(bracket_line(laid.tree), laid.tree.words)
+    assert (again.tree, again.repairs) == (laid.tree, {})
 
 
 def test_a_line_may_be_deeper_than_recursion_goes() -> None:
-    laid = lay_brackets("(NP " * 5000 + "XX", ["dog"])
-    assert laid.mended == {"unclosed": 5000}
+    laid = parse_bracket_line("(NP " * 5000 + "XX", ["dog"])
+    assert laid.repairs == {"unclosed": 5000}
     assert len(laid.tree.phrases) == 5000
 
 
 def test_the_words_of_a_sentence() -> None:
-    assert words_of(" 10\xa0000 dogs\t. ") == ["10\xa0000", "dogs", "."]
-    assert words_of("") == []
+    assert split_words(" 10\xa0000 dogs\t. ") == ["10\xa0000", "dogs", "."]
+    assert split_words("") == []
