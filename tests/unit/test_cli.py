@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,14 +14,11 @@ import pytest
 import torch
 
 from dragoman import __version__
-from dragoman.cli import VERBS, group, main
+from dragoman.cli import COMMANDS, group, main
 from dragoman.config import Recipe
 from dragoman.errors import shortage
 
-LESS = (
-    "ask for less at a time: to train, a smaller data.batch_tokens or a smaller model; to translate, a smaller --batch "
-    "or --beam\n"
-)
+LESS = "to train, use a smaller data.batch_tokens or a smaller model; to translate, a smaller --batch or --beam\n"
 
 
 def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -38,12 +36,12 @@ def test_help_lists_every_verb_without_importing_torch() -> None:
     code = "import sys, dragoman.cli as c\ntry: c.main(['--help'])\nfinally: assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for verb, words in VERBS.items():
+    for verb, words in COMMANDS.items():
         assert verb in done.stdout
         assert words.split()[0] in done.stdout
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_verb_loads_and_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = leave(capsys, verb, "--help")
     assert code == 0
@@ -121,6 +119,27 @@ def test_what_the_system_refuses_is_a_line(
 
     monkeypatch.setattr(group, "main", fails)
     assert leave(capsys, "recipe") == (2, "", message)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "mention"),
+    [
+        (["translate", "no-such-model", "--json"], "model_not_found", "no-such-model"),
+        (["score", "--json", "--beem", "3"], "usage", "--beem"),
+        (["translate", "--json"], "usage", "MODEL"),
+    ],
+)
+def test_errors_are_json_with_the_option_json(
+    args: list[str], code: str, mention: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exit_code, out, err = leave(capsys, *args)
+    error = json.loads(err)["error"]
+    assert (exit_code, out, error["code"]) == (2, "", code)
+    assert mention in error["message"]
+
+
+def test_errors_of_a_command_without_the_option_json_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "No such option" in leave(capsys, "recipe", "--json")[2]
 
 
 def test_what_pytorch_says_when_there_is_no_memory_is_known() -> None:

@@ -1,10 +1,11 @@
-"""The command line: one thin file per verb, loaded when the verb is used, so that none pays for another's imports."""
+"""The command line: one thin file per command, imported when the command is used."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import TextIOWrapper
@@ -16,17 +17,17 @@ from dragoman import __version__
 from dragoman.errors import DragomanError, shortage
 from dragoman.values import suggest
 
-# command -> its line in `dragoman --help`; it is `command` in dragoman.cli.commands.<name>, or as ELSEWHERE says
-VERBS = {
+# command -> its line in `dragoman --help`; it is `command` in dragoman.cli.commands.<name>, or as MODULES says
+COMMANDS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
     "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
     "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
     "average": "Average checkpoints or models into one model.",
-    "import": "Make a model of one of another toolkit: Opus-MT, fairseq, JoeyNMT.",
+    "import": "Convert a model of another toolkit: Opus-MT, fairseq, JoeyNMT.",
     "prepare": "Learn the tokenizer, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
-    "score": "How likely a model finds translations that are given, a line for each pair.",
+    "score": "How likely a model finds given translations, a line for each pair.",
     "serve": "Serve models over HTTP, with a page to translate on.",
     "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
     "engines": "Show what each engine supports, and which can be used here.",
@@ -34,133 +35,157 @@ VERBS = {
     "tokenize": "Lines of text to lines of tokens or ids.",
     "detokenize": "Lines of tokens or ids back to text.",
 }
-ELSEWHERE = {"import": "import_model"}  # a word that no module can be called by
+MODULES = {"import": "import_model"}  # a keyword cannot be the name of a module
 
 
-class Verbs(click.Group):
-    """The verbs by name, each imported only when it is asked for."""
+class CommandGroup(click.Group):
+    """The commands by name, each imported only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order a person meets them."""
-        return list(VERBS)
+        """The commands, in the order a user meets them."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The click command of one verb."""
-        if cmd_name not in VERBS:
-            raise click.UsageError(f"there is no command {cmd_name!r}{suggest(cmd_name, VERBS)}")
-        command: click.Command = import_module(f"dragoman.cli.commands.{ELSEWHERE.get(cmd_name, cmd_name)}").command
+        """The click command of a name."""
+        if cmd_name not in COMMANDS:
+            raise click.UsageError(f"there is no command {cmd_name!r}{suggest(cmd_name, COMMANDS)}")
+        command: click.Command = import_module(f"dragoman.cli.commands.{MODULES.get(cmd_name, cmd_name)}").command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; where the reader went away (as `| head` does), leave as other programs do then."""
+        """Run the command; exit as other programs do when the reader is gone, as with `| head`."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # here, because click's main would make it exit code 1
-            discard(sys.stdout)  # nothing more to say, and nothing to flush at exit either
+        except BrokenPipeError:  # here, because click's main would exit with code 1
+            redirect_to_null(sys.stdout)  # nothing is left to flush at exit
             sys.exit(141)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in `--help`, from VERBS alone, so that help imports nothing."""
+        """The list in `--help`, from COMMANDS alone: help imports nothing."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 COMPLETION = """\b
-To have your shell complete words (also zsh_source, fish_source):
+To enable completion in your shell (also zsh_source, fish_source):
   eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)"
 """
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.version_option(__version__, prog_name="dragoman")
 def group() -> None:
     """Train, open up and run your own translator."""
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the command line; a refusal is a message and exit code 2, never a traceback."""
-    if sys.stderr is None:  # closed: what is said goes nowhere, and no file that is opened gets its number
+    """Run the command line; an expected error is a message and an exit code, never a traceback."""
+    if sys.stderr is None:  # closed: open it, or the next file that is opened gets its number
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # until the end
     elif type(sys.stderr) is TextIOWrapper:
-        sys.stderr = Heedless(sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
-    if isinstance(sys.stdout, TextIOWrapper):  # in an old locale, what it cannot write is spelled and not the end of us
+        sys.stderr = TolerantStderr(sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
+    if isinstance(sys.stdout, TextIOWrapper):  # escape what an old locale cannot write
         sys.stdout.reconfigure(errors="backslashreplace")
+    as_json = wants_json(sys.argv[1:] if args is None else args)
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.ClickException as error:
-        refuse(error)
+        if as_json:
+            fail(error.format_message(), "usage", as_json=True)
+        with ignore_closed_stderr():
+            error.show()
+        leave_with(2)
     except DragomanError as error:
-        refuse(str(error))
+        fail(str(error), error.code, getattr(error, "exit_code", 2), as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        refuse("stopped", 130)
+        fail("stopped", "interrupted", 130, as_json=as_json)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        refuse(f"{where}{error.strerror or error}")
+        fail(f"{where}{error.strerror or error}", "system_error", as_json=as_json)
     except (MemoryError, RuntimeError) as error:
         what = shortage(error)
         if what is None:
             raise
-        refuse(
-            f"there is not enough memory{f' ({what})' if what else ''}; ask for less at a time: to train, a smaller "
-            "data.batch_tokens or a smaller model; to translate, a smaller --batch or --beam"
+        message = (
+            f"there is not enough memory{f' ({what})' if what else ''}; to train, use a smaller data.batch_tokens or "
+            "a smaller model; to translate, a smaller --batch or --beam"
         )
+        fail(message, "out_of_memory", as_json=as_json)
 
 
-class Heedless(TextIOWrapper):
-    """A stderr that nobody may read any more, or whose disk is full: progress and notes then go nowhere, and work on.
+def wants_json(args: Sequence[str]) -> bool:
+    """Whether `--json` is given to a command that has it: its errors are then JSON too."""
+    name = next((word for word in args if not word.startswith("-")), "")
+    if "--json" not in args or name not in COMMANDS:
+        return False
+    command = group.get_command(click.Context(group), name)
+    return command is not None and any("--json" in option.opts for option in command.params)
 
-    Programs of others (bars, warnings) write there as well, and know nothing of `tell`.
+
+class TolerantStderr(TextIOWrapper):
+    """A stderr that drops what can no longer be written, because it is closed or its disk is full.
+
+    Other libraries (bars, warnings) write there too, and must not end the work.
     """
 
-    def write(self, words: str, /) -> int:
-        """All of it, or nothing from now on."""
+    def write(self, text: str, /) -> int:
+        """Write, or drop everything from now on."""
         try:
-            return super().write(words)
+            return super().write(text)
         except OSError:
-            discard(self)
-            return len(words)
+            redirect_to_null(self)
+            return len(text)
 
     def flush(self) -> None:
-        """The same."""
+        """Flush, or drop everything from now on."""
         try:
             super().flush()
         except OSError:
-            discard(self)
+            redirect_to_null(self)
 
 
-def refuse(message: str | click.ClickException, code: int = 2) -> None:
-    """Leave with a line that says why; what cannot be written any more is not tried again at exit."""
-    if isinstance(message, str):
-        tell(f"dragoman: {message}\n")
+def fail(message: str, code: str, exit_code: int = 2, *, as_json: bool = False) -> None:
+    """Print an error and exit."""
+    if as_json:
+        print_stderr(json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False) + "\n")
     else:
-        with telling():
-            message.show()
+        note(message)
+    leave_with(exit_code)
+
+
+def leave_with(exit_code: int) -> None:
+    """Exit; output that can no longer be written is not tried again at exit."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        discard(sys.stdout)
-    sys.exit(code)
+        redirect_to_null(sys.stdout)
+    sys.exit(exit_code)
 
 
-def tell(words: str) -> None:
-    """Words on stderr, at once; work does not end because nobody hears of it, as when a terminal was closed."""
-    with telling():
-        sys.stderr.write(words)
+def note(text: str) -> None:
+    """Print a line on stderr, with the program's name."""
+    print_stderr(f"dragoman: {text}\n")
+
+
+def print_stderr(text: str) -> None:
+    """Write to stderr at once; a closed stderr does not end the work."""
+    with ignore_closed_stderr():
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """Where stderr cannot be written any more, what is still to be said goes nowhere."""
+def ignore_closed_stderr() -> Iterator[None]:
+    """Drop what follows on stderr once it cannot be written."""
     try:
         yield
     except OSError:
-        discard(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
-def discard(stream: TextIO) -> None:
-    """Have whatever is still to be written to a standard stream go nowhere."""
+def redirect_to_null(stream: TextIO) -> None:
+    """Have whatever is still written to a standard stream go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

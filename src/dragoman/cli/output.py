@@ -1,4 +1,4 @@
-"""Where a verb's lines go: standard output, a pipe, or a file that gets its name when it is whole."""
+"""Write lines to standard output, a pipe, or a file that gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -11,78 +11,81 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TextIO
 
-from dragoman.cli import tell
+from dragoman.cli import note
 from dragoman.cli.input import is_pipe
 from dragoman.data.corpora.compression import COMPRESSIONS
-from dragoman.errors import DataError
+from dragoman.errors import OutputError
 
 
-def place_of(output: Path | None, files: Sequence[Path | None] = ()) -> Path | None:
-    """What to write to, None for standard output; refused where it cannot be written, or is one of the `files` read.
+def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Path | None:
+    """The path to write to, None for standard output; reject one that cannot be written or is among the inputs `files`.
 
-    A link is followed, so that the file it leads to is written and the link stays. `/dev/stdout`, and whatever else
-    standard output is already open on, is standard output.
+    A link is followed: the file it points to is written and the link stays. `/dev/stdout`, and whatever else standard
+    output is open on, is standard output.
     """
     if output is not None and sys.stdout is not None:
-        out, there = stat_of(sys.stdout), stat_of(output)
+        out, there = try_stat(sys.stdout), try_stat(output)
         if out is not None and there is not None and os.path.samestat(out, there):
             output = None
     if output is None:
         check_stdout()
-        check_apart(sys.stdout, "standard output", files)
+        check_not_input(sys.stdout, "standard output", files)
         return None
     if output.is_symlink() and not is_pipe(output):
         try:
             output = output.resolve()
         except (OSError, RuntimeError):
-            raise DataError(f"{output} is a link that leads back to itself; choose another place to write to") from None
+            raise OutputError(f"{output} is a link to itself; choose another --output", code="bad_link") from None
     if output.is_dir():
-        raise DataError(f"{output} is a directory; give the name of a file to write to")
+        raise OutputError(f"{output} is a directory; give the name of a file", code="is_a_directory")
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
-        raise DataError(
-            f"{output} is named {output.suffix}, but text is written unpacked; leave {output.suffix} away, or write "
-            "to a pipe that packs it"
+        raise OutputError(
+            f"{output} ends in {output.suffix}, but text is written uncompressed; leave {output.suffix} out, or "
+            "write to a pipe that compresses",
+            code="compressed_output",
         )
-    check_apart(output, str(output), files)
-    check_apart(part_of(output), f"{part_of(output)}, which holds the output until it is whole,", files)
+    check_not_input(output, str(output), files)
+    check_not_input(
+        partial_path(output), f"{partial_path(output)}, which holds the output until it is complete,", files
+    )
     if output.exists() and not os.access(output, os.W_OK):
-        raise DataError(f"{output} may not be written; choose another place to write to, or change its permissions")
+        raise OutputError(f"{output} is not writable; choose another --output, or change its permissions")
     return output
 
 
-def part_of(place: Path) -> Path:
-    """Where a file is written until it is whole."""
+def partial_path(place: Path) -> Path:
+    """Where a file is written until it is complete."""
     return place.with_name(f"{place.name}.part")
 
 
-def check_apart(written: Path | TextIO, name: str, files: Sequence[Path | None]) -> None:
-    """Refuse to write into what is read: the one would be emptied, or never come to its end."""
-    out = stat_of(written)
+def check_not_input(written: Path | TextIO, name: str, files: Sequence[Path | None]) -> None:
+    """Reject an output that is also an input: it would be emptied, or never end."""
+    out = try_stat(written)
     if out is None or not stat.S_ISREG(out.st_mode):
         return
     for file in files:
-        read = stat_of(sys.stdin if file is None else file)
+        read = try_stat(sys.stdin if file is None else file)
         if read is not None and os.path.samestat(out, read):
-            raise DataError(f"{name} is also what is to be read; write to another file")
+            raise OutputError(f"{name} is also an input; write to another file", code="output_is_input")
 
 
-def stat_of(place: Path | TextIO) -> os.stat_result | None:
-    """What the system knows of a path or an open stream; None where there is nothing."""
+def try_stat(place: Path | TextIO) -> os.stat_result | None:
+    """The status of a path or an open stream; None if there is none."""
     try:
         return place.stat() if isinstance(place, Path) else os.fstat(place.fileno())
-    except (OSError, ValueError):  # ValueError: a stream that is no file, as under a test
+    except (OSError, ValueError):  # ValueError: a stream without a file, as in tests
         return None
 
 
 def check_stdout() -> None:
-    """Refuse a standard output that is closed."""
+    """Reject a closed standard output."""
     if sys.stdout is None:
-        raise DataError("standard output is closed, so that there is nowhere to write; open it, as with > FILE")
+        raise OutputError("standard output is closed; open it, as with > FILE", code="stream_closed")
 
 
 @contextmanager
-def opened(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-    """Where to write, and what to call when all is written: a file gets its name only then."""
+def open_output(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
+    """A stream to write to, and a function to call when all is written: a file gets its name only then."""
     if place is None:
         yield sys.stdout.buffer, sys.stdout.buffer.flush
         return
@@ -90,47 +93,48 @@ def opened(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]
         with place.open("wb") as stream:
             yield stream, stream.flush
         return
-    part = part_of(place)
-    with held(part) as target:
+    part = partial_path(place)
+    with open_locked(part) as target:
 
         def done() -> None:
             target.flush()
             os.fsync(target.fileno())
-            with suppress(OSError):  # a new one has what the system gives, an old one keeps what people gave it
+            with suppress(OSError):  # an existing file keeps its permissions
                 os.fchmod(target.fileno(), stat.S_IMODE(place.stat().st_mode))
             part.replace(place)
 
         try:
             yield target, done
         except BaseException:
-            with suppress(OSError):  # a full disk: what is on it stays
+            with suppress(OSError):  # a full disk
                 target.flush()
             if part.exists() and part.stat().st_size:
-                tell(f"dragoman: what was written until then is in {part}\n")
+                note(f"the output so far is in {part}")
             else:
                 part.unlink(missing_ok=True)
             raise
 
 
-def held(part: Path) -> IO[bytes]:
-    """The file, empty and locked: two runs with one --output would write into each other's lines."""
+def open_locked(part: Path) -> IO[bytes]:
+    """The file, empty and locked: two runs with one --output would mix their lines."""
     while True:
         try:
-            target = part.open("ab")  # not "wb", which would empty what another run is writing
+            target = part.open("ab")  # not "wb", which would empty the file of another run
         except OSError as error:
-            raise DataError(f"{part} cannot be written: {error.strerror}; choose another place to write to") from None
+            raise OutputError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
         try:
-            with suppress(OSError):  # a file system without locks
-                try:
-                    fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise DataError(
-                        f"another process is writing {part} right now; wait for it, or choose another place to write to"
-                    ) from None
+            try:
+                fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputError(
+                    f"another process is writing {part}; wait for it, or choose another --output", code="locked"
+                ) from None
+            except OSError:  # a file system without locks
+                pass
             if part.exists() and os.path.samestat(os.fstat(target.fileno()), part.stat()):
                 target.truncate(0)
                 return target
-            target.close()  # its last holder has just given it its name: what we have locked is the output
+            target.close()  # its last holder has just renamed it: this is the output
         except BaseException:
             target.close()
             raise

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
-from dragoman.cli import VERBS, group
+from dragoman.cli import COMMANDS, group
 from dragoman.config import PRESETS
 
 
@@ -51,7 +51,7 @@ def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Com
         yield from commands(inner, f"{name} {inner.name}")
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_is_explained(verb: str) -> None:
     command = group.get_command(click.Context(group), verb)
     assert command is not None

@@ -135,7 +135,7 @@ def test_lines_come_from_standard_input_too(
         (["lines", "open.mrg", "--source", "s", "--target", "t"],
          "open.mrg, line 2: the tree that begins here is not closed: 1 closing brackets are missing"),
         (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; sentences and"),
-        (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also what is to be read"),
+        (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also an input"),
         (["lines", "--source", "s", "--target", "t"], "Missing argument 'FILES...'"),
         (["lnes"], "No such command 'lnes'"),
     ],

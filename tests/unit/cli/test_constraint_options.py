@@ -110,10 +110,10 @@ def test_the_first_line_of_progress_says_what_heeds_it(capsys: pytest.CaptureFix
         (["--require", ""], "", "a phrase to require is empty"),
         (["--require", "box", "--avoid", "box"], "", "'box' is required, but"),
         (["--avoid-file", "new"], "x\n\u00ad\n", "new, line 2: a phrase to avoid is empty"),
-        (["--ignore-case"], "", "--ignore-case would do nothing here"),
+        (["--ignore-case"], "", "--ignore-case has no effect"),
         (["--require", "x", "--sample"], "", "required phrases cannot be combined with sampling"),
         (["--avoid", "x", "--engine", "native"], "", "the engine 'native'"),
-        (["--terms", "terms.tsv", "-o", "terms.tsv"], "", "terms.tsv is also what is to be read"),
+        (["--terms", "terms.tsv", "-o", "terms.tsv"], "", "terms.tsv is also an input"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -93,15 +93,15 @@ def test_evaluate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         ),
         (
             ["translate", "one", "test.en", "--mean", "probabilities"],
-            "--mean would do nothing here: there is only one",
+            "--mean has no effect: there is only one",
         ),
         (
             ["score", "one", "test.en", "--mean", "probabilities"],
-            "--mean would do nothing here: there is only one",
+            "--mean has no effect: there is only one",
         ),
         (
             ["evaluate", "--hypothesis", "test.de", "--reference", "test.de", "--with", "one"],
-            "--with would do nothing here: there is no MODEL",
+            "--with has no effect: there is no MODEL",
         ),
         (["translate", "one", "test.en", "--with", "two", "--mean", "x"], "'x' is not one of 'probabilities'"),
     ],

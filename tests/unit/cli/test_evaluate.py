@@ -141,13 +141,13 @@ def test_mistakes_are_messages(files: dict[str, str], capsys: pytest.CaptureFixt
         (["some-model", "--source", files["en"], *right, "--beam", "0"], "beam must be at least 1"),
         ([*ours, "--report", files["ours"]], "is a file, but --report is the directory to write"),
         ([*ours, "--report", files["ours"] + "/in"], "the report cannot be written to"),
-        ([*ours, "--beam", "4"], "--beam would do nothing here: nothing is translated"),
-        ([*ours, "--against", files["worse"], "--device", "cpu"], "--device would do nothing here"),
+        ([*ours, "--beam", "4"], "--beam has no effect: nothing is translated"),
+        ([*ours, "--against", files["worse"], "--device", "cpu"], "--device has no effect"),
         (
             ["some-model", "--source", files["en"], *right, "--language", "xyz"],
             "language='xyz' is no code of a language",
         ),
-        ([*ours, "--metric", "chrF", "--tokenize", "13a"], "--tokenize would do nothing here"),
+        ([*ours, "--metric", "chrF", "--tokenize", "13a"], "--tokenize has no effect"),
         ([*ours, "--against", "no-such", "--device", "cpu"], "there is no directory no-such"),
     ]
     for arguments, message in cases:

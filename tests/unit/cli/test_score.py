@@ -13,7 +13,7 @@ import pytest
 
 from command_line import leave
 from dragoman import Translator
-from dragoman.cli.input import side_by_side
+from dragoman.cli.input import stream_pairs
 from dragoman.errors import DataError
 from tiny_model import write_tiny_model
 
@@ -160,15 +160,15 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
         (["tiny", "pairs.tsv", "--source", "test.en", "--target", "test.de"], "pairs.tsv came beside --source"),
         (["tiny", "--source", "-", "--target", "-"], "cannot both be standard input"),
         (["tiny", "pairs.tsv", "--per-token", "--length-penalty", "1"], "divide by different things"),
-        (["tiny", "pairs.tsv", "--per-token", "--json"], "--per-token would do nothing here: --json has it anyway"),
+        (["tiny", "pairs.tsv", "--per-token", "--json"], "--per-token has no effect: --json has it anyway"),
         (["tiny", "pairs.tsv", "--length-penalty", "9"], "length_penalty must be from -5 to 5"),
         (["tiny", "pairs.tsv", "--batch", "0"], "batch must be at least 1"),
         (["tiny", "pairs.tsv", "--source-key", "1"], "two column numbers from 1"),
         (
             ["tiny", "--source", "test.en", "--target", "test.de", "--target-key", "1"],
-            "--target-key would do nothing here: they are columns of TSV",
+            "--target-key has no effect: they are columns of TSV",
         ),
-        (["tiny", "pairs.tsv", "-o", "pairs.tsv"], "pairs.tsv is also what is to be read"),
+        (["tiny", "pairs.tsv", "-o", "pairs.tsv"], "pairs.tsv is also an input"),
         (["tiny", "pairs.tsv", "--device", "tpu"], "there is no device 'tpu' here"),
     ],
 )
@@ -182,10 +182,10 @@ def test_the_sides_need_not_come_in_equal_blocks(tmp_path: Path) -> None:
     one, other = tmp_path / "a", tmp_path / "b"
     one.write_text("".join(f"{'x' * 90} {i}\n" for i in range(30_000)))  # more than two megabytes
     other.write_text("".join(f"{i}\n" for i in range(30_000)))
-    found = [pair for pairs in side_by_side(one, other) for pair in pairs]
+    found = [pair for pairs in stream_pairs(one, other) for pair in pairs]
     assert found == [(f"{'x' * 90} {i}", f"{i}") for i in range(30_000)]
     other.write_text("".join(f"{i}\n" for i in range(29_999)))
-    given = side_by_side(one, other)
+    given = stream_pairs(one, other)
     with pytest.raises(DataError, match=r"has 30,000 lines but .* has 29,999"):
         for pairs in given:
             assert pairs

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.input import as_they_come, named, text_of
-from dragoman.cli.output import opened, place_of
-from dragoman.errors import DataError
+from dragoman.cli.input import decode_argument, parse_path, read_available
+from dragoman.cli.output import open_output, resolve_output
+from dragoman.errors import DataError, OutputError
+from raising import raises
 from tiny_model import write_tiny_model
 
 QUICK = ["--beam", "1", "--max-length", "5"]
@@ -76,14 +77,14 @@ def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
     with os.fdopen(ours, "rb", buffering=0) as source:
         writer = threading.Timer(0.05, lambda: (os.write(theirs, b"seven\n"), os.close(theirs)))
         writer.start()
-        assert b"".join(as_they_come(source)) == b"seven\n"
+        assert b"".join(read_available(source)) == b"seven\n"
         writer.join()
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (gzip.compress(b"seven\n", mtime=0), "standard input is packed as .gz; give the name of the file"),
+        (gzip.compress(b"seven\n", mtime=0), "standard input is compressed as .gz; give the name of the file"),
         ("seven\n".encode("utf-16"), "standard input is UTF-16; convert it with: iconv"),
     ],
 )
@@ -94,14 +95,14 @@ def test_what_is_packed_or_foreign_in_a_pipe_is_called_that(model: Path, given: 
 
 
 def test_what_is_typed_is_utf8_in_any_locale() -> None:
-    assert text_of("--prefix", "fünf 我".encode().decode("ascii", "surrogateescape")) == "fünf 我"
-    assert text_of("--prefix", "fünf 我") == "fünf 我"
-    with pytest.raises(DataError, match="--prefix is not UTF-8"):
-        text_of("--prefix", "\udcff")
+    assert decode_argument("--prefix", "fünf 我".encode().decode("ascii", "surrogateescape")) == "fünf 我"
+    assert decode_argument("--prefix", "fünf 我") == "fünf 我"
+    with raises(DataError, "not_utf8", "--prefix"):
+        decode_argument("--prefix", "\udcff")
 
 
 def write(output: str, content: bytes = b"new\n") -> None:
-    with opened(place_of(named(output))) as (target, done):
+    with open_output(resolve_output(parse_path(output))) as (target, done):
         target.write(content)
         done()
 
@@ -116,7 +117,7 @@ def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
         assert target.read_bytes() == content
     assert link.is_symlink() and second.is_symlink()
     assert {path.name for path in target.parent.iterdir()} == {"real"}
-    with pytest.raises(RuntimeError), opened(place_of(second)) as (stream, _):
+    with pytest.raises(RuntimeError), open_output(resolve_output(second)) as (stream, _):
         stream.write(b"half")
         raise RuntimeError
     assert target.read_bytes() == b"two\n"
@@ -128,13 +129,13 @@ def test_what_cannot_be_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     circle.symlink_to(circle)
     kept.write_bytes(b"mine")
     (tmp_path / "link").symlink_to(kept)
-    with pytest.raises(DataError, match="leads back to itself"):
-        place_of(circle)
-    with pytest.raises(DataError, match="kept is also what is to be read"):
-        place_of(tmp_path / "link", [None, kept])
+    with raises(OutputError, "bad_link"):
+        resolve_output(circle)
+    with raises(OutputError, "output_is_input", "kept"):
+        resolve_output(tmp_path / "link", [None, kept])
     monkeypatch.setattr(os, "access", lambda *_: False)  # as for who is not root
-    with pytest.raises(DataError, match="may not be written"):
-        place_of(kept)
+    with raises(OutputError, "cannot_write"):
+        resolve_output(kept)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_what_is_read_is_not_written(model: Path, verb: str, shell: str, tmp_pat
         (tmp_path / name).write_bytes(b"seven\n")
     done = run(verb, model, *(QUICK if verb == "translate" else ()), shell=shell.format(tmp_path / "book"))
     assert done.returncode == 2
-    assert b"is also what is to be read" in done.stderr
+    assert b"is also an input" in done.stderr
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"seven\n"] * 2
 
 

@@ -67,8 +67,8 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         ),
         (["tokenize", "{}/nowhere"], b"", "nowhere; a tokenizer is shared.json and shared.spm or"),
         (["tokenize", "{}", "--sample", "7"], b"a\n", "dragoman: alpha=7.0"),
-        (["tokenize", "{}", "--seed", "3"], b"a\n", "--seed would do nothing here: nothing is drawn; add --sample"),
-        (["tokenize", "{}", "--sample", "0.1", "--threads", "2"], b"a\n", "--threads would do nothing here"),
+        (["tokenize", "{}", "--seed", "3"], b"a\n", "--seed has no effect: nothing is drawn; add --sample"),
+        (["tokenize", "{}", "--sample", "0.1", "--threads", "2"], b"a\n", "--threads has no effect"),
         (["tokenize", "{}", "--threads", "0"], b"a\n", "dragoman: threads=0"),
         (
             ["tokenize", "{}", "--threads", "100000000"],

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman import Translator
 from dragoman.cli import main
-from dragoman.cli.commands.translate import Report
+from dragoman.cli.line_progress import LineReporter
 from dragoman.translation.result import Translation
 from tiny_model import write_tiny_model
 
@@ -184,19 +184,19 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}/.."], b"", "did you mean"),
         (["{}/recipe.toml"], b"", "is a file; a model is a directory"),
         (["{}/recipe.toml", "{}"], b"", "recipe.toml is a file; a model is a directory"),
-        (["{}", "-o", "{}/new.xz"], b"a", "new.xz is named .xz, but text is written unpacked"),
+        (["{}", "-o", "{}/new.xz"], b"a", "new.xz ends in .xz, but text is written uncompressed"),
         (["{}", "--beam", "0"], b"a", "beam must be at least 1"),
         (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 cannot come from --beam 2; use --beam 3"),
         (["{}", "--top-p", "2"], b"a", "top_p must be greater than 0"),
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
-        (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also what is to be read"),
+        (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also an input"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "max_length=2 is smaller than min_length=3"),
         (["{}", "--max-length", "0"], b"a", "max_length must be at least 1"),
-        (["{}", "--seed", "1"], b"a", "--seed would do nothing here: nothing is drawn; add --sample"),
-        (["{}", "--top-k", "3", "--beam", "4"], b"a", "--beam would do nothing here"),
-        (["{}", "--split", "never", "--language", "de"], b"a", "--language would do nothing here"),
+        (["{}", "--seed", "1"], b"a", "--seed has no effect: nothing is drawn; add --sample"),
+        (["{}", "--top-k", "3", "--beam", "4"], b"a", "--beam has no effect"),
+        (["{}", "--split", "never", "--language", "de"], b"a", "--language has no effect"),
         (
             ["{}", "--language", "german"],
             b"a",
@@ -249,7 +249,7 @@ def test_stderr_tells_what_needs_a_second_look(model: Path) -> None:
 
 
 def test_text_that_is_left_without_a_translation_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with Report(live=True) as report:
+    with LineReporter(live=True) as report:
         report.count(Translation("", 0.0, 0.0))
         report.count(Translation("", -1.0, -1.0, source_tokens=("x",)))
     lines = capsys.readouterr().err.splitlines()

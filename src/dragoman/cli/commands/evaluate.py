@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman import api
-from dragoman.cli import tell
+from dragoman.cli import note
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
-from dragoman.cli.options.unused_options import refuse_idle
+from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import check_stdout
 from dragoman.engines.select import ENGINES, PRECISIONS
 from dragoman.search.types import Search
@@ -81,12 +81,12 @@ def command(
     chosen = [name for name in api.METRICS if not metrics or name in metrics]
     if model is None and (len(against) != 1 or against[0].is_file()):
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
-        refuse_idle(options, "nothing is translated, as there are only files of translations")
+        reject_unused(options, "nothing is translated, as there are only files of translations")
     if model is None:
-        refuse_idle(("ensemble",), "there is no MODEL to translate together with")
+        reject_unused(("ensemble",), "there is no MODEL to translate together with")
     models = ensemble_arguments(ensemble, mean)
     if chosen == ["chrF"]:
-        refuse_idle(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
+        reject_unused(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
     result = api.evaluate(
         model,
         reference=references,
@@ -107,7 +107,7 @@ def command(
     )
     show(result)
     if place is not None:
-        tell(f"dragoman: the report is in {place}\n")
+        note(f"the report is in {place}")
 
 
 def show(report: Report) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.commands import inspect_heads as heads
-from dragoman.cli.input import text_of
+from dragoman.cli.input import decode_argument
 from dragoman.cli.options.completion import complete_model
 from dragoman.errors import DragomanError
 
@@ -61,7 +61,8 @@ def attention(
     network. --kind, --layer, --head and --words select a part, for both.
     """
     check_suffix(out, SUFFIXES)
-    source, target = text_of("--source", source), None if target is None else text_of("--target", target)
+    source = decode_argument("--source", source)
+    target = None if target is None else decode_argument("--target", target)
     translator = load_translator(model)
     from dragoman.inspect.attention.maps import record_attention
 

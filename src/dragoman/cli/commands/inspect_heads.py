@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli import tell
+from dragoman.cli import note
 from dragoman.cli.options.completion import complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
@@ -95,8 +95,8 @@ def command(
         case _:
             from dragoman.inspect.heads.picture import draw_survey
 
-            if note := draw_survey(survey, out, title):
-                tell(f"dragoman: {note}\n")
+            if warning := draw_survey(survey, out, title):
+                note(warning)
 
 
 def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list[str]]:
@@ -147,12 +147,14 @@ def print_survey(survey: HeadSurvey) -> None:
         console.print()
         console.print(points)
     skipped = f" ({survey.skipped_pairs:,} skipped: empty on a side, or too long)" if survey.skipped_pairs else ""
-    tell(f"dragoman: {survey.sentences:,} pairs{skipped}, {survey.tokens:,} target tokens and end marks, "
-         f"cross-entropy {survey.cross_entropy:.4f} nats per token\n")  # fmt: skip
-    tell(f"dragoman: alignments are read from {survey.alignment_head}\n")
+    note(
+        f"{survey.sentences:,} pairs{skipped}, {survey.tokens:,} target tokens and end marks, "
+        f"cross-entropy {survey.cross_entropy:.4f} nats per token"
+    )
+    note(f"alignments are read from {survey.alignment_head}")
     correlations = survey.rank_correlations()
     if correlations:
         value = f"{correlations['sensitivity']:.2f}"
-        tell(f"dragoman: Spearman's rank correlation of sensitivity and ablation: {value}\n")
+        note(f"Spearman's rank correlation of sensitivity and ablation: {value}")
     if not survey.ablated:
-        tell("dragoman: sensitivity is an estimate, for ranking heads only; --ablate removes each head in turn\n")
+        note("sensitivity is an estimate, for ranking heads only; --ablate removes each head in turn")

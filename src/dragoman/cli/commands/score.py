@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from dragoman.cli import tell
-from dragoman.cli.input import STDIN, arriving, check_incoming, named, side_by_side
-from dragoman.cli.line_progress import Report, wanted
+from dragoman.cli import note
+from dragoman.cli.input import STDIN, check_inputs, parse_path, stream_lines, stream_pairs
+from dragoman.cli.line_progress import LineReporter, should_report
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
-from dragoman.cli.options.unused_options import refuse_idle
-from dragoman.cli.output import opened, place_of
+from dragoman.cli.options.unused_options import reject_unused
+from dragoman.cli.output import open_output, resolve_output
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line
@@ -79,21 +79,21 @@ def command(
     directory = find_model(model)
     plain = source is not None or target is not None
     sides = sides_of(files, source, target)
-    check_incoming(sides)
+    check_inputs(sides)
     parses = [Path(file) for file in trees]
     for parse in parses:
         check_file(parse)
-    place = place_of(named(output), [*sides, *parses])
+    place = resolve_output(parse_path(output), [*sides, *parses])
     if plain:
-        refuse_idle(("source_key", "target_key"), "they are columns of TSV, and --source and --target are plain text")
+        reject_unused(("source_key", "target_key"), "they are columns of TSV, and --source and --target are plain text")
     if per_token and length_penalty is not None:
         raise click.UsageError("--per-token and --length-penalty divide by different things; give one of them")
     if as_json:
-        refuse_idle(("per_token",), "--json has it anyway, as per_token")
+        reject_unused(("per_token",), "--json has it anyway, as per_token")
     models = ensemble_arguments(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
-    given = side_by_side(*sides) if plain else columns(sides, corpora)
+    given = stream_pairs(*sides) if plain else columns(sides, corpora)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.source_trees import check_trees
@@ -104,12 +104,12 @@ def command(
     check_trees(translator.tree_model, grown)
     translator.resolve_target(to)  # refused before a line is read
     running = translator.running_for(search=search)
-    report = Tally(wanted(progress, place))
+    report = Tally(should_report(progress, place))
     if report.live:
-        tell(f"dragoman: {running}\n")
+        note(str(running))
     show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
     asked: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": grown, "batch": batch, "to": to}
-    with opened(place) as (into, done), report:
+    with open_output(place) as (into, done), report:
         for pairs in given:
             for scored in translator.stream_scores(pairs, before=report.done, **asked):
                 report.count(scored)
@@ -125,7 +125,7 @@ def command(
 def sides_of(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
     """What is read: the files of pairs, or the two sides of them."""
     if source is None and target is None:
-        return [named(file) for file in files or ("-",)]
+        return [parse_path(file) for file in files or ("-",)]
     if files:
         raise DataError(f"{files[0]} came beside --source and --target; give pairs as lines of FILES, or as two files")
     if source is None or target is None:
@@ -133,14 +133,14 @@ def sides_of(files: Sequence[str], source: str | None, target: str | None) -> li
         raise DataError(f"a pair has two sides, but there is no {lacking}; give both --source and --target")
     if source == target == "-":
         raise DataError("--source and --target cannot both be standard input; give pairs there, with a tab between")
-    return [named(source), named(target)]
+    return [parse_path(source), parse_path(target)]
 
 
 def columns(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
     """The pairs of TSV files, as soon as they are there; those before a wrong line are given before it is refused."""
     for path, corpus in zip(files, corpora, strict=True):
         number = 0
-        for lines in arriving([path]):
+        for lines in stream_lines([path]):
             pairs: list[tuple[str, str]] = []
             try:
                 for line in lines:
@@ -168,7 +168,7 @@ def entry(scored: Any, number: int) -> bytes:
     return (json.dumps(told, ensure_ascii=False) + "\n").encode()
 
 
-class Tally(Report):
+class Tally(LineReporter):
     """Progress, and at the end the mean of all tokens."""
 
     def __init__(self, live: bool) -> None:
@@ -187,4 +187,4 @@ class Tally(Report):
         if self.live and self.tokens:
             mean = self.total / self.tokens
             perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "beyond any number"
-            tell(f"dragoman: {self.tokens:,} tokens, log P {mean:.4f} a token, perplexity {perplexity}\n")
+            note(f"{self.tokens:,} tokens, log P {mean:.4f} a token, perplexity {perplexity}")

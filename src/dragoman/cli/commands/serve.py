@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dragoman.cli import tell
+from dragoman.cli import note, print_stderr
 from dragoman.cli.options.completion import complete_model
 from dragoman.engines.select import ENGINES, PRECISIONS
 from dragoman.errors import MissingExtraError
@@ -74,7 +74,7 @@ def command(
 
     def on_listening() -> None:
         for model in served.values():
-            tell(f"dragoman: {model.name}: {model.engine}\n")
+            note(f"{model.name}: {model.engine}")
         click.echo(f"dragoman: serving {', '.join(served)} on {server_url(bound)}{root_path}")
         sys.stdout.flush()
 
@@ -84,4 +84,4 @@ def command(
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:
     """Log a request; the line contains nothing that the client wrote."""
-    tell(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {method} {path} {status} {1000 * seconds:.0f} ms\n")
+    print_stderr(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {method} {path} {status} {1000 * seconds:.0f} ms\n")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.input import arriving, check_incoming
-from dragoman.cli.options.unused_options import refuse_idle
-from dragoman.cli.output import place_of
+from dragoman.cli.input import check_inputs, stream_lines
+from dragoman.cli.options.unused_options import reject_unused
+from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
@@ -25,9 +25,9 @@ from dragoman.text import load_tokenizer
 def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
     """Turn each line of standard input into tokens of the tokenizer in DIRECTORY, separated by spaces."""
     if alpha:
-        refuse_idle(("threads",), "draws are made one after the other; leave it out, or --sample")
+        reject_unused(("threads",), "draws are made one after the other; leave it out, or --sample")
     else:
-        refuse_idle(("seed",), "nothing is drawn; add --sample ALPHA")
+        reject_unused(("seed",), "nothing is drawn; add --sample ALPHA")
     tokenizer = load_tokenizer(directory, name)
 
     def encode(lines: list[str], number: int) -> list[str]:
@@ -46,10 +46,10 @@ def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
 
     `convert` is given lines and the number of the first. Every line before one that is refused is answered.
     """
-    check_incoming([None])
-    place_of(None, [None])
+    check_inputs([None])
+    resolve_output(None, [None])
     number = 1
-    for texts in arriving([None]):
+    for texts in stream_lines([None]):
         try:
             write(convert(texts, number))
         except TextError:

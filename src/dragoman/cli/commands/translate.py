@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from dragoman.cli import tell
-from dragoman.cli.input import arriving, check_incoming, named, text_of
-from dragoman.cli.line_progress import Report, wanted
+from dragoman.cli import note
+from dragoman.cli.input import check_inputs, decode_argument, parse_path, stream_lines
+from dragoman.cli.line_progress import LineReporter, should_report
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
-from dragoman.cli.options.unused_options import refuse_idle
-from dragoman.cli.output import opened, place_of
+from dragoman.cli.options.unused_options import reject_unused
+from dragoman.cli.output import open_output, resolve_output
 from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
 from dragoman.engines.select import ENGINES, PRECISIONS
@@ -101,17 +101,17 @@ def command(
     from dragoman.modeldir.locate import find_model
 
     directory = find_model(model)  # before the files: where the two are swapped, it is the model that is missed
-    sources = [named(file) for file in files or ("-",)]
-    check_incoming(sources)
+    sources = [parse_path(file) for file in files or ("-",)]
+    check_inputs(sources)
     parses = [Path(file) for file in trees]
     for parse in parses:
         check_file(parse)
-    place = place_of(named(output), [*sources, *parses, *constraint_files(settings)])
-    prefix = None if prefix is None else text_of("--prefix", prefix)
+    place = resolve_output(parse_path(output), [*sources, *parses, *constraint_files(settings)])
+    prefix = None if prefix is None else decode_argument("--prefix", prefix)
     chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawn = {name: value for name, value in chances.items() if value is not None}
     if settings["split"] == "never":
-        refuse_idle(("language",), "it finds the sentences of a line, and --split never finds none")
+        reject_unused(("language",), "it finds the sentences of a line, and --split never finds none")
     models, line_constraints = ensemble_arguments(ensemble, mean), LineConstraints(settings)
     search = search_of(nbest, beam, Sampling(seed=seed, **drawn) if sample or drawn else None, settings)
     from dragoman.data.corpora.reader import read_trees_file
@@ -131,13 +131,13 @@ def command(
         constraints = line_constraints.take([])[1]  # checked before a line is read
         list(translator.stream([], search=search, prefix=prefix, trees=grown, to=to, **constraints))
     show = Columns(scores, alignments, nbest > 1, as_json)
-    report = Report(wanted(progress, place))
+    report = LineReporter(should_report(progress, place))
     if report.live:
         request = EngineRequest(search, prefix is not None, constraints=bool(line_constraints))
         other = translator.engines.spec_for(request).name if line_constraints else running.engine
-        tell(f"dragoman: {running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}\n")
-    with opened(place) as (target, done), report:
-        for found in arriving(sources):
+        note(f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}")
+    with open_output(place) as (target, done), report:
+        for found in stream_lines(sources):
             asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}
             found, constraints, wrong = line_constraints.take(found)
             for translation in translator.stream(found, **asked, **constraints):
@@ -158,9 +158,9 @@ def command(
 def search_of(nbest: int, beam: int | None, sampling: Sampling | None, settings: dict[str, Any]) -> Search:
     """What is searched for, with what of `settings` is the search's, which is taken out of them."""
     if sampling is not None:
-        refuse_idle(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
+        reject_unused(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
     else:
-        refuse_idle(("seed",), "nothing is drawn; add --sample")
+        reject_unused(("seed",), "nothing is drawn; add --sample")
     if beam is not None and 0 < beam < nbest:
         raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
     return Search(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from dragoman.cli import tell
-from dragoman.cli.input import STDIN, arriving, check_incoming, named
-from dragoman.cli.output import check_stdout, opened, place_of
+from dragoman.cli import note, print_stderr
+from dragoman.cli.input import STDIN, check_inputs, parse_path, stream_lines
+from dragoman.cli.output import check_stdout, open_output, resolve_output
 from dragoman.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,20 +46,20 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
     """
     from dragoman.text.trees.linearization import bracket_line
 
-    places = [place_of(named(place), files) for place in (source, target)]
+    places = [resolve_output(parse_path(place), files) for place in (source, target)]
     if places[0] == places[1]:
         raise DataError(f"--source and --target are both {source}; sentences and lines need a file each")
     count = 0
     with ExitStack() as stack:
-        streams = [stack.enter_context(opened(place)) for place in places]
+        streams = [stack.enter_context(open_output(place)) for place in places]
         for tree in grown(files):
             for (stream, _), text in zip(streams, (" ".join(tree.words), bracket_line(tree, tags)), strict=True):
                 stream.write(f"{text}\n".encode())
             count += 1
         for _, done in streams:
             done()
-    there = " and ".join("standard output" if named(place) is None else place for place in (source, target))
-    tell(f"dragoman: {count:,} {'tree is' if count == 1 else 'trees are'} in {there}\n")
+    there = " and ".join("standard output" if parse_path(place) is None else place for place in (source, target))
+    note(f"{count:,} {'tree is' if count == 1 else 'trees are'} in {there}")
 
 
 @command.command(short_help="Written lines to trees in brackets.")
@@ -74,10 +74,10 @@ def brackets(lines: str, source: Path, output: str) -> None:
     """
     from dragoman.text.trees.linearization import parse_bracket_line, split_words
 
-    place = place_of(named(output), [named(lines), source])
+    place = resolve_output(parse_path(output), [parse_path(lines), source])
     tally = Tally()
-    with opened(place) as (stream, done):
-        for line, sentence in together(lines, [source], (text for block in arriving([source]) for text in block)):
+    with open_output(place) as (stream, done):
+        for line, sentence in together(lines, [source], (text for block in stream_lines([source]) for text in block)):
             words = split_words(sentence)
             stream.write((tally.add(parse_bracket_line(line, words)).tree.text() if words else "").encode() + b"\n")
         done()
@@ -116,7 +116,7 @@ def grown(files: Sequence[Path]) -> Iterator[Bracketing]:
     """The trees of files, each of which must have one."""
     from dragoman.data.corpora.reader import read_brackets_file
 
-    check_incoming(files)
+    check_inputs(files)
     for path in files:
         found = False
         for tree in read_brackets_file(path):
@@ -128,10 +128,10 @@ def grown(files: Sequence[Path]) -> Iterator[Bracketing]:
 
 def together(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterator[tuple[str, T]]:
     """Each line with what belongs to it; both must end together. `files` are where the others come from."""
-    place = named(lines)
-    check_incoming([place, *files])
+    place = parse_path(lines)
+    check_inputs([place, *files])
     counts = [0, 0]
-    written = (line for block in arriving([place]) for line in block)
+    written = (line for block in stream_lines([place]) for line in block)
     for line, other in zip_longest(written, others):
         counts = [counts[0] + (line is not None), counts[1] + (other is not None)]
         if line is not None and other is not None and counts[0] == counts[1]:
@@ -163,7 +163,7 @@ class Tally:
         from dragoman.text.trees.linearization import REPAIRS
 
         if self.odd:
-            tell(f"dragoman: {self.odd:,} of {self.lines:,} lines did not fit their sentence and were mended:\n")
+            note(f"{self.odd:,} of {self.lines:,} lines did not fit their sentence and were mended:")
             for kind, words in REPAIRS.items():
                 if self.repairs[kind]:
-                    tell(f"  {self.repairs[kind]:,} {words}\n")
+                    print_stderr(f"  {self.repairs[kind]:,} {words}\n")

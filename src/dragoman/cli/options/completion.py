@@ -1,4 +1,4 @@
-"""What a shell completes where a word may be more than a file: models, and recipes."""
+"""Shell completion of models and recipes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from click.shell_completion import CompletionItem
 
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Directories, and the models that are known by name."""
+    """Directories, and the models that have a name."""
     from dragoman.modeldir.locate import model_names
 
-    return [CompletionItem(incomplete, type="dir"), *beginning(incomplete, model_names())]
+    return [CompletionItem(incomplete, type="dir"), *matching(incomplete, model_names())]
 
 
 def complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files, and the presets."""
+    """Files, and presets."""
     from dragoman.config import PRESETS
 
-    return [CompletionItem(incomplete, type="file"), *beginning(incomplete, list(PRESETS))]
+    return [CompletionItem(incomplete, type="file"), *matching(incomplete, list(PRESETS))]
 
 
-def beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
-    """Those that begin so."""
+def matching(incomplete: str, names: list[str]) -> list[CompletionItem]:
+    """The names that start with the incomplete word."""
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from dragoman.cli import tell
-from dragoman.cli.input import text_of
-from dragoman.cli.options.unused_options import refuse_idle
+from dragoman.cli import note
+from dragoman.cli.input import decode_argument
+from dragoman.cli.options.unused_options import reject_unused
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
@@ -57,10 +57,10 @@ class LineConstraints:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         if not settings["terms"]:
-            refuse_idle(("ignore_case",), "it applies to the phrases of --terms; add --terms FILE")
+            reject_unused(("ignore_case",), "it applies to the phrases of --terms; add --terms FILE")
         terms, ignore_case = settings.pop("terms"), settings.pop("ignore_case")
-        require = [text_of("--require", phrase) for phrase in settings.pop("require")]
-        avoid = [text_of("--avoid", phrase) for phrase in settings.pop("avoid")]
+        require = [decode_argument("--require", phrase) for phrase in settings.pop("require")]
+        avoid = [decode_argument("--avoid", phrase) for phrase in settings.pop("avoid")]
         listed = [Path(name) for name in settings.pop("avoid_file")]
         each = settings.pop("constraints")
         self.all: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class LineConstraints:
         if translation.unmet and self.warned < MAX_WARNINGS:
             self.warned += 1
             lacks = ", ".join(map(repr, translation.unmet))
-            tell(f"dragoman: line {number} lacks the required {lacks}: the search found no translation that has it\n")
+            note(f"line {number} lacks the required {lacks}: the search found no translation that has it")
 
 
 def read_avoided(path: Path) -> list[str]:

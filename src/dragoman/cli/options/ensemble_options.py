@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from dragoman.cli.options.unused_options import refuse_idle
+from dragoman.cli.options.unused_options import reject_unused
 from dragoman.search.types import Mean
 
 OPTIONS = [
@@ -38,5 +38,5 @@ def ensemble_options(function: Callable[..., None]) -> Callable[..., None]:
 def ensemble_arguments(ensemble: tuple[str, ...], mean: str) -> dict[str, Any]:
     """The arguments of `Translator.load` for them."""
     if not ensemble:
-        refuse_idle(("mean",), "there is only one model; add --with MODEL")
+        reject_unused(("mean",), "there is only one model; add --with MODEL")
     return {"ensemble": ensemble, "mean": mean}

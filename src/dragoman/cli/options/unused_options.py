@@ -1,4 +1,4 @@
-"""Options that would do nothing are refused: who gives one expects something of it."""
+"""Reject command-line options that have no effect in the current mode."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import click
 from click.core import ParameterSource
 
 
-def given(*names: str) -> list[str]:
-    """Those of the parameters that the command line has, as they are written there."""
+def given_options(*names: str) -> list[str]:
+    """The options among these parameters that the user passed, such as `--beam`."""
     context = click.get_current_context()
     return [
         option.opts[0]
@@ -16,7 +16,7 @@ def given(*names: str) -> list[str]:
     ]
 
 
-def refuse_idle(names: tuple[str, ...], why: str) -> None:
-    """Refuse the first of the parameters that was given, with the reason for which it would do nothing here."""
-    for option in given(*names)[:1]:
-        raise click.UsageError(f"{option} would do nothing here: {why}")
+def reject_unused(names: tuple[str, ...], reason: str) -> None:
+    """Raise a usage error if the user passed any of `names`."""
+    for option in given_options(*names)[:1]:
+        raise click.UsageError(f"{option} has no effect: {reason}")
