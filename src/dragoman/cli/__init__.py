@@ -27,7 +27,7 @@ COMMANDS = {
     "import": "Convert a model of another toolkit: Opus-MT, fairseq, JoeyNMT.",
     "prepare": "Learn the tokenizer, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
-    "score": "How likely a model finds given translations, a line for each pair.",
+    "score": "Score given translations: the log-probability of each pair.",
     "serve": "Serve models over HTTP, with a page to translate on.",
     "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
     "engines": "Show what each engine supports, and which can be used here.",

@@ -1,1 +1,1 @@
-"""Engines that run a search: from source ids to hypotheses, each on the hardware that it is made for."""
+"""Engines that run a search, from source ids to hypotheses, each for its hardware."""

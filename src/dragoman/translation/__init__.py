@@ -1,1 +1,1 @@
-"""From text to text: the Translator, what it is asked for, and what it gives back."""
+"""From text to text: the Translator, its options and its results."""

@@ -1,4 +1,4 @@
-"""What a person gets back: the text, how sure the model was, and what to be careful with."""
+"""Results: translations and scores."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ FLAGS: Final = ("truncated", "repetitive", "split", "unmet", "empty")
 class Translation:
     """One translation.
 
-    `score` is log P / lp, by which hypotheses are ranked; of a text in parts, the sum of the first over that of the
-    second. `tokens` are the tokens written, `source_tokens` those read. `alternatives` are the next best, where more
-    than one was asked for; of a text in parts, the next best of each part.
-    `alignment` pairs words (source, target), counted from 0; `attention [tokens, source_tokens]` is what each token
-    looked at: a NumPy array whose rows miss what went to the source's end mark. Both are there on request.
-    `met` are the phrases that were required of it and are in it, `unmet` those that are not.
+    `score` is log P / lp, by which hypotheses are ranked; for a text in parts, the sum of log P over the sum of lp.
+    `tokens` are the output tokens, `source_tokens` the input tokens. `alternatives` are the next best translations,
+    with `n_best`; for a text in parts, the next best of each part.
+    `alignment` has pairs of word indices (source, target) from 0; `attention [tokens, source_tokens]` is a NumPy array
+    without the weights on the source's end mark. Both only on request.
+    `met` are the required phrases that the translation contains, `unmet` those it lacks.
     """
 
     text: str
@@ -25,9 +25,9 @@ class Translation:
     log_probability: float = 0.0
     tokens: tuple[str, ...] = ()
     source_tokens: tuple[str, ...] = ()
-    truncated: bool = False  # it reached the longest that was allowed, and was ended there
-    repetitive: bool = False  # it goes round in circles, and the source does not
-    split: bool = False  # the source was longer than the model was trained for, and was translated in parts
+    truncated: bool = False  # cut off at the maximum length
+    repetitive: bool = False  # it repeats itself, and the source does not
+    split: bool = False  # the source was too long and was translated in parts
     alignment: tuple[tuple[int, int], ...] | None = None
     attention: Any = field(default=None, repr=False, compare=False)
     alternatives: tuple[Translation, ...] = ()
@@ -39,20 +39,20 @@ class Translation:
 
     @property
     def empty(self) -> bool:
-        """Nothing was written."""
+        """Whether the text is empty."""
         return not self.text.strip()
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The names of what to be careful with."""
+        """The names of the warnings that apply."""
         return tuple(name for name in FLAGS if getattr(self, name))
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What a model thinks of a given translation; the end mark is the last of its tokens.
+    """The score of a given translation; the end mark is the last of its tokens.
 
-    `log_probability` is log P of all of it, and `score` that over lp, by which a search would have ranked it.
+    `log_probability` is log P of the whole translation, and `score` is log P / lp, by which a search would rank it.
     """
 
     score: float
@@ -62,5 +62,5 @@ class Scored:
 
     @property
     def per_token(self) -> float:
-        """log P over the number of tokens, the end mark counted: minus this is the logarithm of the perplexity."""
+        """log P / number of tokens, the end mark included: the negative logarithm of the perplexity."""
         return self.log_probability / len(self.tokens)

@@ -194,7 +194,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also an input"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "max_length=2 is smaller than min_length=3"),
         (["{}", "--max-length", "0"], b"a", "max_length must be at least 1"),
-        (["{}", "--seed", "1"], b"a", "--seed has no effect: nothing is drawn; add --sample"),
+        (["{}", "--seed", "1"], b"a", "--seed has no effect: nothing is sampled; add --sample"),
         (["{}", "--top-k", "3", "--beam", "4"], b"a", "--beam has no effect"),
         (["{}", "--split", "never", "--language", "de"], b"a", "--language has no effect"),
         (

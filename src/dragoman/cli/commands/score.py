@@ -1,4 +1,4 @@
-"""`dragoman score`: how likely a model finds translations that are given, a line for each pair."""
+"""`dragoman score`: the log-probability of given translations, one line for each pair."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ Pairs = Iterator[list[tuple[str, str]]]
 @click.command()
 @click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
-@click.option("--source", type=click.Path(), help="Plain text, a source sentence per line.")
-@click.option("--target", type=click.Path(), help="Its translation, line by line: what is scored.")
-@click.option("--source-key", default="", help="The source's column in TSV, from 1.")
-@click.option("--target-key", default="", help="The target's column in TSV.")
-@click.option(
-    "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
-)
-@click.option("--per-token", is_flag=True, help="log P over the number of tokens, the end mark counted.")
+@click.option("--source", type=click.Path(), help="Plain text with one source sentence per line.")
+@click.option("--target", type=click.Path(), help="Its translation, line by line, to be scored.")
+@click.option("--source-key", default="", help="Source column in TSV, from 1.")
+@click.option("--target-key", default="", help="Target column in TSV.")
+@click.option("-o", "--output", type=click.Path(), default="-", help="Output file; it appears when it is complete.")
+@click.option("--per-token", is_flag=True, help="log P / number of tokens, the end mark included.")
 @click.option("--length-penalty", type=float,
-              help="log P / lp with this alpha, as `translate --scores` has it (there 0.6).")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="A JSON object for each pair, with the tokens and what each had.")
-@click.option("--to", metavar="CODE", help="The language of the targets, for a model of several.")
+              help="log P / lp with this exponent, like `translate --scores` (0.6 there).")  # fmt: skip
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write a JSON object for each pair, with the log-probability of each token."
+)
+@click.option("--to", metavar="CODE", help="Target language, for a multilingual model.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
-              help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
+              help="Dependency trees of the sources in CoNLL-U, for a model that reads them.")  # fmt: skip
 @ensemble_options
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(["auto", "bfloat16", "float32"]), default="auto", show_default=True,
-              help="Of the weights; auto is float32 on a CPU.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
-@click.option("--batch", type=int, help="Pairs at a time; the engine's own choice, without it.")
+              help="Precision of the weights; auto is float32.")  # fmt: skip
+@click.option("--threads", type=int, help="CPU threads.  [default: OMP_NUM_THREADS, or all]")
+@click.option("--batch", type=int, help="Pairs per batch.  [default: the engine's choice]")
 @click.option("--progress/--no-progress", default=None,
-              help="What scores, how quickly, and the mean, on stderr; by default if that is a terminal.")  # fmt: skip
+              help="Show engine, speed and the mean on stderr; by default if that is a terminal.")  # fmt: skip
 def command(
     model: str,
     files: tuple[str, ...],
@@ -78,66 +78,72 @@ def command(
 
     directory = find_model(model)
     plain = source is not None or target is not None
-    sides = sides_of(files, source, target)
+    sides = input_files(files, source, target)
     check_inputs(sides)
-    parses = [Path(file) for file in trees]
-    for parse in parses:
-        check_file(parse)
-    place = resolve_output(parse_path(output), [*sides, *parses])
+    tree_files = [Path(file) for file in trees]
+    for tree_file in tree_files:
+        check_file(tree_file)
+    place = resolve_output(parse_path(output), [*sides, *tree_files])
     if plain:
-        reject_unused(("source_key", "target_key"), "they are columns of TSV, and --source and --target are plain text")
+        reject_unused(("source_key", "target_key"), "--source and --target are plain text, not TSV")
     if per_token and length_penalty is not None:
-        raise click.UsageError("--per-token and --length-penalty divide by different things; give one of them")
+        raise click.UsageError("--per-token and --length-penalty exclude each other")
     if as_json:
-        reject_unused(("per_token",), "--json has it anyway, as per_token")
+        reject_unused(("per_token",), "--json always has it, as per_token")
     models = ensemble_arguments(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
-    given = stream_pairs(*sides) if plain else columns(sides, corpora)
+    blocks = stream_pairs(*sides) if plain else read_pairs(sides, corpora)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.source_trees import check_trees
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(directory, engine="torch", **engine, **models)
-    grown = TreeAligner(tree for path in parses for tree in read_trees_file(path)) if parses else None
-    check_trees(translator.tree_model, grown)
-    translator.resolve_target(to)  # refused before a line is read
+    aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
+    check_trees(translator.tree_model, aligner)
+    translator.resolve_target(to)  # checked before a line is read
     running = translator.running_for(search=search)
-    report = Tally(should_report(progress, place))
+    report = ScoreReport(should_report(progress, place))
     if report.live:
         note(str(running))
     show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
-    asked: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": grown, "batch": batch, "to": to}
+    options: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
     with open_output(place) as (into, done), report:
-        for pairs in given:
-            for scored in translator.stream_scores(pairs, before=report.done, **asked):
+        for pairs in blocks:
+            for scored in translator.stream_scores(pairs, before=report.done, **options):
                 report.count(scored)
-                into.write(entry(scored, report.done) if as_json else f"{getattr(scored, show):.4f}\n".encode())
+                into.write(format_json(scored, report.done) if as_json else f"{getattr(scored, show):.4f}\n".encode())
                 if report.done % 64 == 0:
                     into.flush()
             into.flush()
-        if grown is not None:
-            grown.check_finished()
+        if aligner is not None:
+            aligner.check_finished()
         done()
 
 
-def sides_of(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
-    """What is read: the files of pairs, or the two sides of them."""
+def input_files(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
+    """The files to read: files of pairs, or the two sides."""
     if source is None and target is None:
         return [parse_path(file) for file in files or ("-",)]
     if files:
-        raise DataError(f"{files[0]} came beside --source and --target; give pairs as lines of FILES, or as two files")
+        raise DataError(
+            f"{files[0]} cannot be combined with --source and --target; give pairs in FILES, or two files",
+            code="conflicting_options",
+        )
     if source is None or target is None:
         lacking = "--source" if source is None else "--target"
-        raise DataError(f"a pair has two sides, but there is no {lacking}; give both --source and --target")
+        raise DataError(f"{lacking} is missing; give both --source and --target", code="missing_option")
     if source == target == "-":
-        raise DataError("--source and --target cannot both be standard input; give pairs there, with a tab between")
+        raise DataError(
+            "--source and --target cannot both be standard input; give pairs there, separated by tabs",
+            code="conflicting_options",
+        )
     return [parse_path(source), parse_path(target)]
 
 
-def columns(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
-    """The pairs of TSV files, as soon as they are there; those before a wrong line are given before it is refused."""
+def read_pairs(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
+    """The pairs of TSV files as they arrive; pairs before an invalid line come before the error."""
     for path, corpus in zip(files, corpora, strict=True):
         number = 0
         for lines in stream_lines([path]):
@@ -153,11 +159,11 @@ def columns(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
             number += len(lines)
 
 
-def entry(scored: Any, number: int) -> bytes:
-    """All there is to know of a pair, as a line of JSON."""
+def format_json(scored: Any, number: int) -> bytes:
+    """The result of a pair as a line of JSON."""
     import json
 
-    told = {
+    fields = {
         "line": number,
         "log_probability": scored.log_probability,
         "per_token": scored.per_token,
@@ -165,11 +171,11 @@ def entry(scored: Any, number: int) -> bytes:
         "tokens": scored.tokens,
         "token_log_probabilities": scored.token_log_probabilities,
     }
-    return (json.dumps(told, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(fields, ensure_ascii=False) + "\n").encode()
 
 
-class Tally(LineReporter):
-    """Progress, and at the end the mean of all tokens."""
+class ScoreReport(LineReporter):
+    """Progress, and at the end the mean over all tokens."""
 
     def __init__(self, live: bool) -> None:
         super().__init__(live)

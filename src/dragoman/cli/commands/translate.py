@@ -1,4 +1,4 @@
-"""`dragoman translate`: a line in, a line out."""
+"""`dragoman translate`: one line of output for each line of input."""
 
 from __future__ import annotations
 
@@ -26,46 +26,54 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.command()
 @click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
+@click.option("-o", "--output", type=click.Path(), default="-", help="Output file; it appears when it is complete.")
 @click.option(
-    "-o", "--output", type=click.Path(), default="-", help="Write to this file, which appears when it is done."
+    "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations of each line, best first."
 )
+@click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json always has it.")
+@click.option("--alignments", is_flag=True, help="Add a column with word alignments, such as 0-0 1-2, source first.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object for each line, with all results.")
+@click.option("--beam", type=int, help="Beam size; 1 is greedy search.  [default: 4, or --nbest if that is larger]")
 @click.option(
-    "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="So many translations of each line, best first."
+    "--length-penalty",
+    type=float,
+    default=Search.length_penalty,
+    show_default=True,
+    help="Length-penalty exponent (0 ranks by probability alone).",
 )
-@click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json has it anyway.")
-@click.option("--alignments", is_flag=True, help="Add a column with aligned words, as in 0-0 1-2, source first.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object for each line, with all there is to know.")
-@click.option("--beam", type=int, help="Hypotheses kept; 1 is greedy search.  [default: 4, or --nbest if that is more]")
-@click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
-@click.option("--min-length", type=int, default=0, help="At least so many tokens.")
-@click.option("--max-length", type=int, help="At most so many tokens; --extra-length holds as well.")
+@click.option("--min-length", type=int, default=0, help="Minimum number of tokens.")
+@click.option("--max-length", type=int, help="Maximum number of tokens; --extra-length applies too.")
 @click.option("--extra-length", type=int, default=Search.extra_length, show_default=True,
-              help="At most so many tokens more than the source has.")  # fmt: skip
-@click.option("--no-repeat", type=int, default=0, metavar="N", help="Never write the same N tokens in a row twice.")
+              help="Maximum number of tokens beyond the length of the source.")  # fmt: skip
+@click.option("--no-repeat", type=int, default=0, metavar="N", help="Never repeat an n-gram of N tokens.")
 @click.option("--source-trees", "trees", type=click.Path(), multiple=True,
-              help="The lines' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
-@click.option("--to", metavar="CODE", help="The language to translate into, such as de, for a model of several.")
-@click.option("--prefix", help="What every translation begins with.")
+              help="Dependency trees of the lines in CoNLL-U, for a model that reads them.")  # fmt: skip
+@click.option("--to", metavar="CODE", help="Target language, such as de, for a multilingual model.")
+@click.option("--prefix", help="Beginning of every translation.")
 @constraint_options
-@click.option("--sample", is_flag=True, help="Draw translations by chance; the next three options imply it.")
-@click.option("--temperature", type=float, help="Under 1 the likely gets likelier, over 1 less so.")
-@click.option("--top-k", type=int, help="Draw from the K likeliest tokens.")
-@click.option("--top-p", type=float, help="Draw from the likeliest tokens that together have probability P.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Which draws.")
+@click.option("--sample", is_flag=True, help="Sample translations; implied by the next three options.")
+@click.option(
+    "--temperature", type=float, help="Sampling temperature; under 1 sharpens the distribution, over 1 flattens it."
+)
+@click.option("--top-k", type=int, help="Sample from the K likeliest tokens.")
+@click.option("--top-p", type=float, help="Sample from the likeliest tokens with total probability P.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed for sampling.")
 @click.option("--split", type=click.Choice(["long", "sentences", "never"]), default="long", show_default=True,
-              help="Which lines are translated sentence by sentence.")  # fmt: skip
+              help="Lines to split into sentences.")  # fmt: skip
 @ensemble_options
-@click.option("--language", default="en", show_default=True, help="The source's code, for rules to find sentences by.")
+@click.option(
+    "--language", default="en", show_default=True, help="Source language, for splitting lines into sentences."
+)
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
-              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
+              help="Engine; auto takes the fastest available one (see `dragoman engines`).")  # fmt: skip
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
-              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
-@click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
-@click.option("--reproducible", is_flag=True, help="To the last bit the same, whatever else is translated with a line.")
+              help="Precision of the weights; auto is int8 on a CPU where the engine supports it.")  # fmt: skip
+@click.option("--threads", type=int, help="CPU threads.  [default: OMP_NUM_THREADS, or all]")
+@click.option("--batch", type=int, help="Sentences per batch.  [default: the engine's choice]")
+@click.option("--reproducible", is_flag=True, help="Bit-identical output, whatever else is translated; slower.")
 @click.option("--progress/--no-progress", default=None,
-              help="What translates, and how quickly, on stderr; by default where that is a terminal.")  # fmt: skip
+              help="Show engine and speed on stderr; by default if that is a terminal.")  # fmt: skip
 def command(
     model: str,
     files: tuple[str, ...],
@@ -95,25 +103,27 @@ def command(
 ) -> None:
     """Translate FILES, or standard input, with MODEL (a directory, or a model's name) to standard output.
 
-    Each line of the input gives one line of the output; empty lines stay empty. Lines end at \\n alone. With --nbest
-    each line gives several, with the number of the line as a first column. Columns are separated by tabs.
+    Each line of input gives one line of output; empty lines stay empty. Only \\n ends a line. With --nbest each line
+    gives several, with the line number as the first column. Columns are separated by tabs.
     """
     from dragoman.modeldir.locate import find_model
 
-    directory = find_model(model)  # before the files: where the two are swapped, it is the model that is missed
+    directory = find_model(model)  # before the files: if the two are swapped, the error names the model
     sources = [parse_path(file) for file in files or ("-",)]
     check_inputs(sources)
-    parses = [Path(file) for file in trees]
-    for parse in parses:
-        check_file(parse)
-    place = resolve_output(parse_path(output), [*sources, *parses, *constraint_files(settings)])
+    tree_files = [Path(file) for file in trees]
+    for tree_file in tree_files:
+        check_file(tree_file)
+    place = resolve_output(parse_path(output), [*sources, *tree_files, *constraint_files(settings)])
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
-    chances: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    drawn = {name: value for name, value in chances.items() if value is not None}
+    sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    sampling_options = {name: value for name, value in sampling_values.items() if value is not None}
     if settings["split"] == "never":
-        reject_unused(("language",), "it finds the sentences of a line, and --split never finds none")
+        reject_unused(("language",), "--split never does not split lines into sentences")
     models, line_constraints = ensemble_arguments(ensemble, mean), LineConstraints(settings)
-    search = search_of(nbest, beam, Sampling(seed=seed, **drawn) if sample or drawn else None, settings)
+    search = make_search(
+        nbest, beam, Sampling(seed=seed, **sampling_options) if sample or sampling_options else None, settings
+    )
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.source_trees import check_trees
@@ -122,14 +132,14 @@ def command(
     translator = Translator.load(
         directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
     )
-    grown = TreeAligner(tree for path in parses for tree in read_trees_file(path)) if parses else None
-    check_trees(translator.tree_model, grown)
-    translator.resolve_target(to)  # refused before a line is read
-    # loaded now: the first line is answered the sooner
+    aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
+    check_trees(translator.tree_model, aligner)
+    translator.resolve_target(to)  # checked before a line is read
+    # loaded now, so that the first line is fast
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)
     if line_constraints:
         constraints = line_constraints.take([])[1]  # checked before a line is read
-        list(translator.stream([], search=search, prefix=prefix, trees=grown, to=to, **constraints))
+        list(translator.stream([], search=search, prefix=prefix, trees=aligner, to=to, **constraints))
     show = Columns(scores, alignments, nbest > 1, as_json)
     report = LineReporter(should_report(progress, place))
     if report.live:
@@ -138,9 +148,16 @@ def command(
         note(f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}")
     with open_output(place) as (target, done), report:
         for found in stream_lines(sources):
-            asked = {"search": search, "prefix": prefix, "alignment": alignments, "trees": grown, "to": to, **settings}
+            options = {
+                "search": search,
+                "prefix": prefix,
+                "alignment": alignments,
+                "trees": aligner,
+                "to": to,
+                **settings,
+            }
             found, constraints, wrong = line_constraints.take(found)
-            for translation in translator.stream(found, **asked, **constraints):
+            for translation in translator.stream(found, **options, **constraints):
                 report.count(translation)
                 line_constraints.warn(translation, report.done)
                 target.write(show.lines(translation, report.done))
@@ -149,18 +166,18 @@ def command(
             target.flush()
             if wrong is not None:
                 raise wrong
-        if grown is not None:
-            grown.check_finished()
+        if aligner is not None:
+            aligner.check_finished()
         line_constraints.check_all_used()
         done()
 
 
-def search_of(nbest: int, beam: int | None, sampling: Sampling | None, settings: dict[str, Any]) -> Search:
-    """What is searched for, with what of `settings` is the search's, which is taken out of them."""
+def make_search(nbest: int, beam: int | None, sampling: Sampling | None, settings: dict[str, Any]) -> Search:
+    """The search; its options are removed from `settings`."""
     if sampling is not None:
-        reject_unused(("beam",), "translations that are drawn come without a search; leave it out, or --sample")
+        reject_unused(("beam",), "sampling does not search; drop it, or --sample")
     else:
-        reject_unused(("seed",), "nothing is drawn; add --sample")
+        reject_unused(("seed",), "nothing is sampled; add --sample")
     if beam is not None and 0 < beam < nbest:
         raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
     return Search(
@@ -176,7 +193,7 @@ def search_of(nbest: int, beam: int | None, sampling: Sampling | None, settings:
 
 
 class Columns:
-    """How a translation is written: its text, and what was asked for besides."""
+    """Formats a translation as columns or JSON."""
 
     def __init__(self, scores: bool, alignments: bool, numbered: bool, as_json: bool) -> None:
         self.scores, self.alignments, self.numbered, self.as_json = scores, alignments, numbered, as_json
@@ -202,14 +219,14 @@ class Columns:
     def _json(self, translation: Any, number: int) -> bytes:
         import json
 
-        def told(one: Any) -> dict[str, Any]:
+        def fields_of(one: Any) -> dict[str, Any]:
             entry = {"text": one.text, "score": one.score, "log_probability": one.log_probability}
             entry |= {"tokens": one.tokens, "flags": one.flags}
             if one.met or one.unmet:
                 entry |= {"met": one.met, "unmet": one.unmet}
             return entry if one.alignment is None else entry | {"alignment": one.alignment}
 
-        entry = {"line": number, **told(translation)}
+        entry = {"line": number, **fields_of(translation)}
         if self.numbered:
-            entry["alternatives"] = [told(one) for one in translation.alternatives]
+            entry["alternatives"] = [fields_of(one) for one in translation.alternatives]
         return (json.dumps(entry, ensure_ascii=False) + "\n").encode()

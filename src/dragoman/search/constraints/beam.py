@@ -120,13 +120,13 @@ class ConstraintProgress:
     at which symbol its last occurrence ended.
     """
 
-    def __init__(self, states: Tensor, last: Tensor, place: Tensor, met: Tensor, reached: Tensor) -> None:
-        self.states, self.last, self.place, self.met, self.reached = states, last, place, met, reached
+    def __init__(self, states: Tensor, last: Tensor, length: Tensor, met: Tensor, reached: Tensor) -> None:
+        self.states, self.last, self.length, self.met, self.reached = states, last, length, met, reached
 
     def of(self, rows: Tensor) -> ConstraintProgress:
         """Progress of the given rows."""
         return ConstraintProgress(
-            self.states[rows], self.last[rows], self.place[rows], self.met[rows], self.reached[rows]
+            self.states[rows], self.last[rows], self.length[rows], self.met[rows], self.reached[rows]
         )
 
 
@@ -182,21 +182,21 @@ class BeamAllocator:
 
     def _after(self, before: ConstraintProgress, tokens: Tensor) -> ConstraintProgress:
         """Progress of hypotheses after one more token."""
-        states, place = before.states, before.place.clone()
+        states, length = before.states, before.length.clone()
         met, reached = before.met.clone(), before.reached.clone()
         symbols = self.automata.boundary(before.last, tokens)
         for column in range(self.automata.longest(tokens) + 1):
             if column:
                 symbols = self.automata.stream[tokens, column - 1]
             states = self.automata.step(states, symbols)
-            place += symbols != NOTHING
+            length += symbols != NOTHING
             rows = (self.ending[states] & (symbols != NOTHING)).nonzero().squeeze(1)
             if len(rows):
-                size, end = self.length[states[rows]], place[rows, None] - 1  # without the edge after it
+                size, end = self.length[states[rows]], length[rows, None] - 1  # without the boundary after it
                 counts = (size > 0) & (end - size >= reached[rows])
                 met[rows] += counts
                 reached[rows] = torch.where(counts, end, reached[rows])
-        return ConstraintProgress(states, self.automata.ends(before.last, tokens), place, met, reached)
+        return ConstraintProgress(states, self.automata.ends(before.last, tokens), length, met, reached)
 
     def _missing(self, progress: ConstraintProgress, sentences: Tensor) -> Tensor:
         """How often each phrase must still occur, `[R, G]`."""
@@ -206,10 +206,10 @@ class BeamAllocator:
         """Number of required tokens still to be written `[R]`, less those of a phrase already begun."""
         missing = self._missing(progress, sentences)
         others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
-        whole = ((missing - others).clamp_min(0) * self.min_tokens[sentences]).sum(1)
+        required = ((missing - others).clamp_min(0) * self.min_tokens[sentences]).sum(1)
         saved = self.saved[sentences] * (progress.last == OPENING)[:, None]
-        begun = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
-        return (whole - begun).clamp_min(0)
+        written = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
+        return (required - written).clamp_min(0)
 
     def _forced(self, sentences: Tensor) -> Tensor:
         """Tokens `[R, F]` that advance a required phrase, padded with PAD."""
@@ -279,10 +279,10 @@ def allocation_order(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
     by_score = scores.argsort(dim=1, descending=True, stable=True)
     by_bank = by_score.gather(1, banks.gather(1, by_score).argsort(dim=1, stable=True))
     banks = banks.gather(1, by_bank)
-    place = torch.arange(scores.shape[1], device=scores.device).expand_as(banks)
+    index = torch.arange(scores.shape[1], device=scores.device).expand_as(banks)
     new = torch.ones_like(banks, dtype=torch.bool)
     new[:, 1:] = banks[:, 1:] != banks[:, :-1]
-    rank = place - torch.where(new, place, 0).cummax(1).values  # in its bank
+    rank = index - torch.where(new, index, 0).cummax(1).values  # in its bank
     promise = (scores - MISSING_TOKEN_COST * far).masked_fill(out, -torch.inf).gather(1, by_bank)
     by_promise = promise.argsort(dim=1, descending=True, stable=True)
     key = ((banks >> 20 << 20) + rank).gather(1, by_promise)

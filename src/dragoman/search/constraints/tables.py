@@ -143,9 +143,9 @@ class AvoidedTables:
     def _hits(self, state: int, last: int) -> IntArray:
         """Tokens that complete a phrase; in states other than 0, only a phrase already begun."""
         stream, tokens, hits = self.spelling.stream, self.writing, []
-        lead = BETWEEN[last, self.spelling.first[tokens]]
-        states = self.automaton.delta[state, lead]
-        read = (lead != NOTHING).astype(np.int64)
+        boundary = BETWEEN[last, self.spelling.first[tokens]]
+        states = self.automaton.delta[state, boundary]
+        read = (boundary != NOTHING).astype(np.int64)
         for column in range(stream.shape[1] - 1):
             states, after = self.automaton.delta[states, stream[tokens, column]], stream[tokens, column + 1]
             read += 1
