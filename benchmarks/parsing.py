@@ -77,7 +77,7 @@ def sentences(path: Path, longest: int) -> Iterator[Bracketing]:
 
 def report(name: str, guesses: list[Bracketing], gold: list[Bracketing]) -> None:
     found = score_brackets(zip(guesses, gold, strict=True))
-    figures = (found.precision, found.recall, found.f1, found.complete)
+    figures = (found.precision, found.recall, found.f1, found.exact_share)
     print(f"| {name} | {' | '.join(f'{100 * figure:.1f}' for figure in figures)} |", flush=True)
 
 

@@ -22,7 +22,7 @@ from dragoman.search.types import Mean, Search
 
 if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared
-    from dragoman.evaluation.report import Report
+    from dragoman.evaluation.report import EvaluationReport
     from dragoman.evaluation.systems import System
 
 PathLike = str | Path
@@ -149,7 +149,7 @@ def train(
     def validation(prepared: Prepared, recipe: Recipe) -> Validation:
         learned = recipe.model.positions == "learned"
         longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
-        return Validation(prepared, recipe.data, ranks.device, longest=longest)
+        return Validation(prepared, recipe.data, ranks.device, max_length=longest)
 
     def plan() -> str | None:
         """Prepare the data and return the recipe as TOML, or None if the run is finished."""
@@ -216,16 +216,16 @@ def evaluate(
     threads: int | None = None,
     batch: int | None = None,
     reporter: Reporter | None = None,
-) -> Report:
+) -> EvaluationReport:
     """Translate test sets with a model and score them with sacreBLEU, or score the files of `hypothesis`.
 
     `reference` and `source` have a file for each test set. `against`, another model or a file for each test set, adds a
     paired bootstrap test. `report` is a directory to write the figures and translations to.
     """
-    from dragoman.evaluation.metrics import compare, make, score
-    from dragoman.evaluation.report import Report, Result, make_room
+    from dragoman.evaluation.metrics import compare_systems, make_metrics, score_corpus
+    from dragoman.evaluation.report import EvaluationReport, SetResult, prepare_directory
     from dragoman.evaluation.systems import FileSystem, ModelSystem
-    from dragoman.evaluation.test_sets import read_held_out
+    from dragoman.evaluation.test_sets import read_test_sets
 
     hypotheses, others, trees, languages = _paths(hypothesis), _paths(against), _paths(source_trees), _texts(to)
     if (model is None) == (not hypotheses):
@@ -233,8 +233,8 @@ def evaluate(
             "give either a model to translate with, or --hypothesis with files of translations",
             code="exclusive_options",
         )
-    sets = read_held_out(_paths(reference), _paths(source), _texts(names), trees, languages)
-    make(list(metrics), sets[0].references, tokenize)  # reject a wrong name before translating
+    sets = read_test_sets(_paths(reference), _paths(source), _texts(names), trees, languages)
+    make_metrics(list(metrics), sets[0].references, tokenize)  # reject a wrong name before translating
     search = Search(beam=beam, length_penalty=length_penalty)
     settings: dict[str, Any] = {"language": language, "engine": engine, "device": device}
     settings |= {"precision": precision, "threads": threads, "batch": batch}
@@ -252,32 +252,32 @@ def evaluate(
     models = [each for each in systems if isinstance(each, ModelSystem)]
     if trees and not any(each.reads_trees for each in models):
         raise DataError("--source-trees has no effect: no model here reads trees", code="unused_option")
-    if languages and not any(each.has_languages for each in models):
+    if languages and not any(each.has_target_languages for each in models):
         raise DataError("--to has no effect: no model here has several target languages", code="unused_option")
     for each in models:
         each.check(sets)
     if report is not None:
-        make_room(Path(report))
+        prepare_directory(Path(report))
     reporter = reporter if reporter is not None else ConsoleReporter(transient=True)
     try:
         for each in models:
-            reporter.note(f"{each.model}: {each.running}")
-        ours, *theirs = [each.translated(sets, reporter) for each in systems]
+            reporter.note(f"{each.model}: {each.engine_info}")
+        ours, *theirs = [each.translate(sets, reporter) for each in systems]
     finally:
         reporter.close()
     how = (list(metrics), tokenize, lowercase)
     results = [
-        Result(
-            held_out,
-            translated.texts,
-            score(translated.texts, held_out.references, *how),
-            translated.seconds,
-            compare(translated.texts, theirs[0][i].texts, held_out.references, *how) if theirs else [],
-            translated.flags,
+        SetResult(
+            test_set,
+            output.texts,
+            score_corpus(output.texts, test_set.references, *how),
+            output.seconds,
+            compare_systems(output.texts, theirs[0][i].texts, test_set.references, *how) if theirs else [],
+            output.flags,
         )
-        for i, (held_out, translated) in enumerate(zip(sets, ours, strict=True))
+        for i, (test_set, output) in enumerate(zip(sets, ours, strict=True))
     ]
-    found = Report(system.about(), results, ", ".join(path.name for path in others) or None)
+    found = EvaluationReport(system.describe(), results, ", ".join(path.name for path in others) or None)
     if report is not None:
         found.write(Path(report))
     return found

@@ -1,10 +1,9 @@
-"""Constituency trees against those of people: labeled bracketing as EVALB counts it with COLLINS.prm (section 6.3).
+"""Labeled bracketing scores of constituency trees, as EVALB with COLLINS.prm (section 6.3).
 
-As there: a phrase is right where its label and its words are; punctuation (by the tags of the right tree) is taken out
-of both trees first, and with it phrases of nothing else; TOP does not count; ADVP and PRT are one label; of phrases
-alike in one sentence as many are right as both trees have; figures are over all phrases of all sentences. Not as
-there: no sentence is skipped for its number of words, as what was written is laid over the words it should have, and
-there are no figures for crossing brackets, for tags, or for sentences of at most 40 words alone.
+As in EVALB: a phrase is correct if its label and words are; punctuation (by the gold tags) is removed from both trees,
+with phrases of nothing else; TOP does not count; ADVP and PRT are one label; equal phrases count as often as both trees
+have them; scores are over all phrases of all sentences. Unlike EVALB: no sentence is skipped, because trees are fitted
+to the words of their sentence, and there are no scores for crossing brackets, tags, or sentences of up to 40 words.
 """
 
 from __future__ import annotations
@@ -19,66 +18,68 @@ from dragoman.errors import DataError
 from dragoman.text.trees.constituency import TOP, Bracketing
 
 PUNCTUATION: Final = frozenset({",", ":", "``", "''", "."})  # tags
-SAME: Final = {"PRT": "ADVP"}
+SAME_LABEL: Final = {"PRT": "ADVP"}
 
-Counted = Counter[tuple[str, int, int]]
+Phrases = Counter[tuple[str, int, int]]
 
 
 @dataclass(frozen=True)
 class BracketScore:
-    """How many phrases are right, of those that were written and of those that should have been; sentences too."""
+    """The number of correct, predicted and gold phrases, and of exact and all sentences."""
 
-    right: int
-    written: int
+    correct: int
+    predicted: int
     gold: int
     exact: int
     sentences: int
 
     @property
     def precision(self) -> float:
-        """The share of what was written that is right, from 0 to 1."""
-        return self.right / max(1, self.written)
+        """The share of predicted phrases that are correct."""
+        return self.correct / max(1, self.predicted)
 
     @property
     def recall(self) -> float:
-        """The share of what should have been written that was, from 0 to 1."""
-        return self.right / max(1, self.gold)
+        """The share of gold phrases that were found."""
+        return self.correct / max(1, self.gold)
 
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall."""
-        return 2 * self.right / max(1, self.written + self.gold)
+        return 2 * self.correct / max(1, self.predicted + self.gold)
 
     @property
-    def complete(self) -> float:
-        """The share of sentences with all of it right and nothing else."""
+    def exact_share(self) -> float:
+        """The share of sentences whose phrases all match."""
         return self.exact / max(1, self.sentences)
 
 
 def score_brackets(pairs: Iterable[tuple[Bracketing, Bracketing]]) -> BracketScore:
-    """The figures of pairs of trees over the same words: what was written, and what is right."""
-    right = written = gold = exact = sentences = 0
+    """Score pairs (predicted tree, gold tree) over the same words."""
+    correct = predicted = gold = exact = sentences = 0
     for one, other in pairs:
         if one.words != other.words:
             raise DataError(
-                f"{other.where}: {len(one.words)} words are not the {len(other.words)} of the right tree, from "
-                f"{parting(one.words, other.words)}; both need the same words, in the same order"
+                f"{other.where}: the trees have different words ({len(one.words)} and {len(other.words)}), from "
+                f"{first_difference(one.words, other.words)}; both need the same words in the same order",
+                code="words_differ",
             )
-        found, expected = (counted(tree, other.tags) for tree in (one, other))
+        found, expected = (count_phrases(tree, other.tags) for tree in (one, other))
         both = (found & expected).total()
-        right, written, gold = right + both, written + found.total(), gold + expected.total()
+        correct, predicted, gold = correct + both, predicted + found.total(), gold + expected.total()
         exact, sentences = exact + (found == expected), sentences + 1
-    return BracketScore(right, written, gold, exact, sentences)
+    return BracketScore(correct, predicted, gold, exact, sentences)
 
 
-def counted(tree: Bracketing, tags: Iterable[str]) -> Counted:
-    """The phrases that count, over the words that count; these are by the tags of the right tree."""
+def count_phrases(tree: Bracketing, tags: Iterable[str]) -> Phrases:
+    """The phrases that count, over the words that count by the gold tags."""
     before = [0, *accumulate(tag not in PUNCTUATION for tag in tags)]
-    phrases = ((SAME.get(p.label, p.label), before[p.first], before[p.end]) for p in tree.phrases if p.label != TOP)
+    counting = (p for p in tree.phrases if p.label != TOP)
+    phrases = ((SAME_LABEL.get(p.label, p.label), before[p.first], before[p.end]) for p in counting)
     return Counter(phrase for phrase in phrases if phrase[1] < phrase[2])
 
 
-def parting(one: tuple[str, ...], other: tuple[str, ...]) -> str:
-    """Where two sentences part, in words."""
+def first_difference(one: tuple[str, ...], other: tuple[str, ...]) -> str:
+    """Describe where two sentences differ first."""
     same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return f"word {same + 1}, {' '.join(one[same : same + 1])!r} and {' '.join(other[same : same + 1])!r},"
+    return f"word {same + 1}, {' '.join(one[same : same + 1])!r} and {' '.join(other[same : same + 1])!r}"

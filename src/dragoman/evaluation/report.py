@@ -1,4 +1,4 @@
-"""A saved evaluation: figures that a program reads, a page that a person reads, and the translations themselves."""
+"""Evaluation reports: scores as JSON and Markdown, and the translations."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, Final
 
 from dragoman import __version__
-from dragoman.errors import DataError
-from dragoman.evaluation.metrics import Difference, Score, sentence_scores
-from dragoman.evaluation.test_sets import HeldOut
+from dragoman.errors import OutputError
+from dragoman.evaluation.metrics import MetricDifference, MetricScore, sentence_scores
+from dragoman.evaluation.test_sets import EvaluationSet
 from dragoman.files import write_atomically
 
-WORST = 20
-PAGE, TABLE = "report.md", "report.json"
-BEGINS = {PAGE: "# Evaluation\n\n", TABLE: '{\n "format": '}  # by which a report of ours is known
+N_WORST: Final = 20
+MARKDOWN, JSON = "report.md", "report.json"
+FILE_STARTS: Final = {MARKDOWN: "# Evaluation\n\n", JSON: '{\n "format": '}  # by which our reports are recognized
 
 
 @dataclass(frozen=True)
-class Result:
-    """One test set, how it was translated, and what came of it."""
+class SetResult:
+    """The translations and scores of one test set."""
 
-    held_out: HeldOut
+    test_set: EvaluationSet
     hypotheses: list[str]
-    scores: list[Score]
-    seconds: float | None = None  # None where the translations came from a file
-    differences: list[Difference] = field(default_factory=list)
+    scores: list[MetricScore]
+    seconds: float | None = None  # None if the translations are from a file
+    differences: list[MetricDifference] = field(default_factory=list)
     flags: Mapping[str, int] = field(default_factory=dict)  # how many translations were truncated, empty, ...
 
     @property
     def rate(self) -> float | None:
-        """Sentences a second."""
+        """Sentences per second."""
         return len(self.hypotheses) / max(self.seconds, 1e-9) if self.seconds is not None else None
 
-    def worst(self, count: int = WORST) -> list[dict[str, Any]]:
-        """The sentences with the lowest chrF, worst first; those that are the reference itself are none of them."""
-        marks = sentence_scores(self.hypotheses, self.held_out.references)
-        wrong = [i for i, text in enumerate(self.hypotheses) if text != self.held_out.references[i]]
-        order = sorted(wrong, key=lambda i: marks[i])[:count]
-        sources = self.held_out.sources
+    def worst(self, count: int = N_WORST) -> list[dict[str, Any]]:
+        """The sentences with the lowest chrF, worst first, except those that equal the reference."""
+        scores = sentence_scores(self.hypotheses, self.test_set.references)
+        differing = [i for i, text in enumerate(self.hypotheses) if text != self.test_set.references[i]]
+        order = sorted(differing, key=lambda i: scores[i])[:count]
+        sources = self.test_set.sources
         return [
             {
                 "line": i + 1,
-                "chrF": round(marks[i], 2),
+                "chrF": round(scores[i], 2),
                 "source": sources[i] if sources is not None else None,
                 "translation": self.hypotheses[i],
-                "reference": self.held_out.references[i],
+                "reference": self.test_set.references[i],
             }
             for i in order
         ]
 
 
 @dataclass(frozen=True)
-class Report:
-    """What was evaluated (`system`: model, digest, engine, settings, or files), against what, and the results."""
+class EvaluationReport:
+    """The evaluated system (model, digest, engine and settings, or files) and its results."""
 
     system: Mapping[str, Any]
-    results: list[Result]
+    results: list[SetResult]
     against: str | None = None
-    made: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
+    created: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"))
 
-    def table(self) -> dict[str, Any]:
-        """All of it but the translations, as JSON has it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the translations, for JSON."""
         sets = [
             {
-                "name": result.held_out.name,
-                **({} if result.held_out.to is None else {"to": result.held_out.to}),
+                "name": result.test_set.name,
+                **({} if result.test_set.to is None else {"to": result.test_set.to}),
                 "sentences": len(result.hypotheses),
                 "seconds": result.seconds,
                 "sentences_per_second": result.rate,
@@ -88,7 +88,7 @@ class Report:
         versions = {"dragoman": __version__, "sacrebleu": version("sacrebleu"), "torch": version("torch")}
         return {
             "format": 1,
-            "made": self.made,
+            "made": self.created,
             "system": dict(self.system),
             "against": self.against,
             "versions": versions,
@@ -96,64 +96,70 @@ class Report:
         }
 
     def write(self, directory: Path) -> None:
-        """report.json, report.md and a file of translations for each set; other files there are left alone."""
-        make_room(directory)
+        """Write report.json, report.md and a file of translations for each set; other files stay."""
+        prepare_directory(directory)
         try:
-            table = self.table()
-            for name, result in zip(file_names([r.held_out.name for r in self.results]), self.results, strict=True):
+            data = self.to_dict()
+            for name, result in zip(
+                unique_file_names([r.test_set.name for r in self.results]), self.results, strict=True
+            ):
                 text = "".join(" ".join(line.split("\n")) + "\n" for line in result.hypotheses)
                 write_atomically(directory / f"{name}.translations.txt", text)
-            write_atomically(directory / PAGE, markdown(table))
-            write_atomically(directory / TABLE, json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+            write_atomically(directory / MARKDOWN, format_markdown(data))
+            write_atomically(directory / JSON, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
-            raise unwritten(directory, error) from None
+            raise cannot_write(directory, error) from None
 
 
-def markdown(table: Mapping[str, Any]) -> str:
-    """The table as a page."""
-    metrics = list(table["sets"][0]["scores"])
+def format_markdown(data: Mapping[str, Any]) -> str:
+    """The report as Markdown."""
+    metrics = list(data["sets"][0]["scores"])
     rows = [["set", "sentences", *metrics, "sentences/s"]]
-    for each in table["sets"]:
+    for each in data["sets"]:
         rate = each["sentences_per_second"]
         figures = [f"{each['scores'][m]['value']:.2f}" for m in metrics]
         rows.append([each["name"], f"{each['sentences']:,}", *figures, f"{rate:.1f}" if rate else "-"])
-    system = "\n".join(f"- {name}: {value}" for name, value in table["system"].items())
-    versions = ", ".join(f"{name} {number}" for name, number in table["versions"].items())
-    parts = [f"{BEGINS[PAGE]}{table['made']}, {versions}.\n\n{system}\n", rows_of(rows), signatures(table, metrics)]
-    if table["against"]:
-        parts.append(differences(table))
-    for each in table["sets"]:
+    system = "\n".join(f"- {name}: {value}" for name, value in data["system"].items())
+    versions = ", ".join(f"{name} {number}" for name, number in data["versions"].items())
+    parts = [
+        f"{FILE_STARTS[MARKDOWN]}{data['made']}, {versions}.\n\n{system}\n",
+        format_rows(rows),
+        format_signatures(data, metrics),
+    ]
+    if data["against"]:
+        parts.append(format_differences(data))
+    for each in data["sets"]:
         flags = ", ".join(f"{name} {count}" for name, count in each["flags"].items())
-        parts.append(f"## The worst of {each['name']}, by chrF of the sentence\n" + (f"\n{flags}\n" if flags else ""))
+        parts.append(f"## Worst sentences of {each['name']}, by chrF\n" + (f"\n{flags}\n" if flags else ""))
         worst = [["line", "chrF", "source", "translation", "reference"]]
         worst += [
             [str(w["line"]), f"{w['chrF']:.1f}", w["source"] or "-", w["translation"], w["reference"]]
             for w in each["worst"]
         ]
-        parts.append(rows_of(worst) if each["worst"] else "Every translation is the reference, to the letter.\n")
+        parts.append(format_rows(worst) if each["worst"] else "Every translation equals its reference.\n")
     return "\n".join(parts)
 
 
-def differences(table: Mapping[str, Any]) -> str:
-    """Both systems side by side."""
+def format_differences(data: Mapping[str, Any]) -> str:
+    """The scores of both systems."""
     rows = [["set", "metric", "this", "other", "difference", "p"]]
-    for each in table["sets"]:
+    for each in data["sets"]:
         for metric, d in each["differences"].items():
             change = d["value"] - d["other"]
             figures = [f"{d['value']:.2f}", f"{d['other']:.2f}", f"{change:+.2f}", f"{d['p']:.4f}"]
             rows.append([each["name"], metric, *figures])
     return (
-        f"## Against {table['against']}\n\nsacreBLEU's paired bootstrap; p is how often chance alone makes so great a "
-        f"difference.\n\n{rows_of(rows)}"
+        f"## Against {data['against']}\n\nsacreBLEU's paired bootstrap resampling; p is the "
+        f"p-value of the difference.\n\n{format_rows(rows)}"
     )
 
 
-def signatures(table: Mapping[str, Any], metrics: list[str]) -> str:
-    """Each signature once, with the sets it belongs to where there are several."""
+def format_signatures(data: Mapping[str, Any], metrics: list[str]) -> str:
+    """Each signature once, with its test sets if there are several signatures."""
     lines: list[str] = []
     for metric in metrics:
         by_signature: dict[str, list[str]] = {}
-        for each in table["sets"]:
+        for each in data["sets"]:
             by_signature.setdefault(each["scores"][metric]["signature"], []).append(each["name"])
         for signature, names in by_signature.items():
             where = f" ({', '.join(names)})" if len(by_signature) > 1 else ""
@@ -161,50 +167,48 @@ def signatures(table: Mapping[str, Any], metrics: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rows_of(rows: list[list[str]]) -> str:
-    """A Markdown table; what would end a cell is escaped."""
+def format_rows(rows: list[list[str]]) -> str:
+    """A Markdown table, with escaped cells."""
     clean = [[re.sub(r"\s+", " ", cell).replace("\\", "\\\\").replace("|", "\\|") for cell in row] for row in rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in [clean[0], ["---"] * len(rows[0]), *clean[1:]])
 
 
-def file_names(names: list[str]) -> list[str]:
-    """Names that every file system takes, and no two of them the same."""
+def unique_file_names(names: list[str]) -> list[str]:
+    """Valid and distinct file names."""
     found: list[str] = []
     for name in names:
         plain = re.sub(r"[^\w.-]+", "_", name).strip(".") or "set"
-        taken = {one.lower() for one in found}  # some file systems see no case
+        taken = {one.lower() for one in found}  # some file systems ignore case
         numbered = (f"{plain}-{number}" for number in count(2))
         found.append(plain if plain.lower() not in taken else next(n for n in numbered if n.lower() not in taken))
     return found
 
 
-def make_room(directory: Path) -> None:
-    """The directory of a report, made if need be; refused where nothing can be written there."""
+def prepare_directory(directory: Path) -> None:
+    """Create the directory of a report; reject one that cannot be written to."""
     if directory.exists() and not directory.is_dir():
-        raise DataError(f"{directory} is a file, but --report is the directory to write; choose another name")
+        raise OutputError(f"{directory} is a file, but --report needs a directory", code="not_a_directory")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=directory):
             pass
-        foreign = [name for name in (PAGE, TABLE) if not replaceable(directory / name)]
+        foreign = [name for name in (MARKDOWN, JSON) if not may_replace(directory / name)]
     except OSError as error:
-        raise unwritten(directory, error) from None
+        raise cannot_write(directory, error) from None
     if foreign:
-        raise DataError(
-            f"{directory / foreign[0]} is there already, and no report of ours; it is left alone, so choose another "
-            "--report"
-        )
+        message = f"{directory / foreign[0]} exists and is not an evaluation report; choose another --report"
+        raise OutputError(message, code="output_exists")
 
 
-def replaceable(path: Path) -> bool:
-    """Whether a report may take a file's place: none is there, or one of an earlier report."""
+def may_replace(path: Path) -> bool:
+    """Whether a report may replace a file: it does not exist, or is an earlier report."""
     if not path.exists():
         return True
     with path.open("rb") as file:
-        start = file.read(len(BEGINS[path.name]))
-    return not start or start == BEGINS[path.name].encode()
+        start = file.read(len(FILE_STARTS[path.name]))
+    return not start or start == FILE_STARTS[path.name].encode()
 
 
-def unwritten(directory: Path, error: OSError) -> DataError:
-    """Why there is no report."""
-    return DataError(f"the report cannot be written to {directory}: {error.strerror}; choose another --report")
+def cannot_write(directory: Path, error: OSError) -> OutputError:
+    """The error for a directory that cannot be written to."""
+    return OutputError(f"cannot write the report to {directory}: {error.strerror}; choose another --report")

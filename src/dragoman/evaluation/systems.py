@@ -1,4 +1,4 @@
-"""Where translations come from: a model, or files that something else wrote."""
+"""Systems to evaluate: a model, or files of translations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from dragoman.engines.select import EngineInfo
 from dragoman.errors import DataError
-from dragoman.evaluation.test_sets import HeldOut, read_beside
+from dragoman.evaluation.test_sets import EvaluationSet, read_matching_lines
 from dragoman.files import MANIFEST, sha256
 from dragoman.progress import Reporter
 from dragoman.search.types import Search
@@ -20,8 +20,8 @@ from dragoman.translation.source_trees import depths_of_texts, parse_trees
 
 
 @dataclass(frozen=True)
-class Translated:
-    """The translations of one test set; seconds where they were made just now."""
+class SystemOutput:
+    """The translations of one test set, and the seconds that they took if they were made now."""
 
     texts: list[str]
     seconds: float | None = None
@@ -29,17 +29,17 @@ class Translated:
 
 
 class System(Protocol):
-    """Something that has a translation for every sentence of a test set."""
+    """Has a translation for every sentence of a test set."""
 
-    def about(self) -> dict[str, Any]:
-        """What a report says of it."""
+    def describe(self) -> dict[str, Any]:
+        """The description in a report."""
 
-    def translated(self, sets: Sequence[HeldOut], reporter: Reporter) -> list[Translated]:
-        """Its translations of each set."""
+    def translate(self, sets: Sequence[EvaluationSet], reporter: Reporter) -> list[SystemOutput]:
+        """The translations of each set."""
 
 
 class ModelSystem:
-    """A model directory, or several that translate together, with their engine and search."""
+    """A model or an ensemble, with its engine and search."""
 
     def __init__(self, model: str, search: Search, batch: int | None = None, **engine: Any) -> None:
         from dragoman.translation.translator import Translator
@@ -48,84 +48,86 @@ class ModelSystem:
         self.translator = Translator.load(model, **engine)
 
     @property
-    def has_languages(self) -> bool:
-        """Whether it must be told which language to translate into."""
+    def has_target_languages(self) -> bool:
+        """Whether it needs a target language."""
         return bool(self.translator.targets)
 
     @property
     def reads_trees(self) -> bool:
-        """Whether sentences must come with their trees."""
+        """Whether it reads dependency trees."""
         return self.translator.tree_model.reads_trees
 
     @cached_property
-    def running(self) -> EngineInfo:
-        """The engine that translates, loaded."""
+    def engine_info(self) -> EngineInfo:
+        """The loaded engine."""
         return self.translator.running_for(search=self.search)
 
-    def about(self) -> dict[str, Any]:
-        """Name, digest of the manifest (and so of every file), engine and search."""
+    def describe(self) -> dict[str, Any]:
+        """Name, digest of the manifest, engine and search."""
         engines = self.translator.engines
-        places = [engines.directory, *engines.others]
+        directories = [engines.directory, *engines.others]
         return {
-            "model": " + ".join(place.name for place in places),
-            "digest": ", ".join(sha256(place / MANIFEST) for place in places),
+            "model": " + ".join(directory.name for directory in directories),
+            "digest": ", ".join(sha256(directory / MANIFEST) for directory in directories),
             **({"mean": engines.mean} if engines.others else {}),
-            **{k: v for k, v in asdict(self.running).items() if v is not None},
+            **{k: v for k, v in asdict(self.engine_info).items() if v is not None},
             "search": ", ".join(f"{k}={v}" for k, v in asdict(self.search).items() if v is not None),
         }
 
-    def check(self, sets: Sequence[HeldOut]) -> None:
-        """Refuse sets that cannot be translated, and trees that are not theirs, before an hour goes into the first."""
-        for held_out in sets:
-            if held_out.sources is None:
-                raise DataError(f"{held_out.name} has no sources to translate; give --source for every --reference")
-            if self.has_languages:
-                self.translator.resolve_target(held_out.to)
-            grown = parse_trees(self.translator.tree_model, held_out.trees) if self.reads_trees else None
-            if grown is not None:
-                _, wrong = depths_of_texts(held_out.sources, grown)
-                if wrong is not None:
-                    raise wrong
-                grown.check_finished()
+    def check(self, sets: Sequence[EvaluationSet]) -> None:
+        """Reject sets without sources, and trees that do not match, before translating."""
+        for test_set in sets:
+            if test_set.sources is None:
+                message = f"{test_set.name} has no sources; give --source for each --reference"
+                raise DataError(message, code="missing_sources")
+            if self.has_target_languages:
+                self.translator.resolve_target(test_set.to)
+            trees = parse_trees(self.translator.tree_model, test_set.trees) if self.reads_trees else None
+            if trees is not None:
+                _, error = depths_of_texts(test_set.sources, trees)
+                if error is not None:
+                    raise error
+                trees.check_finished()
 
-    def translated(self, sets: Sequence[HeldOut], reporter: Reporter) -> list[Translated]:
+    def translate(self, sets: Sequence[EvaluationSet], reporter: Reporter) -> list[SystemOutput]:
         """Translate every set."""
         self.check(sets)
-        _ = self.running  # its loading is not part of a set's seconds
-        return [self._one(held_out, reporter) for held_out in sets]
+        _ = self.engine_info  # loading does not count as translation time
+        return [self._one(test_set, reporter) for test_set in sets]
 
-    def _one(self, held_out: HeldOut, reporter: Reporter) -> Translated:
-        sources, texts, flags = held_out.sources or [], [], Counter[str]()
-        reporter.start_stage(held_out.name, len(sources), "sentences")
-        begun = time.perf_counter()
-        trees = held_out.trees if self.reads_trees else None
-        to = held_out.to if self.has_languages else None
+    def _one(self, test_set: EvaluationSet, reporter: Reporter) -> SystemOutput:
+        sources, texts, flags = test_set.sources or [], [], Counter[str]()
+        reporter.start_stage(test_set.name, len(sources), "sentences")
+        start = time.perf_counter()
+        trees = test_set.trees if self.reads_trees else None
+        to = test_set.to if self.has_target_languages else None
         for translation in self.translator.stream(sources, search=self.search, batch=self.batch, trees=trees, to=to):
             texts.append(translation.text)
             flags.update(translation.flags)
             reporter.advance()
-        return Translated(texts, time.perf_counter() - begun, dict(flags))
+        return SystemOutput(texts, time.perf_counter() - start, dict(flags))
 
 
 class FileSystem:
-    """Files of translations, one for each test set, read at once: a mistake in them costs no translating."""
+    """Files of translations, one for each test set, read before anything is translated."""
 
-    def __init__(self, files: Sequence[Path], option: str, sets: Sequence[HeldOut]) -> None:
+    def __init__(self, files: Sequence[Path], option: str, sets: Sequence[EvaluationSet]) -> None:
         if len(files) != len(sets):
             raise DataError(
-                f"{len(files)} files came with {option} for {len(sets)} test sets; give one for each --reference, in "
-                "the same order"
+                f"there are {len(files)} files of {option} for {len(sets)} test sets; give one for each --reference, "
+                "in the same order",
+                code="count_mismatch",
             )
         self.files = files
-        self.texts = [
-            Translated(read_beside(path, Path(held_out.name), len(held_out.references)))
-            for path, held_out in zip(files, sets, strict=True)
+        self.outputs = [
+            SystemOutput(read_matching_lines(path, Path(test_set.name), len(test_set.references)))
+            for path, test_set in zip(files, sets, strict=True)
         ]
 
-    def about(self) -> dict[str, Any]:
-        """Names and digests."""
+    def describe(self) -> dict[str, Any]:
+        """File names and digests."""
         return {"files": ", ".join(path.name for path in self.files), "digest": ", ".join(map(sha256, self.files))}
 
-    def translated(self, sets: Sequence[HeldOut], reporter: Reporter) -> list[Translated]:
-        """What was read."""
-        return self.texts
+    def translate(self, sets: Sequence[EvaluationSet], reporter: Reporter) -> list[SystemOutput]:
+        """The translations of the files."""
+        return self.outputs

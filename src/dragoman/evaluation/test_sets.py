@@ -1,83 +1,92 @@
-"""Test sets: sentences that were held out of training, with the translations to compare ours with."""
+"""Test sets: references, and the sources to translate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from dragoman.data.corpora.reader import read_line_blocks, read_trees_file
 from dragoman.errors import DataError
 from dragoman.text import Tree
 
-PACKED = (".gz", ".xz", ".zst")
+COMPRESSED: Final = (".gz", ".xz", ".zst")
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """One test set. Sources are not needed where a file of translations is scored."""
+class EvaluationSet:
+    """A test set; sources are optional if a file of translations is scored."""
 
     name: str
     references: list[str]
     sources: list[str] | None = None
     trees: list[Tree] | None = None
-    to: str | None = None  # the references' language, for a model of several
+    to: str | None = None  # the language of the references, for a model with several
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines of a file, packed or not; an empty or missing one is an error that names it."""
+    """All lines of a file, compressed or not."""
     return [line for block in read_line_blocks(path) for line in block]
 
 
-def read_beside(path: Path, beside: Path, count: int) -> list[str]:
-    """The lines of a file that must have as many as another has."""
+def read_matching_lines(path: Path, other: Path, count: int) -> list[str]:
+    """The lines of a file, which must be as many as those of another."""
     found = read_lines(path)
     if len(found) != count:
         raise DataError(
-            f"{path} has {len(found):,} lines but {beside} has {count:,}; line i of one belongs to line i of the "
-            "other, so the counts must be equal"
+            f"{path} has {len(found):,} lines but {other} has {count:,}; they must be equally many",
+            code="count_mismatch",
         )
     return found
 
 
-def read_held_out(
+def read_test_sets(
     references: Sequence[Path],
     sources: Sequence[Path],
     names: Sequence[str],
     trees: Sequence[Path] = (),
     languages: Sequence[str] = (),
-) -> list[HeldOut]:
-    """The test sets that these files hold, in their order; without names they are called by their references."""
+) -> list[EvaluationSet]:
+    """Read test sets from files; by default they have the names of their references."""
     if not references:
-        raise DataError("there is nothing to compare with; give --reference, once for each test set")
+        raise DataError("there are no references; give --reference for each test set", code="missing_references")
     if sources and len(sources) != len(references):
         raise DataError(
-            f"{len(sources)} files came with --source but {len(references)} with --reference; give one of each for "
-            "every test set, in the same order"
+            f"there are {len(sources)} --source but {len(references)} --reference files; give one of each for every "
+            "test set, in the same order",
+            code="count_mismatch",
         )
     if names and len(names) != len(references):
-        raise DataError(f"{len(names)} names came for {len(references)} test sets; give one for each, or none")
+        message = f"there are {len(names)} names for {len(references)} test sets; give one for each, or none"
+        raise DataError(message, code="count_mismatch")
     if trees and len(trees) != len(sources):
         raise DataError(
-            f"{len(trees)} files came with --source-trees but {len(sources)} with --source; give one for each, or none"
+            f"there are {len(trees)} --source-trees but {len(sources)} --source files; give one for each, or none",
+            code="count_mismatch",
         )
     if len(languages) not in (0, 1, len(references)):
         raise DataError(
-            f"{len(languages)} languages came with --to for {len(references)} test sets; give one for each, or one for "
-            "all"
+            f"there are {len(languages)} --to languages for {len(references)} test sets; give one for each, or one "
+            "for all",
+            code="count_mismatch",
         )
-    into: list[str | None] = [*languages] * (len(references) if len(languages) == 1 else 1) or [None] * len(references)
-    called: list[str] = []
-    for name in names or [short(path) for path in references]:
-        called.append(name if name not in called else f"{name}-{len(called) + 1}")
+    targets: list[str | None] = [None] * len(references)
+    if languages:
+        targets = [*languages] * (len(references) if len(languages) == 1 else 1)
+    set_names: list[str] = []
+    for name in names or [set_name(path) for path in references]:
+        set_names.append(name if name not in set_names else f"{name}-{len(set_names) + 1}")
     found = []
     for i, path in enumerate(references):
-        lines_of = read_lines(path)
-        texts = read_beside(sources[i], path, len(lines_of)) if sources else None
-        found.append(HeldOut(called[i], lines_of, texts, list(read_trees_file(trees[i])) if trees else None, into[i]))
+        lines = read_lines(path)
+        texts = read_matching_lines(sources[i], path, len(lines)) if sources else None
+        found.append(
+            EvaluationSet(set_names[i], lines, texts, list(read_trees_file(trees[i])) if trees else None, targets[i])
+        )
     return found
 
 
-def short(path: Path) -> str:
-    """A file's name without its packing."""
-    return path.stem if path.suffix in PACKED else path.name
+def set_name(path: Path) -> str:
+    """The name of a file without its compression suffix."""
+    return path.stem if path.suffix in COMPRESSED else path.name

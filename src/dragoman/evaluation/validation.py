@@ -1,4 +1,4 @@
-"""How good a model is getting, while it trains: loss, BLEU and a few translations of the validation set."""
+"""Validation during training: loss, BLEU and sample translations of the validation set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from dragoman.config import DataRecipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError
-from dragoman.evaluation.metrics import tokenizer_for
+from dragoman.evaluation.metrics import choose_tokenizer
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Padded
 from dragoman.search.beam import beam_search
@@ -23,35 +23,37 @@ GREEDY = Search(beam=1)
 
 
 @dataclass(frozen=True)
-class Validated:
-    """Figures by name, and a few translations (source, ours, reference)."""
+class ValidationResult:
+    """Figures by name, and sample translations (source, hypothesis, reference)."""
 
     figures: dict[str, float]
     samples: list[tuple[str, str, str]]
 
 
-def refuse_nothing(prepared: Prepared, recipe: DataRecipe) -> None:
-    """Refuse data without a validation set, before a step is made."""
+def check_validation_set(prepared: Prepared, recipe: DataRecipe) -> None:
+    """Reject data without a validation set before training starts."""
     if "valid" in prepared.manifest["splits"] and len(prepared.split("valid")):
         return
-    if given := prepared.report.get("valid_read"):
+    if count := prepared.report.get("valid_read"):
         raise DataError(
-            f"of the {given:,} validation pairs that were given, none has at most data.max_tokens={recipe.max_tokens} "
-            "tokens on both sides; give shorter ones, or raise data.max_tokens"
+            f"none of the {count:,} validation pairs has at most data.max_tokens={recipe.max_tokens} tokens on both "
+            "sides; give shorter ones, or raise data.max_tokens",
+            code="no_validation_set",
         )
     raise DataError(
-        f"there is no validation set: of {len(prepared.split()):,} pairs, none are held out (one in twenty is, up to "
-        f"data.valid_pairs={recipe.valid_pairs}); give one with --valid-source and --valid-target"
+        f"there is no validation set: {len(prepared.split()):,} pairs are too few to hold some out (one in twenty, up "
+        f"to data.valid_pairs={recipe.valid_pairs}); give --valid-source and --valid-target",
+        code="no_validation_set",
     )
 
 
 class Validation:
-    """The validation set, translated greedily each time it is asked for.
+    """Computes the loss and greedy translations of the validation set.
 
-    `loss` is the mean cross-entropy of a target token without smoothing; `bleu` is sacreBLEU's, on text, cased;
-    `exact` is the percentage of sentences that are the reference to the letter. No translation gets more tokens than
-    `longest`, where the model has no more positions. With several target languages, `bleu_de` is that of German and
-    `bleu` the mean of all of them, so that a language with few pairs counts as much as one with many.
+    `loss` is the mean cross-entropy per target token without smoothing; `bleu` is sacreBLEU's, cased; `exact` is the
+    percentage of translations that equal the reference. Translations have at most `max_length` tokens, for models
+    with as many positions. With several target languages, `bleu_de` is for German and `bleu` the mean of all, so
+    languages with few pairs count as much as those with many.
     """
 
     def __init__(
@@ -60,15 +62,15 @@ class Validation:
         recipe: DataRecipe,
         device: torch.device,
         sentences: int = 1000,
-        longest: int | None = None,
+        max_length: int | None = None,
     ) -> None:
-        refuse_nothing(prepared, recipe)
-        self.prepared, self.device, self.sentences, self.longest = prepared, device, sentences, longest
+        check_validation_set(prepared, recipe)
+        self.prepared, self.device, self.sentences, self.max_length = prepared, device, sentences, max_length
         self.recipe = replace(recipe, layout="padded", batch_tokens=max(4096, recipe.max_tokens + 1), sampling=0.0)
 
-    def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> Validated:
-        """Evaluate the model as it is now; `check` is called before each batch, and may raise to break it off."""
-        languages = Languages(self.prepared.tokenizers[0], self.sentences)
+    def __call__(self, model: Seq2Seq[State], check: Callable[[], None] = lambda: None) -> ValidationResult:
+        """Validate the model; `check` is called before each batch, and may raise to stop."""
+        languages = TranslationsByLanguage(self.prepared.tokenizers[0], self.sentences)
         total = tokens = 0.0
         source_words, target_words = self.prepared.tokenizers
         with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
@@ -83,28 +85,28 @@ class Validation:
                 )
                 total += float(plain)
                 tokens += batch.target_tokens
-                wanted = languages.wanted(batch.source[:, 0].tolist())
-                if not wanted:
+                selected = languages.select(batch.source[:, 0].tolist())
+                if not selected:
                     continue
-                chosen = torch.tensor(wanted, device=self.device)
-                limits = here.source_lengths - 1 + GREEDY.extra_length  # the end mark is no token
-                if self.longest is not None:
-                    limits = limits.clamp(max=self.longest)
-                if len(wanted) < len(batch.source):
+                chosen = torch.tensor(selected, device=self.device)
+                limits = here.source_lengths - 1 + GREEDY.extra_length  # without the end mark
+                if self.max_length is not None:
+                    limits = limits.clamp(max=self.max_length)
+                if len(selected) < len(batch.source):
                     source = Padded(here.source.shape[1], here.source_lengths[chosen])  # no trees with languages
                 found = beam_search(model, here.source[chosen], source, limits[chosen], GREEDY)
-                for i, best in zip(wanted, found, strict=True):
-                    ours = target_words.decode(best[0].ids) if best else ""
+                for i, best in zip(selected, found, strict=True):
+                    hypothesis = target_words.decode(best[0].ids) if best else ""
                     read, reference = source_words.decode(batch.source[i].tolist()), batch.target_out[i].tolist()
-                    row = (int(batch.pairs[i]), read, ours, target_words.decode(reference))
-                    languages.rows[languages.of(int(batch.source[i, 0]))].append(row)
-        return Validated({"loss": total / tokens, **languages.figures()}, languages.samples())
+                    row = (int(batch.pairs[i]), read, hypothesis, target_words.decode(reference))
+                    languages.rows[languages.language(int(batch.source[i, 0]))].append(row)
+        return ValidationResult({"loss": total / tokens, **languages.figures()}, languages.samples())
 
 
-class Languages:
-    """The translations of a validation set by target language, which the first token of a source tells; or of one.
+class TranslationsByLanguage:
+    """Translations by target language, which the first source token names; or of a single language.
 
-    At most `sentences` are translated, as many of each language; a batch is translated whole, and may bring some more.
+    At most `sentences` are translated, equally many of each language, rounded up to whole batches.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: int) -> None:
@@ -112,34 +114,38 @@ class Languages:
         self.quota = -(-sentences // max(1, len(self.codes)))
         self.rows: dict[int, list[tuple[int, str, str, str]]] = defaultdict(list)
 
-    def of(self, head: int) -> int:
-        """The language of a source that begins so; one and the same where there is one."""
-        return head if head in self.codes else -1
+    def language(self, first_token: int) -> int:
+        """The language token of a source; -1 if there is a single language."""
+        return first_token if first_token in self.codes else -1
 
-    def wanted(self, heads: Sequence[int]) -> list[int]:
-        """Which sentences of a batch, by their first tokens, are of a language that has not enough yet."""
-        full = {head for head, rows in self.rows.items() if len(rows) >= self.quota}
-        return [i for i, head in enumerate(heads) if self.of(head) not in full]
+    def select(self, first_tokens: Sequence[int]) -> list[int]:
+        """The sentences of a batch, by their first tokens, whose language needs more."""
+        full = {language for language, rows in self.rows.items() if len(rows) >= self.quota}
+        return [i for i, token in enumerate(first_tokens) if self.language(token) not in full]
 
     def figures(self) -> dict[str, float]:
-        """BLEU and exact, and of several languages each one's BLEU."""
+        """BLEU and exact matches, and the BLEU of each language if there are several."""
         from sacrebleu.metrics.bleu import BLEU
 
-        marks, right = {}, []
-        for head, rows in sorted(self.rows.items()):
+        bleu, exact = {}, []
+        for language, rows in sorted(self.rows.items()):
             rows.sort()
-            ours, references = [row[2] for row in rows], [row[3] for row in rows]
-            marks[head] = float(BLEU(tokenize=tokenizer_for(references)).corpus_score(ours, [references]).score)
-            right += [a == b for a, b in zip(ours, references, strict=True)]
-        found = {"bleu": sum(marks.values()) / len(marks), "exact": 100 * sum(right) / len(right)}
-        return found | {f"bleu_{self.codes[head]}": mark for head, mark in marks.items() if head in self.codes}
+            hypotheses, references = [row[2] for row in rows], [row[3] for row in rows]
+            bleu[language] = float(
+                BLEU(tokenize=choose_tokenizer(references)).corpus_score(hypotheses, [references]).score
+            )
+            exact += [a == b for a, b in zip(hypotheses, references, strict=True)]
+        found = {"bleu": sum(bleu.values()) / len(bleu), "exact": 100 * sum(exact) / len(exact)}
+        return found | {
+            f"bleu_{self.codes[language]}": value for language, value in bleu.items() if language in self.codes
+        }
 
     def samples(self) -> list[tuple[str, str, str]]:
-        """A few translations, of every language at least one, with its code behind the source."""
-        most = {1: 3, 2: 2}.get(len(self.rows), 1)
+        """A few translations, at least one of every language, with its code after the source."""
+        count = {1: 3, 2: 2}.get(len(self.rows), 1)
         found = []
-        for head, rows in sorted(self.rows.items()):
-            into = f"  → {self.codes[head]}" if self.codes else ""
-            chosen = rows[:: max(1, len(rows) // most)][:most]
-            found += [(source + into, ours, reference) for _, source, ours, reference in chosen]
+        for language, rows in sorted(self.rows.items()):
+            into = f"  → {self.codes[language]}" if self.codes else ""
+            chosen = rows[:: max(1, len(rows) // count)][:count]
+            found += [(source + into, hypothesis, reference) for _, source, hypothesis, reference in chosen]
         return found

@@ -43,7 +43,7 @@ def _there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_trees_to_files_to_train_on(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.mrg.gz").write_bytes(gzip.compress(b"(S (VB go))"))
     code, out, err = leave(capsys, "trees", "lines", "gold.mrg", "more.mrg.gz", "--source", "s", "--target", "t")
-    assert (code, out, err) == (0, "", "dragoman: 3 trees are in s and t\n")
+    assert (code, out, err) == (0, "", "dragoman: wrote 3 trees to s and t\n")
     assert Path("s").read_text(encoding="utf-8") == SOURCE + "go\n"
     assert Path("t").read_text(encoding="utf-8") == LINES + "(S XX )S\n"
     assert leave(capsys, "trees", "lines", "gold.mrg", "--tags", "--source", "s", "--target", "t")[0] == 0
@@ -57,10 +57,10 @@ def test_trees_to_files_to_train_on(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_dash_is_standard_output_and_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     Path("one.mrg").write_text("(S (VB go))", encoding="utf-8")
     code, out, err = leave(capsys, "trees", "lines", "one.mrg", "--source", "s", "--target", "-")
-    assert (code, out, err) == (0, "(S XX )S\n", "dragoman: 1 tree is in s and standard output\n")
+    assert (code, out, err) == (0, "(S XX )S\n", "dragoman: wrote 1 tree to s and standard output\n")
     code, out, err = leave(capsys, "trees", "lines", "one.mrg", "--source", "-", "--target", "-")
     assert (code, out) == (2, "")
-    assert "--source and --target are both -; sentences and lines need a file each" in err
+    assert "--source and --target are both -; they must differ" in err
     assert not Path("-").exists()
 
 
@@ -74,7 +74,7 @@ def test_what_was_written_right_scores_all(capsys: pytest.CaptureFixture[str]) -
     code, out, err = leave(capsys, "trees", "score", "lines", "gold.mrg")
     assert (code, err) == (0, "")
     assert out == (
-        "2 sentences, 5 phrases, 5 written, 5 right\n"
+        "2 sentences, 5 phrases, 5 predicted, 5 correct\n"
         "  precision  100.00\n  recall     100.00\n  F1         100.00\n  exact      100.00\n"
     )
 
@@ -83,10 +83,10 @@ def test_a_score_and_what_was_mended(capsys: pytest.CaptureFixture[str]) -> None
     # Of S, NP, VP 1-4, NP and NP there are right: S, NP, NP, NP; written is VP 1-2 besides.
     code, out, err = leave(capsys, "trees", "score", "written", "gold.mrg")
     assert code == 0
-    assert "2 sentences, 5 phrases, 5 written, 4 right\n" in out
+    assert "2 sentences, 5 phrases, 5 predicted, 4 correct\n" in out
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["80.00", "80.00", "80.00", "50.00"]
     assert err.splitlines() == [
-        "dragoman: 2 of 2 lines did not fit their sentence and were mended:",
+        "dragoman: 2 of 2 lines did not fit their sentence and were repaired:",
         "  1 closing brackets of what is not open, left out",
         "  1 brackets closed where an outer one closes, or at the end",
         "  1 words beyond the last XX or tag, put at the end of the outermost phrase",
@@ -126,15 +126,15 @@ def test_lines_come_from_standard_input_too(
         (["score", "lines", "no.mrg"], "there is no file no.mrg"),
         (["score", "none", "gold.mrg"], "there is no file none"),
         (["score", "lines", "gold.mrg", "gold.mrg"],
-         "lines has 2 lines, but gold.mrg and the files after it have 4 sentences; each sentence needs the line that"),
+         "lines has 2 lines, but gold.mrg and the files after it have 4 sentences; give one line for each"),
         (["brackets", "lines", "short"], "lines has 2 lines, but short has 1 sentences"),
         (["score", "short", "gold.mrg"], "short has 1 lines, but gold.mrg has 2 sentences"),
         (["score", "gold.mrg", "lines"], "lines, line 1: 'NP' is not alone in S"),
         (["score", "lines", "source"], "source, line 1: 'John' is outside of any tree"),
-        (["score", "lines", "empty.mrg"], "empty.mrg holds no tree with a word; expected brackets such as (S"),
+        (["score", "lines", "empty.mrg"], "empty.mrg has no tree with words; expected brackets such as (S"),
         (["lines", "open.mrg", "--source", "s", "--target", "t"],
          "open.mrg, line 2: the tree that begins here is not closed: 1 closing brackets are missing"),
-        (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; sentences and"),
+        (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; they must differ"),
         (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also an input"),
         (["lines", "--source", "s", "--target", "t"], "Missing argument 'FILES...'"),
         (["lnes"], "No such command 'lnes'"),

@@ -77,7 +77,7 @@ def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest
     ("words", "said", "lines"),
     [
         (["tiny", "test.en"], "reads each sentence with its dependency tree; give the trees: --source-trees", 0),
-        (["plain", "test.en", "--source-trees", "test.conllu"], "reads no trees; leave them out", 0),
+        (["plain", "test.en", "--source-trees", "test.conllu"], "does not read trees", 0),
         (["tiny", "test.en", "--source-trees", "no.conllu"], "there is no file no.conllu", 0),
         (
             ["tiny", "test.en", "--source-trees", "circle.conllu"],
@@ -96,7 +96,11 @@ def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest
             3,
         ),
         (["tiny", "test.en", "--source-trees", "test.de"], "test.de, line 1: 1 columns, but CoNLL-U has 10", 0),
-        (["tiny", "test.en", "--source-trees", "test.conllu", "--split", "sentences"], "belongs to a whole line", 0),
+        (
+            ["tiny", "test.en", "--source-trees", "test.conllu", "--split", "sentences"],
+            "cannot be combined with trees",
+            0,
+        ),
         (["tiny", "test.en", "--source-trees", "test.conllu", "--engine", "native"], "model.positions='syntax'", 0),
         (["tiny", "test.en", "--source-trees", "test.conllu", "-o", "test.conllu"], "test.conllu", 0),
     ],
@@ -126,7 +130,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, "3 sentences" in out, "against" in out) == (0, True, True), err
     for words, said in (
         (command, "give the trees: --source-trees"),
-        ([*command, *["--source-trees", "test.conllu"] * 2], "2 files came with --source-trees but 1 with --source"),
+        ([*command, *["--source-trees", "test.conllu"] * 2], "2 --source-trees but 1 --source"),
         ([*command, "--source-trees", "first.conllu"], "only 1 trees, and none for line 3"),
         (["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"], "no model here reads trees"),
     ):

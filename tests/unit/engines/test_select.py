@@ -56,7 +56,7 @@ def test_a_report_has_the_precision_that_was_used(
     system = ModelSystem(str(directory), Search(), **asked)
     if system.translator.engines.get(engine) is None:
         pytest.skip(f"there is no engine {engine} here")
-    about = system.about()
+    about = system.describe()
     usual = "float32" if engine == "torch" else "int8"
     assert about["engine"] == engine
     assert about["precision"].startswith(usual if precision == "auto" else precision)

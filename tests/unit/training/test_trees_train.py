@@ -65,7 +65,7 @@ def test_a_rank_without_a_batch_takes_part(data: Path) -> None:
 def test_validation_reads_the_trees(data: Path) -> None:
     prepared, settings = Prepared.open(data / "prepared"), recipe(SYNTAX)
     model = build_model(settings.model, prepared.tokenizers[0].vocabulary_size, PAD).eval()
-    found = Validation(prepared, settings.data, torch.device("cpu"), longest=9)(model)
+    found = Validation(prepared, settings.data, torch.device("cpu"), max_length=9)(model)
     task, sums = TranslationLoss(model, 0.1, PAD), []
     with prepared.loader(settings.data, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
         batches = list(loader)

@@ -1,4 +1,4 @@
-"""`dragoman evaluate`: how good translations are, with figures that others can compare with."""
+"""`dragoman evaluate`: score translations with sacreBLEU."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from dragoman.engines.select import ENGINES, PRECISIONS
 from dragoman.search.types import Search
 
 if TYPE_CHECKING:
-    from dragoman.evaluation.report import Report, Result
+    from dragoman.evaluation.report import EvaluationReport, SetResult
 
 FILE = click.Path(path_type=Path)
 
 
 @click.command(name="evaluate")
 @click.argument("model", required=False, shell_complete=complete_model)
-@click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one a line.")
-@click.option("--reference", "references", type=FILE, multiple=True, help="Their right translations.")
+@click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one per line.")
+@click.option("--reference", "references", type=FILE, multiple=True, help="Reference translations.")
 @click.option("--source-trees", "trees", type=FILE, multiple=True,
-              help="The sources' dependency trees in CoNLL-U, for a model that reads them.")  # fmt: skip
+              help="Dependency trees of the sources (CoNLL-U), for a model that reads them.")  # fmt: skip
 @click.option("--to", "languages", multiple=True, metavar="CODE",
-              help="The references' language, for a model of several: for each test set, or one for all.")  # fmt: skip
-@click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Score these translations; no model.")
-@click.option("--against", type=FILE, multiple=True, help="Compare with another model, or with a file for each set.")
-@click.option("--name", "names", multiple=True, help="What to call each test set.")
+              help="Language of the references, for a model with several: one per test set, or one.")  # fmt: skip
+@click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Translations to score, without a model.")
+@click.option("--against", type=FILE, multiple=True, help="Compare with a model, or a file per test set.")
+@click.option("--name", "names", multiple=True, help="Name of each test set.")
+@click.option("--metric", "metrics", multiple=True, type=click.Choice(api.METRICS, False), help="Metric; default all.")
+@click.option("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the script of the references).")
+@click.option("--lowercase", is_flag=True, help="Ignore case.")
+@click.option("--report", "report_directory", type=FILE, help="Directory for report.json, report.md and translations.")
+@click.option("--beam", type=int, default=Search.beam, show_default=True, help="Beam size; 1 is greedy.")
 @click.option(
-    "--metric", "metrics", multiple=True, type=click.Choice(api.METRICS, False), help="Which; all by default."
+    "--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="Length-penalty exponent."
 )
-@click.option("--tokenize", help="sacreBLEU's tokenizer for BLEU; by default the references' script decides.")
-@click.option("--lowercase", is_flag=True, help="Take no notice of upper and lower case.")
-@click.option("--report", "place", type=FILE, help="Write report.json, report.md and the translations there.")
-@click.option("--beam", type=int, default=Search.beam, show_default=True, help="Hypotheses kept; 1 is greedy search.")
-@click.option("--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="alpha of lp.")
 @ensemble_options
-@click.option("--language", default="en", show_default=True, help="The sources' code, for rules to split long ones by.")
+@click.option("--language", default="en", show_default=True, help="Source language, for splitting long lines.")
 @click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
-              help="What computes; auto takes the quickest that is there and knows the model.")  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+              help="Engine; auto chooses the fastest that supports the model.")  # fmt: skip
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
-              help="Of the weights; auto is int8 on a CPU where the engine has it.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads; without it OMP_NUM_THREADS, or all.")
-@click.option("--batch", type=int, help="Sentences at a time; the engine's own choice, without it.")
+              help="Precision of the weights; auto is int8 on a CPU if the engine supports it.")  # fmt: skip
+@click.option("--threads", type=int, help="CPU threads (default: OMP_NUM_THREADS, or all).")
+@click.option("--batch", type=int, help="Sentences per batch (default: the engine's choice).")
 def command(
     model: str | None,
     sources: tuple[Path, ...],
@@ -64,7 +64,7 @@ def command(
     metrics: tuple[str, ...],
     tokenize: str | None,
     lowercase: bool,
-    place: Path | None,
+    report_directory: Path | None,
     beam: int,
     length_penalty: float,
     ensemble: tuple[str, ...],
@@ -73,9 +73,8 @@ def command(
 ) -> None:
     """Translate test sets with MODEL and score them, or score the files of --hypothesis.
 
-    BLEU, chrF and TER are sacreBLEU's, and come with its signatures. Give --source and --reference once for each test
-    set. --with adds models that translate together with MODEL. --against adds sacreBLEU's paired bootstrap test, which
-    says whether a difference is more than chance.
+    BLEU, chrF and TER are sacreBLEU's, with its signatures. Give --source and --reference for each test set. --with
+    adds models to an ensemble with MODEL. --against adds sacreBLEU's paired bootstrap test of the difference.
     """
     check_stdout()
     chosen = [name for name in api.METRICS if not metrics or name in metrics]
@@ -99,45 +98,45 @@ def command(
         metrics=chosen,
         tokenize=tokenize,
         lowercase=lowercase,
-        report=place,
+        report=report_directory,
         beam=beam,
         length_penalty=length_penalty,
         **models,
         **engine,
     )
-    show(result)
-    if place is not None:
-        note(f"the report is in {place}")
+    print_report(result)
+    if report_directory is not None:
+        note(f"the report is in {report_directory}")
 
 
-def show(report: Report) -> None:
-    """A table on a terminal, lines elsewhere; the signatures always."""
+def print_report(report: EvaluationReport) -> None:
+    """Print a table on a terminal, lines elsewhere; both with signatures."""
     if sys.stdout.isatty():
-        table(report)
+        print_table(report)
     else:
         for result in report.results:
-            lines(result)
+            print_lines(result)
 
 
-def lines(result: Result) -> None:
-    """A set, then a line for each figure: name, value, signature."""
+def print_lines(result: SetResult) -> None:
+    """Print a test set, then a line for each score: name, value, signature."""
     rate = f", {result.rate:.1f} sentences/s" if result.rate is not None else ""
-    click.echo(f"{result.held_out.name}: {len(result.hypotheses):,} sentences{rate}")
+    click.echo(f"{result.test_set.name}: {len(result.hypotheses):,} sentences{rate}")
     for score in result.scores:
         click.echo(f"  {score.metric:4}  {score.value:6.2f}  {score.signature}")
     for d in result.differences:
         click.echo(f"  {d.metric:4}  {d.difference:+6.2f}  against {d.other:.2f}, p = {d.p:.4f}  {d.signature}")
     if result.flags:
-        click.echo(f"  {flagged(result)}")
+        click.echo(f"  {format_flags(result)}")
 
 
-def flagged(result: Result) -> str:
-    """How many translations need a second look."""
+def format_flags(result: SetResult) -> str:
+    """The number of translations with each warning."""
     return "of these " + ", ".join(f"{count:,} {flag}" for flag, count in result.flags.items())
 
 
-def table(report: Report) -> None:
-    """All sets in one table, the signatures below it."""
+def print_table(report: EvaluationReport) -> None:
+    """Print all test sets in one table, and the signatures below it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -150,26 +149,26 @@ def table(report: Report) -> None:
     for result in report.results:
         figures = [f"{score.value:.2f}" for score in result.scores]
         rate = [f"{result.rate:.1f}"] if result.rate is not None else []
-        grid.add_row(Text(result.held_out.name), f"{len(result.hypotheses):,}", *figures, *rate)
+        grid.add_row(Text(result.test_set.name), f"{len(result.hypotheses):,}", *figures, *rate)
     console = Console()
     console.print(grid)
-    differences(console, report.results)
+    print_differences(console, report.results)
     console.print()
     for number, metric in enumerate(metrics):
         by_signature: dict[str, list[str]] = {}
         for result in report.results:
-            by_signature.setdefault(result.scores[number].signature, []).append(result.held_out.name)
+            by_signature.setdefault(result.scores[number].signature, []).append(result.test_set.name)
         for signature, names in by_signature.items():
             where = f"  ({', '.join(names)})" if len(by_signature) > 1 else ""
             words = f"{metric:5} {signature}{where}"
             console.print(words, style="dim", highlight=False, markup=False, soft_wrap=True)
     for result in report.results:
         if result.flags:
-            console.print(f"{result.held_out.name}: {flagged(result)}", highlight=False, markup=False)
+            console.print(f"{result.test_set.name}: {format_flags(result)}", highlight=False, markup=False)
 
 
-def differences(console: Any, results: Sequence[Result]) -> None:
-    """Both systems side by side, where there are two."""
+def print_differences(console: Any, results: Sequence[SetResult]) -> None:
+    """Print the scores of both systems, if there are two."""
     from rich.table import Table
     from rich.text import Text
 
@@ -181,6 +180,6 @@ def differences(console: Any, results: Sequence[Result]) -> None:
     for result in results:
         for d in result.differences:
             figures = (f"{d.value:.2f}", f"{d.other:.2f}", f"{d.difference:+.2f}", f"{d.p:.4f}")
-            grid.add_row(Text(result.held_out.name), d.metric, *figures)
+            grid.add_row(Text(result.test_set.name), d.metric, *figures)
     console.print()
     console.print(grid)

@@ -114,9 +114,9 @@ def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list
 
 def score_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """BLEU by sacreBLEU."""
-    from dragoman.evaluation.metrics import score
+    from dragoman.evaluation.metrics import score_corpus
 
-    return score(hypotheses, references, ["BLEU"])[0].value
+    return score_corpus(hypotheses, references, ["BLEU"])[0].value
 
 
 def print_survey(survey: HeadSurvey) -> None:

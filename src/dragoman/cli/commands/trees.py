@@ -1,4 +1,4 @@
-"""`dragoman trees`: constituency parsing as translation (section 6.3), before training and after translating."""
+"""`dragoman trees`: constituency trees as lines to train on, and lines back to trees (section 6.3)."""
 
 from __future__ import annotations
 
@@ -26,94 +26,93 @@ T = TypeVar("T")
 
 @click.group(name="trees")
 def command() -> None:
-    """Constituency trees, in Penn Treebank brackets, as lines that a model is trained to write for a sentence.
+    """Convert constituency trees (Penn Treebank brackets) to lines that a model learns to write, and back.
 
-    A line has the labels of a tree at both of its brackets, and XX (or its tag) for each word: (S (NP XX )NP XX )S.
-    (Dependency trees, which some models read, are given to other commands by --source-trees.)
+    A line has the label of a phrase at both brackets, and XX (or a tag) for each word: (S (NP XX )NP XX )S.
+    (Dependency trees, which some models read, are an option of other commands: --source-trees.)
     """
 
 
-@command.command(name="lines", short_help="Trees to files of sentences and of lines, to train on.")
+@command.command(name="lines", short_help="Convert trees to sentences and lines to train on.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--source", required=True, type=click.Path(), help="Write the sentences there, words apart by spaces.")
-@click.option("--target", required=True, type=click.Path(), help="Write the lines of their trees there.")
-@click.option("--tags", is_flag=True, help="Write the words' tags; without it, XX for each.")
+@click.option("--source", required=True, type=click.Path(), help="Output file for the sentences.")
+@click.option("--target", required=True, type=click.Path(), help="Output file for the lines of their trees.")
+@click.option("--tags", is_flag=True, help="Write tags instead of XX for each word.")
 def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> None:
     """Write the sentences of FILES, such as wsj_0001.mrg, and the lines of their trees, for `dragoman train`.
 
-    Traces and the functions of labels (the SBJ of NP-SBJ) are left out, and so are trees without a word.
-    One of --source and --target may be -, which is standard output.
+    Traces, function tags (the SBJ of NP-SBJ) and trees without words are left out. One of --source and --target may
+    be -, for standard output.
     """
     from dragoman.text.trees.linearization import bracket_line
 
-    places = [resolve_output(parse_path(place), files) for place in (source, target)]
-    if places[0] == places[1]:
-        raise DataError(f"--source and --target are both {source}; sentences and lines need a file each")
+    outputs = [resolve_output(parse_path(path), files) for path in (source, target)]
+    if outputs[0] == outputs[1]:
+        raise DataError(f"--source and --target are both {source}; they must differ", code="same_file")
     count = 0
     with ExitStack() as stack:
-        streams = [stack.enter_context(open_output(place)) for place in places]
-        for tree in grown(files):
+        streams = [stack.enter_context(open_output(output)) for output in outputs]
+        for tree in read_gold_trees(files):
             for (stream, _), text in zip(streams, (" ".join(tree.words), bracket_line(tree, tags)), strict=True):
                 stream.write(f"{text}\n".encode())
             count += 1
         for _, done in streams:
             done()
-    there = " and ".join("standard output" if parse_path(place) is None else place for place in (source, target))
-    note(f"{count:,} {'tree is' if count == 1 else 'trees are'} in {there}")
+    names = " and ".join("standard output" if parse_path(path) is None else path for path in (source, target))
+    note(f"wrote {count:,} {'tree' if count == 1 else 'trees'} to {names}")
 
 
-@command.command(short_help="Written lines to trees in brackets.")
+@command.command(short_help="Convert a model's lines to trees in brackets.")
 @click.argument("lines", type=click.Path())
 @click.argument("source", type=FILE)
-@click.option("-o", "--output", type=click.Path(), default="-", help="Write to this file.")
+@click.option("-o", "--output", type=click.Path(), default="-", help="Output file (default: standard output).")
 def brackets(lines: str, source: Path, output: str) -> None:
-    """Lay the lines of LINES (- for standard input), as a model wrote them, over the sentences of SOURCE.
+    """Convert LINES (- for standard input), written by a model for the sentences of SOURCE, to trees in brackets.
 
-    Prints a tree in brackets for each, with the tags that were written, or XX. Lines that do not fit are mended, and
-    how is said at the end. An empty sentence gives an empty line.
+    The trees have the tags of the lines, or XX. Lines that do not fit their sentence are repaired, with a summary at
+    the end. An empty sentence gives an empty line.
     """
     from dragoman.text.trees.linearization import parse_bracket_line, split_words
 
-    place = resolve_output(parse_path(output), [parse_path(lines), source])
-    tally = Tally()
-    with open_output(place) as (stream, done):
-        for line, sentence in together(lines, [source], (text for block in stream_lines([source]) for text in block)):
+    path = resolve_output(parse_path(output), [parse_path(lines), source])
+    repairs = RepairCounter()
+    with open_output(path) as (stream, done):
+        for line, sentence in pair_lines(lines, [source], (text for block in stream_lines([source]) for text in block)):
             words = split_words(sentence)
-            stream.write((tally.add(parse_bracket_line(line, words)).tree.text() if words else "").encode() + b"\n")
+            stream.write((repairs.add(parse_bracket_line(line, words)).tree.text() if words else "").encode() + b"\n")
         done()
-    tally.say()
+    repairs.print_summary()
 
 
-@command.command(short_help="Written lines against the right trees: precision, recall, F1.")
+@command.command(short_help="Score a model's lines against gold trees: precision, recall, F1.")
 @click.argument("lines", type=click.Path())
 @click.argument("gold", nargs=-1, required=True, type=FILE)
 def score(lines: str, gold: tuple[Path, ...]) -> None:
-    """Score the lines of LINES (- for standard input), as a model wrote them, against the trees of the files GOLD.
+    """Score LINES (- for standard input), written by a model, against the trees of the files GOLD.
 
-    Labeled bracketing, as EVALB counts it: without punctuation and the top. Lines that do not fit their sentence are
-    mended first, and how is said too.
+    Labeled bracketing as in EVALB: without punctuation and TOP. Lines that do not fit their sentence are repaired
+    first, with a summary at the end.
     """
     from dragoman.evaluation.bracketing import score_brackets
     from dragoman.text.trees.linearization import parse_bracket_line
 
     check_stdout()
-    tally = Tally()
+    repairs = RepairCounter()
     pairs = (
-        (tally.add(parse_bracket_line(line, tree.words)).tree, tree)
-        for line, tree in together(lines, gold, grown(gold))
+        (repairs.add(parse_bracket_line(line, tree.words)).tree, tree)
+        for line, tree in pair_lines(lines, gold, read_gold_trees(gold))
     )
     found = score_brackets(pairs)
-    figures = {"precision": found.precision, "recall": found.recall, "F1": found.f1, "exact": found.complete}
-    click.echo(
-        f"{found.sentences:,} sentences, {found.gold:,} phrases, {found.written:,} written, {found.right:,} right"
-    )
+    figures = {"precision": found.precision, "recall": found.recall, "F1": found.f1, "exact": found.exact_share}
+    phrases = f"{found.gold:,} phrases, {found.predicted:,} predicted, {found.correct:,} correct"
+    click.echo(f"{found.sentences:,} sentences, {phrases}")
     for name, value in figures.items():
         click.echo(f"  {name:9}  {100 * value:6.2f}")
-    tally.say()
+    repairs.print_summary()
 
 
-def grown(files: Sequence[Path]) -> Iterator[Bracketing]:
-    """The trees of files, each of which must have one."""
+def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
+    """The trees of files, each of which must have at least one."""
     from dragoman.data.corpora.reader import read_brackets_file
 
     check_inputs(files)
@@ -123,47 +122,49 @@ def grown(files: Sequence[Path]) -> Iterator[Bracketing]:
             found = True
             yield tree
         if not found:
-            raise DataError(f"{path} holds no tree with a word; expected brackets such as (S (NP (PRP it)) ...)")
+            message = f"{path} has no tree with words; expected brackets such as (S (NP (PRP it)) ...)"
+            raise DataError(message, code="no_data")
 
 
-def together(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterator[tuple[str, T]]:
-    """Each line with what belongs to it; both must end together. `files` are where the others come from."""
-    place = parse_path(lines)
-    check_inputs([place, *files])
+def pair_lines(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterator[tuple[str, T]]:
+    """Pair each line with its tree or sentence from `files`; reject different numbers."""
+    path = parse_path(lines)
+    check_inputs([path, *files])
     counts = [0, 0]
-    written = (line for block in stream_lines([place]) for line in block)
-    for line, other in zip_longest(written, others):
+    predicted = (line for block in stream_lines([path]) for line in block)
+    for line, other in zip_longest(predicted, others):
         counts = [counts[0] + (line is not None), counts[1] + (other is not None)]
         if line is not None and other is not None and counts[0] == counts[1]:
             yield line, other
     if counts[0] != counts[1]:
-        there = f"{files[0]}{' and the files after it' if files[1:] else ''}"
+        others_from = f"{files[0]}{' and the files after it' if files[1:] else ''}"
         raise DataError(
-            f"{place or STDIN} has {counts[0]:,} lines, but {there} {'have' if files[1:] else 'has'} {counts[1]:,} "
-            "sentences; each sentence needs the line that was written for it, in the same order"
+            f"{path or STDIN} has {counts[0]:,} lines, but {others_from} {'have' if files[1:] else 'has'} "
+            f"{counts[1]:,} sentences; give one line for each sentence, in the same order",
+            code="count_mismatch",
         )
 
 
-class Tally:
-    """How many lines did not fit their sentences, and what had to be done to them."""
+class RepairCounter:
+    """Counts the lines that did not fit their sentences, and how they were repaired."""
 
     def __init__(self) -> None:
-        self.lines = self.odd = 0
+        self.lines = self.repaired = 0
         self.repairs: Counter[str] = Counter()
 
-    def add(self, laid: ParsedLine) -> ParsedLine:
-        """One line more."""
+    def add(self, parsed: ParsedLine) -> ParsedLine:
+        """Count a line."""
         self.lines += 1
-        self.odd += bool(laid.repairs)
-        self.repairs.update(laid.repairs)
-        return laid
+        self.repaired += bool(parsed.repairs)
+        self.repairs.update(parsed.repairs)
+        return parsed
 
-    def say(self) -> None:
-        """On stderr, where there is something to say."""
+    def print_summary(self) -> None:
+        """Print the repairs to stderr, if there were any."""
         from dragoman.text.trees.linearization import REPAIRS
 
-        if self.odd:
-            note(f"{self.odd:,} of {self.lines:,} lines did not fit their sentence and were mended:")
+        if self.repaired:
+            note(f"{self.repaired:,} of {self.lines:,} lines did not fit their sentence and were repaired:")
             for kind, words in REPAIRS.items():
                 if self.repairs[kind]:
                     print_stderr(f"  {self.repairs[kind]:,} {words}\n")
