@@ -21,21 +21,19 @@ from pathlib import Path
 from dragoman.config import DataRecipe, Recipe, TextRecipe
 from dragoman.data.corpora.reader import Corpus, read_line_blocks
 from dragoman.data.prepare.pipeline import prepare
+from dragoman.progress import SilentReporter
 
 
-class Stages:
+class Stages(SilentReporter):
     """The seconds of each stage of a preparation: by the clock, and of processor time in all processes together."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, tuple[float, float]] = {}
         self.title, self.started = "", (0.0, 0.0)
 
-    def stage(self, title: str, total: int | None, unit: str) -> None:
+    def start_stage(self, title: str, total: int | None, unit: str) -> None:
         self.end()
         self.title, self.started = title.split()[0], (time.perf_counter(), processor_time())
-
-    def advance(self, done: int) -> None:
-        pass
 
     def end(self) -> None:
         if self.title:

@@ -1,6 +1,6 @@
-"""Sizes by themselves: what suits an amount of data and a machine, with the reason for each choice.
+"""Default settings for an amount of data and a machine, with the reason for each choice.
 
-The paper's base model is made for millions of pairs. On some ten thousand it learns them by heart: there a small model
+The paper's base model is made for millions of pairs. On some ten thousand it overfits: there a small model
 with strong dropout translates better, and trains in minutes. These rules come from single runs on one
 corpus (benchmarks/results/multi30k.md) and from common practice: a start, not an optimum.
 """
@@ -14,78 +14,78 @@ from dragoman.config import IN_ATTENTION, DataRecipe, ModelRecipe
 from dragoman.data.loader import Loader
 from dragoman.data.shards import Split
 
-FEW, MANY = 60_000, 400_000  # pairs
-LEAST_BATCH, LEAST_EVERY, MOST_EPOCHS = 500, 20, 60
-PLANNED = 2_000_000  # pairs of which an epoch is planned in a second or two
-LONG, MANY_STEPS = 30_000_000, 4_000  # target tokens, steps: a minute or two of plain steps on a large GPU
-AGREEMENT = 5  # the weight that the authors of R-Drop found best for translation
+SMALL_CORPUS, LARGE_CORPUS = 60_000, 400_000  # pairs
+MIN_BATCH_TOKENS, MIN_INTERVAL, MAX_EPOCHS = 500, 20, 60
+MAX_PLANNED_PAIRS = 2_000_000  # whose batches are planned in a second or two
+LONG_RUN_TOKENS, LONG_RUN_STEPS = 30_000_000, 4_000  # a minute or two of eager steps on a large GPU
+R_DROP_WEIGHT = 5  # the best for translation, by the authors of R-Drop
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A change to the recipe, as `section.key=value`, and why."""
+    """A change to the recipe, as `section.key=value`, and its reason."""
 
     change: str
     reason: str
 
 
-def vocabulary_choice(pairs: int, fast: bool) -> Choice:
-    """More data carry more tokens; on a CPU the softmax over them is a large part of the time."""
-    most = 32_000 if fast else 10_000
-    size = int(min(most, max(1000, 35 * pairs**0.5)) // 100 * 100)
-    fewer = ": at most, as so little text may not have so many" if size == 1000 else ""
-    return Choice(f"text.vocabulary_size={size}", f"for {pairs:,} pairs{'' if fast else ' on a CPU'}{fewer}")
+def vocabulary_choice(pairs: int, on_gpu: bool) -> Choice:
+    """A vocabulary that grows with the data; on a CPU the softmax over it takes much of the time."""
+    limit = 32_000 if on_gpu else 10_000
+    size = int(min(limit, max(1000, 35 * pairs**0.5)) // 100 * 100)
+    note = ": an upper bound, as so little text may have fewer" if size == 1000 else ""
+    return Choice(f"text.vocabulary_size={size}", f"for {pairs:,} pairs{'' if on_gpu else ' on a CPU'}{note}")
 
 
-def model_choices(pairs: int, fast: bool) -> list[Choice]:
+def model_choices(pairs: int, on_gpu: bool) -> list[Choice]:
     """A preset by the amount of data, smaller where there is no GPU."""
-    where = "" if fast else " on a CPU"
-    few = f"{pairs:,} pairs are few: the base model would learn them by heart"
-    if pairs < FEW and not fast:
-        seldom = f"for {pairs:,} pairs{where}: a larger model would see them too seldom"
-        return [Choice("model.preset=tiny", few if pairs < FEW // 6 else seldom)]
-    if pairs < FEW:
+    where = "" if on_gpu else " on a CPU"
+    few = f"{pairs:,} pairs are few: the base model would overfit"
+    if pairs < SMALL_CORPUS and not on_gpu:
+        seldom = f"for {pairs:,} pairs{where}: a larger model would need more epochs"
+        return [Choice("model.preset=tiny", few if pairs < SMALL_CORPUS // 6 else seldom)]
+    if pairs < SMALL_CORPUS:
         return [Choice("model.preset=small", few), Choice("model.dropout=0.3", few)]
-    if pairs < MANY or not fast:
+    if pairs < LARGE_CORPUS or not on_gpu:
         return [Choice("model.preset=small", f"for {pairs:,} pairs{where}")]
-    return [Choice("model.preset=base", f"{pairs:,} pairs can fill the paper's base model")]
+    return [Choice("model.preset=base", f"{pairs:,} pairs are enough for the paper's base model")]
 
 
-def precision_choices(model: ModelRecipe, multiplies_it: Callable[[], bool]) -> list[Choice]:
-    """bfloat16 on a CPU that has instructions for our kernel, where the model is large enough to gain by it."""
+def precision_choices(model: ModelRecipe, has_kernel: Callable[[], bool]) -> list[Choice]:
+    """bfloat16 on a CPU that supports our kernel, if the model is large enough to gain from it."""
     measured = model.architecture == "transformer" and model.d_model >= 256
-    if measured and multiplies_it():  # in this order: to ask may build a library
-        why = "this CPU multiplies it faster: about 1.6 times as fast in all, and learns alike"
+    if measured and has_kernel():  # in this order: the check may build a library
+        why = "this CPU multiplies it faster: training is about 1.6 times as fast, with equal quality"
         return [Choice("train.precision=bfloat16", why)]
     return []
 
 
-def agreement_choices(pairs: int, model: ModelRecipe, fast: bool) -> list[Choice]:
-    """R-Drop where pairs are few, and there is a GPU for a second pass and for as many epochs as it needs."""
-    if fast and pairs < FEW and model.architecture == "transformer" and model.dropout:
-        why = "a second pass over each batch, asked to agree with the first: few pairs then teach more"
-        return [Choice(f"train.r_drop={AGREEMENT}", why)]
+def r_drop_choices(pairs: int, model: ModelRecipe, on_gpu: bool) -> list[Choice]:
+    """R-Drop for few pairs, on a GPU: it needs a second pass and many epochs."""
+    if on_gpu and pairs < SMALL_CORPUS and model.architecture == "transformer" and model.dropout:
+        why = "R-Drop, two passes over each batch, gets more out of few pairs"
+        return [Choice(f"train.r_drop={R_DROP_WEIGHT}", why)]
     return []
 
 
 def speed_choices(steps: int, target_tokens: int, one_gpu: bool, model: ModelRecipe) -> list[Choice]:
-    """Packed batches and compiled steps on one GPU, for a run of so many steps or tokens that compiling pays.
+    """Packed batches and compiled steps on one GPU, for a run that is long enough for compiling to pay.
 
-    The kernels for packed sentences know the paper's attention; for others they would be spread over a wide grid.
+    The kernels for packed sentences support the paper's attention only.
     """
     usual = model.architecture == "transformer" and model.attention == "scaled_dot_product" and model.pattern == "full"
-    long = steps >= MANY_STEPS or target_tokens >= LONG
+    long = steps >= LONG_RUN_STEPS or target_tokens >= LONG_RUN_TOKENS
     if one_gpu and long and usual and model.positions not in IN_ATTENTION:
-        why = "steps on one GPU are some three times as fast; compiling them takes half a minute, once"
+        why = "steps on one GPU are about three times as fast; compiling takes half a minute, once"
         return [Choice("data.layout=packed", why), Choice("train.compile=true", why)]
     return []
 
 
 def steps_of_epoch(split: Split, data: DataRecipe, ranks: int, accumulate: int) -> int:
-    """How many steps go once through the pairs; of very many pairs about, as their batches are nearly full."""
-    if len(split) > PLANNED:
-        fuller = max(int(side.lengths.sum()) for side in (split.source, split.target)) + len(split)
-        batches = -(-fuller // data.batch_tokens)
+    """Steps per epoch; an estimate for very many pairs, whose batches are nearly full."""
+    if len(split) > MAX_PLANNED_PAIRS:
+        tokens = max(int(side.lengths.sum()) for side in (split.source, split.target)) + len(split)
+        batches = -(-tokens // data.batch_tokens)
     else:
         batches = len(Loader(split, replace(data, sampling=0.0), pin=False).plan(0))
     return max(1, -(-batches // (ranks * accumulate)))  # a small weight can leave an epoch without pairs
@@ -95,46 +95,50 @@ def training_choices(
     pairs: int,
     target_tokens: int,
     model: ModelRecipe,
-    fast: bool,
+    on_gpu: bool,
     epoch: Callable[[int], int],
-    asked: int | None = None,
+    given_steps: int | None = None,
 ) -> list[Choice]:
-    """Batch, schedule and length, from the target tokens of an epoch; `asked` are the steps of a person who chose.
+    """Batch size, schedule and length, from the target tokens of an epoch; `given_steps` is the user's length, if any.
 
-    `epoch` says how many steps an epoch has with batches of so many tokens.
+    `epoch` returns the steps of an epoch for a batch size in tokens.
     """
-    most = 25_000 if fast else 2_000
-    batch = min(most, max(LEAST_BATCH, target_tokens // (100 if fast else 200)))
-    wanted = max(8, 3_000_000 // max(1, pairs)) if fast else max(3, 12_000_000 // target_tokens)
-    epochs = min(MOST_EPOCHS, wanted)
-    every = max(LEAST_EVERY, round(epochs * target_tokens / batch / 12)) if asked is None else part_of(asked)
-    steps = 12 * every if asked is None else asked
+    limit = 25_000 if on_gpu else 2_000
+    batch = min(limit, max(MIN_BATCH_TOKENS, target_tokens // (100 if on_gpu else 200)))
+    useful = max(8, 3_000_000 // max(1, pairs)) if on_gpu else max(3, 12_000_000 // target_tokens)
+    epochs = min(MAX_EPOCHS, useful)
+    every = (
+        max(MIN_INTERVAL, round(epochs * target_tokens / batch / 12))
+        if given_steps is None
+        else evaluation_interval(given_steps)
+    )
+    steps = 12 * every if given_steps is None else given_steps
     rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
     warmup = min(max(50, min(4000, steps // 12)), steps // 2)
     why_warmup = "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
-    why_warmup = "the paper's, which is enough for a longer run too" if warmup == 4000 else why_warmup
+    why_warmup = "the paper's, enough for longer runs too" if warmup == 4000 else why_warmup
     often = f"{steps // every} times in the run" if steps >= 2 * every else "once in the run"
     in_epoch = epoch(batch)
     once = "an epoch is one step" if in_epoch == 1 else f"{in_epoch:,} steps an epoch"
-    size = "as many tokens as the machine likes" if batch == most else "tokens for many steps"
-    size = "the least with room for long sentences" if batch == LEAST_BATCH else size
+    size = "the largest efficient batch" if batch == limit else "small, for many steps"
+    size = "the smallest with room for long sentences" if batch == MIN_BATCH_TOKENS else size
     long = f"{max(1, round(steps / in_epoch)):,} times through {target_tokens:,} target tokens"
-    if not fast and epochs < MOST_EPOCHS:
-        long += ", what two cores do in about half an hour"
-    if every == LEAST_EVERY:
-        long += ", the fewest steps that a run has by itself"
+    if not on_gpu and epochs < MAX_EPOCHS:
+        long += ", about half an hour on two cores"
+    if every == MIN_INTERVAL:
+        long += ", the shortest run by default"
     return [
         Choice(f"data.batch_tokens={batch}", f"{size}: {once}"),
-        *([Choice(f"train.steps={steps}", long)] if asked is None else []),
+        *([Choice(f"train.steps={steps}", long)] if given_steps is None else []),
         Choice(f"train.warmup_steps={warmup}", why_warmup),
-        Choice("train.schedule=cosine", "the number of steps is known, so that the rate can end at nothing"),
+        Choice("train.schedule=cosine", "the number of steps is known, so the rate can fall to zero"),
         Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),
         Choice(f"train.save_every={every}", often),
         Choice(f"train.evaluate_every={every}", often),
-        Choice("train.clip=1.0", "so that a rare batch cannot throw the run off"),
+        Choice("train.clip=1.0", "a rare batch cannot derail the run"),
     ]
 
 
-def part_of(steps: int) -> int:
-    """A twelfth of the steps of a run, and of a short one no less than it can have."""
-    return max(min(LEAST_EVERY, steps), steps // 12)
+def evaluation_interval(steps: int) -> int:
+    """A twelfth of the steps of a run, but not less than MIN_INTERVAL or the whole run."""
+    return max(min(MIN_INTERVAL, steps), steps // 12)

@@ -28,9 +28,9 @@ from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
 from dragoman.progress import Reporter
 from dragoman.training.defaults import (
     Choice,
-    agreement_choices,
     model_choices,
     precision_choices,
+    r_drop_choices,
     speed_choices,
     steps_of_epoch,
     training_choices,
@@ -145,7 +145,7 @@ class TrainingPlan:
 
         self.choices += training_choices(len(split), tokens, recipe.model, self.on_gpu, epoch_steps, steps)
         if self.base is None:
-            self.choices += agreement_choices(len(split), recipe.model, self.on_gpu)
+            self.choices += r_drop_choices(len(split), recipe.model, self.on_gpu)
         self.choices += precision_choices(recipe.model, has_bfloat16_matmul if not self.on_gpu else lambda: False)
         recipe = self.recipe
         one_gpu = self.on_gpu and self.world == 1 and triton_available("cuda")

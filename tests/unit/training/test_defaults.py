@@ -11,9 +11,9 @@ from dragoman.config import DataRecipe, ModelRecipe, Recipe
 from dragoman.data.loader import Loader
 from dragoman.data.shards import Split
 from dragoman.training.defaults import (
-    agreement_choices,
     model_choices,
     precision_choices,
+    r_drop_choices,
     speed_choices,
     steps_of_epoch,
     training_choices,
@@ -58,7 +58,7 @@ def test_a_number_of_steps_that_was_asked_for_is_what_the_rest_follows(steps: in
     [
         (100, "train.warmup_steps=50: for so few steps"),
         (1200, "train.warmup_steps=100: a twelfth of the steps"),
-        (480_000, "train.warmup_steps=4000: the paper's, which is enough for a longer run too"),
+        (480_000, "train.warmup_steps=4000: the paper's, enough for longer runs too"),
     ],
 )
 def test_the_reason_given_for_a_warm_up_is_true(steps: int, reason: str) -> None:
@@ -75,15 +75,11 @@ def test_little_data_never_gets_the_base_model() -> None:
 
 def test_bfloat16_where_the_machine_has_a_unit_and_the_model_gains_by_it() -> None:
     small, tiny = (Recipe.from_changes([f"model.preset={name}"]).model for name in ("small", "tiny"))
-    (choice,) = precision_choices(small, multiplies_it=lambda: True)
+    (choice,) = precision_choices(small, has_kernel=lambda: True)
     assert Recipe.from_changes([choice.change]).train.precision == "bfloat16"
-    assert (
-        precision_choices(small, multiplies_it=lambda: False)
-        == precision_choices(tiny, multiplies_it=lambda: True)
-        == []
-    )
+    assert precision_choices(small, has_kernel=lambda: False) == precision_choices(tiny, has_kernel=lambda: True) == []
     rival = Recipe.from_changes(["model.preset=small", "model.architecture=recurrent"]).model
-    assert precision_choices(rival, multiplies_it=lambda: True) == []  # its cells stay in float32
+    assert precision_choices(rival, has_kernel=lambda: True) == []  # its cells stay in float32
 
 
 def test_long_runs_on_one_gpu_are_packed_and_compiled() -> None:
@@ -98,11 +94,11 @@ def test_long_runs_on_one_gpu_are_packed_and_compiled() -> None:
 
 def test_few_pairs_are_asked_to_agree_where_there_is_a_gpu_and_dropout() -> None:
     usual = ModelRecipe()
-    assert [choice.change for choice in agreement_choices(29_000, usual, True)] == ["train.r_drop=5"]
+    assert [choice.change for choice in r_drop_choices(29_000, usual, True)] == ["train.r_drop=5"]
     assert Recipe.from_changes(["train.r_drop=5"]).train.r_drop == 5
     rivals = [ModelRecipe(dropout=0.0), ModelRecipe(architecture="recurrent")]
-    assert not any(agreement_choices(29_000, other, True) for other in rivals)
-    assert agreement_choices(29_000, usual, False) == agreement_choices(500_000, usual, True) == []
+    assert not any(r_drop_choices(29_000, other, True) for other in rivals)
+    assert r_drop_choices(29_000, usual, False) == r_drop_choices(500_000, usual, True) == []
 
 
 @pytest.mark.parametrize(
@@ -153,6 +149,6 @@ def test_an_epoch_is_shorter_with_more_processes_and_longer_steps() -> None:
 def test_an_epoch_of_very_many_pairs_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     split, data = some_split(4000), DataRecipe(batch_tokens=900)
     planned = steps_of_epoch(split, data, 1, 1)
-    monkeypatch.setattr("dragoman.training.defaults.PLANNED", 3999)
+    monkeypatch.setattr("dragoman.training.defaults.MAX_PLANNED_PAIRS", 3999)
     monkeypatch.setattr("dragoman.training.defaults.Loader", None)
     assert steps_of_epoch(split, data, 1, 1) == pytest.approx(planned, rel=0.1)

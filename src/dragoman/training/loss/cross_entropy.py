@@ -1,7 +1,7 @@
 """The loss of sections 5.3 and 5.4: cross-entropy with smoothed labels, as a sum and a count.
 
-A batch gives the sum of its losses and the number of its target tokens. They are divided once, by the target tokens of
-all ranks and micro-batches, so that a token weighs the same wherever it stands.
+A batch gives the sum of its losses, which is divided once, by the target tokens of all ranks and micro-batches: every
+token has the same weight.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dragoman.nn import Layout, Packed, Padded
 from dragoman.nn.kernels.availability import triton_available
 from dragoman.nn.linear import matmul_into
 from dragoman.training.loss.fused_cross_entropy import projected_loss
-from dragoman.training.loss.r_drop import ProjectedAgreement
+from dragoman.training.loss.r_drop import ProjectedRDrop
 
-ROWS = 512  # whose logits are held at once on a CPU: with fewer its products are slower, with more its caches overflow
+CPU_ROWS = 512  # of logits at a time: with fewer the matmuls are slower, with more the caches overflow
 
 
 @dataclass(frozen=True)
 class LossSum:
-    """Sums over target tokens: the smoothed loss, which is minimized, and the plain one, for the perplexity."""
+    """Sums over target tokens: the smoothed loss, which is minimized, and the plain loss, for the perplexity."""
 
     smoothed: Tensor
     plain: Tensor
@@ -37,8 +37,8 @@ def smoothed_cross_entropy(
 ) -> LossSum:
     """Cross-entropy with (1 - smoothing) on the label and the rest spread evenly over the vocabulary.
 
-    -sum_v q_v log p_v with log p_v = x_v - logsumexp(x) needs no table of log-probabilities: the label's logit, the
-    mean logit and the logsumexp are all there is to it. Rows that are not `real` count nothing.
+    -sum_v q_v log p_v with log p_v = x_v - logsumexp(x) needs no table of log-probabilities: only the label's
+    logit, the mean logit and the logsumexp. Rows that are not `real` count 0.
     """
     logits = logits_NV.float()
     normalizer = logits.logsumexp(-1)
@@ -50,11 +50,11 @@ def smoothed_cross_entropy(
 
 
 class ProjectedCrossEntropy(torch.autograd.Function):
-    """The projection to the vocabulary and the loss in one, a few rows at a time, with the gradients made on the way.
+    """Projection to the vocabulary and loss in one, a few rows at a time, with gradients computed in the forward pass.
 
-    The gradient of a row's loss with respect to its logits is p - q. The label's part of q is taken off p before the
-    products, so that what is rounded there is the difference; the even rest is the same for all rows, and is taken off
-    the products instead. No table of all logits is ever held, and each is touched three times.
+    The gradient of a row's loss with respect to its logits is p - q. The label's part of q is subtracted from p before
+    the matmuls, so the difference is what is rounded; the uniform part is the same for all rows and is subtracted from
+    the results instead. The full table of logits is never held, and each logit is touched three times.
     """
 
     @staticmethod
@@ -66,8 +66,8 @@ class ProjectedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_ND)
         grad_weight = torch.zeros_like(weight_VD)
         plain, even = hidden_ND.new_empty(n), hidden_ND.new_empty(n)
-        rows = max(1, min(n, ROWS))
-        tables = hidden_ND.new_empty(2, rows, vocabulary)  # once for all chunks: fresh memory is slow
+        rows = max(1, min(n, CPU_ROWS))
+        tables = hidden_ND.new_empty(2, rows, vocabulary)  # allocated once: fresh memory is slow
         for start in range(0, n, rows):
             here = slice(start, start + rows)
             h, labels = hidden_ND[here], labels_N[here, None]
@@ -94,24 +94,24 @@ class ProjectedCrossEntropy(torch.autograd.Function):
 
 
 class TranslationLoss(nn.Module):
-    """A model with its loss, as one module, so that what wraps the model for many processes wraps the whole step."""
+    """A model with its loss as one module: wrapping it for several processes wraps the whole step."""
 
-    def __init__(self, model: Seq2Seq[State], smoothing: float, pad: int, agreement: float = 0.0) -> None:
+    def __init__(self, model: Seq2Seq[State], smoothing: float, pad: int, r_drop: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.pad, self.agreement = model, smoothing, pad, agreement
+        self.model, self.smoothing, self.pad, self.r_drop = model, smoothing, pad, r_drop
 
     def forward(self, batch: Batch) -> LossSum:
         """The loss over the real target tokens of a batch."""
         labels = batch.target_out.flatten()
         real = labels != self.pad
         hidden, weight = self._projected(batch, len(labels))
-        if self.agreement and self.training:
+        if self.r_drop and self.training:
             again, _ = self._projected(batch, len(labels))
-            return self._agreeing([hidden, again], weight, labels, real)
+            return self._r_drop_loss([hidden, again], weight, labels, real)
         if hidden.device.type == "cpu" and hidden.dtype == torch.float32:
-            kept = real.nonzero().squeeze(-1)  # elsewhere, choosing rows would make the host wait for the device
-            together = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
-            return LossSum(*together)
+            kept = real.nonzero().squeeze(-1)  # on a GPU, selecting rows would synchronize
+            sums = ProjectedCrossEntropy.apply(hidden[kept], weight, labels[kept], self.smoothing)  # type: ignore[no-untyped-call]
+            return LossSum(*sums)
         if hidden.device.type == "cuda" and torch.is_autocast_enabled("cuda") and triton_available("cuda"):
             hidden = hidden.to(torch.get_autocast_dtype("cuda"))
             sums = projected_loss(hidden, weight, labels, self.smoothing, self.pad, torch.is_grad_enabled())
@@ -119,29 +119,29 @@ class TranslationLoss(nn.Module):
         return smoothed_cross_entropy(F.linear(hidden, weight), labels, self.smoothing, real)
 
     def _projected(self, batch: Batch, n: int) -> tuple[Tensor, Tensor]:
-        """A pass over the batch `[N, D]`, and the matrix `[V, D]` that makes its logits."""
+        """The hidden states of a batch, `[N, D]`, and the projection to the vocabulary, `[V, D]`."""
         source, target = layouts(batch)
         hidden = self.model.hidden(batch.source, batch.target_in, source, target).reshape(n, -1)
         weight, bias = self.model.projection(), self.model.projection_bias()
-        return (hidden, weight) if bias is None else widened(hidden, weight, bias)
+        return (hidden, weight) if bias is None else fold_bias(hidden, weight, bias)
 
-    def _agreeing(self, passes: list[Tensor], weight: Tensor, labels: Tensor, real: Tensor) -> LossSum:
+    def _r_drop_loss(self, passes: list[Tensor], weight: Tensor, labels: Tensor, real: Tensor) -> LossSum:
         kind = passes[0].device.type
         if kind == "cpu":
             kept = real.nonzero().squeeze(-1)
             passes, labels, real = [hidden[kept] for hidden in passes], labels[kept], real[kept]
         if torch.is_autocast_enabled(kind):
             passes = [hidden.to(torch.get_autocast_dtype(kind)) for hidden in passes]
-        together = ProjectedAgreement.apply(*passes, weight, labels, real, self.smoothing, self.agreement)  # type: ignore[no-untyped-call]
-        return LossSum(*together)
+        sums = ProjectedRDrop.apply(*passes, weight, labels, real, self.smoothing, self.r_drop)  # type: ignore[no-untyped-call]
+        return LossSum(*sums)
 
 
-def widened(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
-    """A product with a bias as one without: the bias is a column of the weights, and meets a one; zeros fill up.
+def fold_bias(hidden_ND: Tensor, weight_VD: Tensor, bias_V: Tensor) -> tuple[Tensor, Tensor]:
+    """Fold a bias into the weights as a column that is multiplied by one; zeros pad the width.
 
-    So a loss that makes its own logits need not know of biases, which only imported models have.
+    The fused losses then need no biases, which only imported models have.
     """
-    more = 16 - hidden_ND.shape[1] % 16  # a width of which products are quick
+    more = 16 - hidden_ND.shape[1] % 16  # to a width with fast matmuls
     ones = F.pad(hidden_ND.new_ones(len(hidden_ND), 1), (0, more - 1))
     return torch.cat([hidden_ND, ones], 1), torch.cat([weight_VD, F.pad(bias_V[:, None], (0, more - 1))], 1)
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""A Triton kernel for the loss over the vocabulary, which leaves the gradient where the logits were."""
+"""A Triton kernel for the loss over the vocabulary; it overwrites the logits with the gradient."""
 
 from __future__ import annotations
 

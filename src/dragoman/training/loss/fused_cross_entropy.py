@@ -1,7 +1,7 @@
-"""The projection to the vocabulary and the loss in one on a GPU: a block of rows at a time, gradients on the way.
+"""Projection to the vocabulary and loss in one on a GPU: a block of rows at a time, with gradients.
 
-No table of all logits is ever held, and none in float32: a block's logits lie in bfloat16, one kernel reads them, makes
-both losses and writes the gradient in their place, and two products take it from there.
+The full table of logits is never held, and none in float32: a block's logits are in bfloat16, one kernel reads them,
+computes both losses and overwrites them with the gradient, and two matmuls do the rest.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from dragoman.nn.kernels.gpu_matmul import matmul
 
-ROWS: Final = 8192  # of logits held at once
-BLOCK: Final = 1024  # of a row's logits in one breath of the kernel, and twice as many where rows are wide
-WARPS: Final = 8  # likewise: with fewer rows at once, the cache still holds what is read a second time
+ROWS: Final = 8192  # of logits at a time
+BLOCK: Final = 1024  # logits of a row at a time; twice as many if rows are wide
+WARPS: Final = 8  # likewise: with fewer rows in flight, the second read hits the cache
 WIDE: Final = 24576
-STEP: Final = 64  # columns of logits are a multiple of this, which suits the products
+STEP: Final = 64  # the columns of logits are a multiple of it, for fast matmuls
 
 
 def losses(
@@ -30,7 +30,7 @@ def losses(
     pad: int,
     gradient: bool,
 ) -> None:
-    """Fill in both losses of each row; with `gradient`, that of the first comes to stand where the logits were."""
+    """Compute both losses of each row; with `gradient`, overwrite the logits with that of the smoothed loss."""
     from dragoman.training.loss.cross_entropy_triton import cross_entropy_kernel
 
     n, width = logits_NV.shape
@@ -45,9 +45,9 @@ def losses(
 def projected_loss(
     hidden_ND: Tensor, weight_VD: Tensor, labels_N: Tensor, smoothing: float, pad: int, gradient: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sums of the smoothed and the plain loss, and the gradient of the first for `hidden` and `weight`.
+    """The sums of the smoothed and the plain loss, and the gradients of the first for `hidden` and `weight`.
 
-    `weight` is taken in the precision of `hidden`; its gradient is summed in float32.
+    `weight` is rounded to the precision of `hidden`; its gradient is summed in float32.
     """
     n, vocabulary = len(hidden_ND), len(weight_VD)
     width = -(-vocabulary // STEP) * STEP
@@ -66,7 +66,7 @@ def projected_loss(
         losses(x, labels_N[here], smoothed[here], plain[here], vocabulary, smoothing, pad, gradient)
         if grad_weight is not None:
             matmul(x, weight, out=grad_hidden[here])
-            before = int(start > 0)  # at first there is nothing to add to, and what is there is not read
+            before = int(start > 0)  # the first block overwrites, and does not read
             if x.device.type == "cuda" and x.dtype != torch.float32:
                 torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, beta=before, out=grad_weight)
             else:

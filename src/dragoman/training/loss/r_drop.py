@@ -1,7 +1,7 @@
-"""R-Drop (Liang et al., 2021): two passes over a batch lose different units to dropout, and are to say the same.
+"""R-Drop (Liang et al., 2021): two passes over a batch, with different dropout, should predict the same.
 
-To the cross-entropy, the mean of both passes, comes `weight` / 4 times the Kullback-Leibler divergences of each pass's
-probabilities from the other's. That is half of the paper's sum, so that a loss stays comparable with one of one pass.
+The loss is the mean cross-entropy of both passes, plus `weight` / 4 times the two Kullback-Leibler divergences between
+their probabilities. That is half of the paper's sum, comparable with the loss of a single pass.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from torch import Tensor
 
 from dragoman.nn.linear import matmul_into
 
-ROWS = 512  # whose logits are held at once on a CPU; on a GPU:
-MORE_ROWS = 8192
+CPU_ROWS, GPU_ROWS = 512, 8192  # of logits at a time
 
 
-class ProjectedAgreement(torch.autograd.Function):
-    """The projection to the vocabulary and the loss of both passes, some rows at a time, gradients made on the way.
+class ProjectedRDrop(torch.autograd.Function):
+    """Projection to the vocabulary and loss of both passes, some rows at a time, with gradients in the forward pass.
 
     With p and q the probabilities of the passes, the gradient of KL(p || q) for the logits of p is p (log p/q - KL),
-    and that of KL(q || p) is p - q. Rows that are not `real` count nothing.
+    and that of KL(q || p) is p - q. Rows that are not `real` count 0.
     """
 
     @staticmethod
@@ -33,14 +32,14 @@ class ProjectedAgreement(torch.autograd.Function):
         labels_N: Tensor,
         real_N: Tensor,
         smoothing: float,
-        agreement: float,
+        r_drop: float,
     ) -> tuple[Tensor, Tensor]:
         n, vocabulary = len(labels_N), len(weight_VD)
         passes, weight = (first_ND, second_ND), weight_VD.to(first_ND.dtype)
         grads = [torch.empty_like(hidden) for hidden in passes]
         grad_weight = torch.zeros_like(weight, dtype=torch.float32)
         loss, plain = (first_ND.new_zeros((), dtype=torch.float32) for _ in range(2))
-        rows = ROWS if first_ND.device.type == "cpu" else MORE_ROWS
+        rows = CPU_ROWS if first_ND.device.type == "cpu" else GPU_ROWS
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
             labels, real = labels_N[here, None], real_N[here, None].float()
@@ -51,10 +50,10 @@ class ProjectedAgreement(torch.autograd.Function):
                 divergence = sign * (x * apart).sum(-1, keepdim=True)
                 of_label = -log_p[own].gather(-1, labels)
                 smoothed = torch.lerp(of_label, -log_p[own].mean(-1, keepdim=True), smoothing)
-                loss = loss + (real * (smoothed / 2 + agreement / 4 * divergence)).sum()
+                loss = loss + (real * (smoothed / 2 + r_drop / 4 * divergence)).sum()
                 plain = plain + (real * of_label).sum() / 2
                 slope = (x - smoothing / vocabulary).scatter_add(-1, labels, torch.full_like(of_label, smoothing - 1))
-                slope = slope / 2 + agreement / 4 * (x * (sign * apart - divergence) + x - p[1 - own])
+                slope = slope / 2 + r_drop / 4 * (x * (sign * apart - divergence) + x - p[1 - own])
                 slope = (slope * real).to(weight.dtype)
                 grads[own][here] = _product(slope, weight)
                 grad_weight += _product(slope.T, passes[own][here])

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """A Triton kernel for Adam on many weights at once: each number is read once and written once.
 
-The weights lie anywhere; a table says where, a row for each chunk of one of them.
+A table holds the addresses of the weights, a row for each chunk.
 """
 
 from __future__ import annotations

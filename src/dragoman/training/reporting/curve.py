@@ -1,4 +1,4 @@
-"""The learning curve as a picture."""
+"""Plot the learning curve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def draw_curve(entries: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Loss on training and validation data, and BLEU, against the step; False where matplotlib is not installed."""
+    """Plot training and validation loss, and BLEU, against the step; False if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:

@@ -1,4 +1,4 @@
-"""The training step through `torch.compile`, which is told of our operators what it cannot know."""
+"""Compile the training step with `torch.compile`, with graph passes for our own operators."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.nn.kernels import packed_attention as packed
 from dragoman.training.loss import fused_cross_entropy as fused_loss
 
-RUNS = 256  # of one process that may compile a step of their own; by itself the compiler refuses a ninth
-OPERATORS = (cpu_bf16, fused_loss, linear_relu, packed, products, residual_norm)  # where ours are announced
-LAZY = "2.13"  # the first version known to put messages into words only where somebody reads them
+MAX_COMPILED_RUNS = 256  # in one process; the default limit is 8
+OPERATORS = (cpu_bf16, fused_loss, linear_relu, packed, products, residual_norm)  # where ours are registered
+LAZY_MESSAGES = "2.13"  # the first version known to format messages only when they are read
 
 
-class AddedInside(CustomGraphPass):
-    """Gradients that meet before a norm are added by its kernel, which reads them anyway."""
+class FuseResidualAdd(CustomGraphPass):
+    """Add gradients inside the backward kernel of the norm, which reads them anyway."""
 
     def __call__(self, graph: Graph) -> None:
         """`residual_norm_backward(a + b, None, ...)` becomes `residual_norm_backward(a, b, ...)`."""
@@ -31,18 +31,18 @@ class AddedInside(CustomGraphPass):
             added, other, *rest = node.args
             if other is None and _plain_sum(added):
                 node.args = (*added.args, *rest)
-                if "eager_input_vals" in node.meta:  # by which the compiler lays out what it hands to the operator
+                if "eager_input_vals" in node.meta:  # from which the compiler derives the operator's input layouts
                     (_, _, *values), named = node.meta["eager_input_vals"]
                     node.meta["eager_input_vals"] = ((*(arg.meta["val"] for arg in added.args), *values), named)
                 graph.erase_node(added)
 
     def uuid(self) -> Any:
-        """What this does, for the compiler's cache."""
+        """The version of this pass, for the compiler's cache."""
         return _version()
 
 
-class FastProducts(CustomGraphPass):
-    """Products are made in the way that was found to be fastest, where they are in half precision on a GPU."""
+class FastMatmul(CustomGraphPass):
+    """Use the fastest matmul that was found, for half precision on a GPU."""
 
     def __call__(self, graph: Graph) -> None:
         """`mm(a, b)` becomes `tuned_matmul(a, b)`."""
@@ -52,12 +52,12 @@ class FastProducts(CustomGraphPass):
                 node.target = torch.ops.dragoman.tuned_matmul.default
 
     def uuid(self) -> Any:
-        """What this does, for the compiler's cache."""
+        """The version of this pass, for the compiler's cache."""
         return _version()
 
 
 def _version() -> bytes:
-    """Of the passes and of our operators: code that was kept has the sizes that they gave when it was made."""
+    """A hash of the passes and our operators: cached code depends on both."""
     return get_hash_for_files((__file__, *(str(module.__file__) for module in OPERATORS)))
 
 
@@ -72,34 +72,34 @@ def _plain_sum(node: Any) -> bool:
     return len(parts) == 2 and all(alike)
 
 
-# One of each, because the compiler takes another for another compiler.
-ADDED_INSIDE, FAST_PRODUCTS = AddedInside(), FastProducts()
+# One of each: the compiler takes another instance for another configuration.
+FUSE_RESIDUAL_ADD, FAST_MATMUL = FuseResidualAdd(), FastMatmul()
 
 
 def compiled(task: nn.Module) -> Callable[..., Any]:
-    """The task, compiled for one shape when it is first called, with residual connections and norms by our kernel."""
-    _announce(torch.ops.dragoman.projected_loss.default)
+    """The task, compiled for one shape at its first call, with residual connections and norms by our kernel."""
+    _register(torch.ops.dragoman.projected_loss.default)
     residual_norm.compiler_ready = True
-    options: dict[str, Any] = {"post_grad_custom_pre_pass": ADDED_INSIDE}
+    options: dict[str, Any] = {"post_grad_custom_pre_pass": FUSE_RESIDUAL_ADD}
     if products.cublas_lt() is not None:
-        _announce(torch.ops.dragoman.tuned_matmul.default)
-        options["post_grad_custom_post_pass"] = FAST_PRODUCTS  # after sums that follow a product went into it
+        _register(torch.ops.dragoman.tuned_matmul.default)
+        options["post_grad_custom_post_pass"] = FAST_MATMUL  # after additions were fused into matmuls
     made = torch.compile(task, dynamic=False, fullgraph=True, options=options)
 
     def called(*args: Any) -> Any:
-        with torch._dynamo.config.patch(recompile_limit=RUNS):
+        with torch._dynamo.config.patch(recompile_limit=MAX_COMPILED_RUNS):
             return made(*args)
 
     return called
 
 
-def _announce(operator: Any) -> None:
-    """Have the compiler know an operator that it meets at the end of a model.
+def _register(operator: Any) -> None:
+    """Register an operator with the compiler.
 
-    Meeting an unknown one, PyTorch 2.11 puts what its arguments were made of into words, for a message that nobody
-    reads. Where operators like ours follow each other with a residual connection around each, every layer doubles that.
+    For an unregistered one, PyTorch 2.11 formats the history of its arguments for a message that nobody reads. With
+    residual connections around operators like ours, every layer doubles that.
     """
-    if torch.__version__ >= LAZY:
+    if torch.__version__ >= LAZY_MESSAGES:
         return
     from torch._inductor import lowering
     from torch._library.utils import get_layout_constraint_tag

@@ -54,7 +54,7 @@ def test_gradients_are_those_of_torchs_cross_entropy() -> None:
 def test_projection_and_loss_in_one_equal_the_two_after_each_other(
     smoothing: float, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.training.loss.cross_entropy.ROWS", rows)
+    monkeypatch.setattr("dragoman.training.loss.cross_entropy.CPU_ROWS", rows)
     hidden, weight = torch.randn(N, 5, requires_grad=True), torch.randn(V, 5, requires_grad=True)
     labels = torch.randint(V, (N,))
     smoothed, plain = ProjectedCrossEntropy.apply(hidden, weight, labels, smoothing)
@@ -68,7 +68,7 @@ def test_projection_and_loss_in_one_equal_the_two_after_each_other(
 
 @pytest.mark.skipif(not has_bfloat16_matmul(), reason="no instructions for bfloat16, or no C compiler")
 def test_in_bfloat16_the_loss_in_one_is_as_near_as_its_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.training.loss.cross_entropy.ROWS", 3)
+    monkeypatch.setattr("dragoman.training.loss.cross_entropy.CPU_ROWS", 3)
     hidden, weight = torch.randn(N, 40, requires_grad=True), torch.randn(V, 40, requires_grad=True)
     labels = torch.randint(V, (N,))
     with bfloat16_matmul():

@@ -14,7 +14,7 @@ from dragoman.data.batching import PackedShape
 from dragoman.errors import RecipeError
 from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
 from dragoman.training.loss.cross_entropy import TranslationLoss, layouts
-from dragoman.training.loss.r_drop import ProjectedAgreement
+from dragoman.training.loss.r_drop import ProjectedRDrop
 
 N, D, V = 9, 5, 13
 
@@ -35,10 +35,10 @@ def by_the_equation(
 def test_loss_and_gradients_are_those_of_the_equation(
     smoothing: float, alpha: float, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.training.loss.r_drop.ROWS", rows)
+    monkeypatch.setattr("dragoman.training.loss.r_drop.CPU_ROWS", rows)
     first, second, weight = (torch.randn(n, D, requires_grad=True) for n in (N, N, V))
     labels, real = torch.randint(V, (N,)), torch.rand(N) < 0.7
-    loss, plain = ProjectedAgreement.apply(first, second, weight, labels, real, smoothing, alpha)
+    loss, plain = ProjectedRDrop.apply(first, second, weight, labels, real, smoothing, alpha)
     kept = [first[real], second[real]]
     expected = by_the_equation(kept, weight, labels[real], smoothing, alpha)
     torch.testing.assert_close(loss, expected)
@@ -94,7 +94,7 @@ def test_a_model_that_is_not_learning_goes_through_a_batch_once() -> None:
 def test_a_batch_of_nothing_costs_nothing() -> None:
     first, second, weight = (torch.randn(n, D, requires_grad=True) for n in (0, 0, V))
     nothing = torch.zeros(0, dtype=torch.long)
-    loss, plain = ProjectedAgreement.apply(first, second, weight, nothing, nothing.bool(), 0.1, 5.0)
+    loss, plain = ProjectedRDrop.apply(first, second, weight, nothing, nothing.bool(), 0.1, 5.0)
     assert loss.item() == plain.item() == 0
     assert not torch.autograd.grad(loss, weight)[0].any()
 
@@ -104,7 +104,7 @@ def test_in_bfloat16_it_is_as_near_as_its_digits() -> None:
     first, second, weight = (torch.randn(n, 40, requires_grad=True) for n in (N, N, V))
     labels, real = torch.randint(V, (N,)), torch.ones(N, dtype=torch.bool)
     with bfloat16_matmul():
-        loss, _ = ProjectedAgreement.apply(first, second, weight, labels, real, 0.1, 5.0)
+        loss, _ = ProjectedRDrop.apply(first, second, weight, labels, real, 0.1, 5.0)
     expected = by_the_equation([first, second], weight, labels, 0.1, 5.0)
     torch.testing.assert_close(loss, expected, atol=0, rtol=0.02)
     for a, b in zip(
@@ -134,7 +134,7 @@ def test_the_compiler_takes_it_whole() -> None:
     labels, real = torch.randint(V, (N,)), torch.rand(N) < 0.7
 
     def loss(first: torch.Tensor, second: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return ProjectedAgreement.apply(first, second, weight, labels, real, 0.1, 5.0)[0]  # type: ignore[no-any-return]
+        return ProjectedRDrop.apply(first, second, weight, labels, real, 0.1, 5.0)[0]  # type: ignore[no-any-return]
 
     made = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=False)
     found = [torch.autograd.grad(called(*given), given) for called in (loss, made)]

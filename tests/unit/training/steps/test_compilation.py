@@ -33,7 +33,7 @@ def changed(function: Callable[..., tuple[Tensor, ...]], *args: Tensor) -> tuple
     """The function as a graph after the pass, whose results did not change, and the additions left in it."""
     graph = make_fx(function)(*args)
     expected = graph(*args)
-    compiling.AddedInside()(graph.graph)
+    compiling.FuseResidualAdd()(graph.graph)
     graph.graph.lint()
     graph.recompile()
     for found, wanted in zip(graph(*args), expected, strict=True):
@@ -104,7 +104,7 @@ def test_layers_learn_the_same_where_the_compiler_takes_them_whole(monkeypatch: 
     def backward(graph: GraphModule, _: object) -> Callable[..., object]:
         for _ in range(2):
             additions.append(len(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)))
-            compiling.AddedInside()(graph.graph)
+            compiling.FuseResidualAdd()(graph.graph)
         graph.recompile()
         return make_boxed_func(graph.forward)
 
@@ -125,10 +125,10 @@ def test_what_is_compiled_takes_the_pass_and_turns_the_operator_on(monkeypatch: 
     monkeypatch.setattr("dragoman.nn.kernels.residual_norm.compiler_ready", False)
     compiling.compiled(nn.Linear(2, 3))  # unknown options would be refused here
     assert compiling.residual_norm.compiler_ready
-    assert compiling.AddedInside().uuid() == compiling.AddedInside().uuid()
+    assert compiling.FuseResidualAdd().uuid() == compiling.FuseResidualAdd().uuid()
 
 
-@pytest.mark.parametrize("one", [compiling.AddedInside, compiling.FastProducts])
+@pytest.mark.parametrize("one", [compiling.FuseResidualAdd, compiling.FastMatmul])
 def test_code_that_was_kept_is_made_anew_where_an_operator_is_another(
     one: type[CustomGraphPass], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -166,12 +166,12 @@ def test_one_process_can_train_many_models(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(options == given_options[0] for options in given_options)  # or equal models would be compiled twice
 
 
-@pytest.mark.skipif(torch.__version__ >= compiling.LAZY, reason="this version needs no announcement")
-def test_an_operator_is_announced_once() -> None:
+@pytest.mark.skipif(torch.__version__ >= compiling.LAZY_MESSAGES, reason="this version needs no registration")
+def test_an_operator_is_registered_once() -> None:
     from torch._inductor.lowering import lowerings
 
     for _ in range(2):
-        compiling._announce(torch.ops.dragoman.projected_loss.default)
+        compiling._register(torch.ops.dragoman.projected_loss.default)
     assert torch.ops.dragoman.projected_loss.default in lowerings
 
 
@@ -182,7 +182,7 @@ def test_only_products_in_half_precision_on_a_gpu_are_made_in_the_fastest_way() 
         for device, kind in kinds:
             made = graph.call_function(torch.ops.aten.mm.default, (graph.placeholder("a"), graph.placeholder("b")))
             made.meta["val"] = torch.empty(4, 4, device=device, dtype=kind)
-    compiling.FastProducts()(graph)
+    compiling.FastMatmul()(graph)
     targets = [node.target for node in graph.nodes if node.op == "call_function"]
     fast, plain = torch.ops.dragoman.tuned_matmul.default, torch.ops.aten.mm.default
     assert targets == [fast, fast, plain, plain]
@@ -197,5 +197,5 @@ def test_products_are_left_to_the_compiler_where_there_is_no_library(
     monkeypatch.setattr(compiling.products, "cublas_lt", lambda: object() if there else None)
     monkeypatch.setattr(torch, "compile", lambda task, options, **_: given_options.append(options))
     compiling.compiled(nn.Linear(2, 3))
-    wanted = {"post_grad_custom_pre_pass": compiling.ADDED_INSIDE}
-    assert given_options == [{**wanted, "post_grad_custom_post_pass": compiling.FAST_PRODUCTS} if there else wanted]
+    wanted = {"post_grad_custom_pre_pass": compiling.FUSE_RESIDUAL_ADD}
+    assert given_options == [{**wanted, "post_grad_custom_post_pass": compiling.FAST_MATMUL} if there else wanted]
