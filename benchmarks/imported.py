@@ -21,8 +21,8 @@ import sentencepiece
 import torch
 import transformers
 
-from dragoman.conversion.detect import read_foreign
-from dragoman.conversion.options import Asked
+from dragoman.conversion.detect import read_source_model
+from dragoman.conversion.options import ImportOptions
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.translator import Translator
 
@@ -111,7 +111,7 @@ def main() -> None:
         model = trained(tokenizer, sides, given.steps)
         model.save_pretrained(place / "opus")
         tokenizer.save_pretrained(place / "opus")
-        read_foreign(place / "opus", Asked()).write(place / "model")
+        read_source_model(place / "opus", ImportOptions()).write(place / "model")
         print("\n| search | engine | the same translation |\n|---|---|---|")
         for name, theirs, ours in (
             ("greedy", {"num_beams": 1}, {"beam": 1}),

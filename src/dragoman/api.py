@@ -298,8 +298,8 @@ def import_model(
     contain it; `vocabulary` the directory with fairseq's dict.xx.txt. `one_target` says that tokens such as >>fra<< of
     an Opus-MT model are no target languages.
     """
-    from dragoman.conversion.detect import read_foreign
-    from dragoman.conversion.options import Asked
+    from dragoman.conversion.detect import read_source_model
+    from dragoman.conversion.options import ImportOptions
     from dragoman.files import check_new_directory
 
     check_new_directory(Path(out))
@@ -308,13 +308,13 @@ def import_model(
             "--target-tokenizer is for a target with a tokenizer of its own; give --tokenizer too",
             code="missing_option",
         )
-    options = Asked(
+    options = ImportOptions(
         tokenizer=None if tokenizer is None else Path(tokenizer),
         target_tokenizer=None if target_tokenizer is None else Path(target_tokenizer),
         vocabulary=None if vocabulary is None else Path(vocabulary),
         one_target=one_target,
     )
-    found = read_foreign(Path(path), options)
+    found = read_source_model(Path(path), options)
     found.write(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.conversion.detect import read_foreign
-from dragoman.conversion.options import Asked
+from dragoman.conversion.detect import read_source_model
+from dragoman.conversion.options import ImportOptions
 from dragoman.models.loading import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.text.imported.tokenizer import ImportedTokenizer
@@ -41,7 +41,7 @@ class Both:
             self.tokenizer = transformers.MarianTokenizer.from_pretrained(there)
             self.model = transformers.MarianMTModel.from_pretrained(there).eval()
         self.model.generation_config.bad_words_ids = [[self.model.config.pad_token_id]]
-        read_foreign(there, Asked()).write(self.here)
+        read_source_model(there, ImportOptions()).write(self.here)
         self.sides = [load_tokenizer(self.here, name) for name in ("source", "target")]
         self.to = "zho_Hans" if "languages" in settings else None
         names = ["vocab.json", *(["target_vocab.json"] if settings.get("separate") else [])]

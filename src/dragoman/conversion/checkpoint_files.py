@@ -1,7 +1,7 @@
-"""Files of tensors, read without running anything that they hold.
+"""Read files of tensors without running code in them.
 
-PyTorch's files are pickles, and a pickle can name any function to call. They are read with `weights_only`, which knows
-tensors and plain containers, and besides these a short list of harmless classes that toolkits keep their settings in.
+PyTorch's files are pickles, and a pickle can call any function. They are read with `weights_only`, which allows
+tensors, plain containers, and a short list of harmless classes that toolkits keep their settings in.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
-    """What `torch.save` has written, of tensors, plain containers and these classes; anything else is refused."""
+    """Load what `torch.save` wrote: tensors, plain containers and `classes`; anything else is rejected."""
     try:
         with torch.serialization.safe_globals([*classes]):
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -45,11 +45,11 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
         )
         if found is None:
             raise ConversionError(
-                f"{path} cannot be read (it is no file of PyTorch, or damaged); copy it again", code="file_damaged"
+                f"{path} cannot be read (not a PyTorch file, or damaged); copy it again", code="file_damaged"
             ) from None
         raise ConversionError(
-            f"{path} asks to load {found[1]}, which is not among the plain values that are read; loading it would run "
-            "code of the file's author. If you trust it, load it with its own toolkit, and save plain values alone",
+            f"{path} would load {found[1]}, which is not a plain value; that could run code of the file's author. If "
+            "you trust it, load it with its own toolkit, and save plain values only",
             code="unsafe_pickle",
         ) from None
     except MemoryError:

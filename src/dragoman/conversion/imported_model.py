@@ -1,4 +1,4 @@
-"""A model of another toolkit, read and put into our terms, and its directory, which is whole or not there."""
+"""A model of another toolkit, converted and ready to be written as a model directory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dragoman.models.loading import as_arrays, build_model
 from dragoman.text import PAD, vocabulary_sizes
 from dragoman.text.imported.tokenizer import ImportedTokenizer
 
-MOST_TOKENS = 1024  # of a source that is not split
+MAX_TOKENS = 1024  # of a source that is not split
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """All that a model directory is made of; `files` are those that it was read from, `notes` what people should know.
+class ImportedModel:
+    """The content of a model directory; `files` are those that it was read from, `notes` are for its users.
 
-    `languages` are those of source and target, as far as its files tell them.
+    `languages` are those of source and target, if its files name them.
     """
 
     toolkit: str
@@ -44,11 +44,11 @@ class Foreign:
 
     @property
     def recipe(self) -> Recipe:
-        """What is known of how it was trained, and our usual settings for the rest."""
+        """The known settings of its training, and our defaults for the rest."""
         text = TextRecipe(
             "imported", max(self.source.vocabulary_size, self.target.vocabulary_size), False, self.source.targets
         )
-        data = replace(DataRecipe(), max_tokens=min(self.longest, MOST_TOKENS))
+        data = replace(DataRecipe(), max_tokens=min(self.longest, MAX_TOKENS))
         return Recipe(self.model, text, data)
 
     @property
@@ -74,7 +74,7 @@ class Foreign:
         )
 
     def card(self, name: str) -> str:
-        """What a person should know of the model."""
+        """The model card."""
         title = " to ".join(self.languages) if self.languages else name
         codes = self.source.targets
         into = f"It translates into {', '.join(codes)}: `dragoman translate --to {codes[0]}`.\n" if codes else ""
@@ -104,10 +104,10 @@ None yet: run `dragoman evaluate`.
 
 
 def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
-    """A recipe's model, refused in words of what was imported where it cannot be."""
+    """The recipe of a model, with errors that name the imported file."""
     try:
         return ModelRecipe(**settings)
     except RecipeError as error:
         raise ConversionError(
-            f"the settings of {where} make no model here: {error}", code="unsupported_setting"
+            f"the settings of {where} cannot be imported: {error}", code="unsupported_setting"
         ) from None

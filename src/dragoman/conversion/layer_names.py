@@ -1,7 +1,7 @@
-"""The layers of an encoder-decoder Transformer, from the names of a toolkit to ours.
+"""Convert the layers of an encoder-decoder Transformer from the names of a toolkit to ours.
 
-All toolkits have the same matrices under other names. Where the features of the residual stream stand in another order
-there, whatever reads or writes the stream is put into ours, so that nothing else has to know.
+All toolkits have the same matrices under other names. If the features of the residual stream have another order, all
+weights that read or write the stream are reordered.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelRecipe
-from dragoman.conversion.source_checkpoint import Theirs
-from dragoman.conversion.vocabulary import Arranged
+from dragoman.conversion.source_checkpoint import SourceCheckpoint
+from dragoman.conversion.vocabulary import VocabularyMapping
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 
 ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
@@ -23,7 +23,7 @@ ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "
 
 @dataclass(frozen=True)
 class LayerNames:
-    """What the parts of a layer are called there, below the layer; biases and weights have the usual endings."""
+    """The names of the parts of a layer; biases and weights have the usual endings."""
 
     qkv: tuple[str, str, str]
     output: str
@@ -37,81 +37,83 @@ class LayerNames:
     cross_norm: str = ""
 
 
-class Stream:
-    """The order of the d_model features: ours[i] = theirs[order[i]]; None where it is the same."""
+class FeatureOrder:
+    """The order of the d_model features of the residual stream: ours[i] = source[order[i]]; None if unchanged."""
 
     def __init__(self, order: Sequence[int] | None = None) -> None:
         self.order = None if order is None else torch.tensor(order)
 
     def last(self, tensor: Tensor) -> Tensor:
-        """Of the last dimension: what reads the stream, and norms and biases on it."""
+        """Reorder the last dimension, of weights that read the stream."""
         return tensor if self.order is None else tensor[..., self.order]
 
     def first(self, tensor: Tensor) -> Tensor:
-        """Of the first dimension: what writes to the stream."""
+        """Reorder the first dimension, of weights that write to the stream."""
         return tensor if self.order is None else tensor[self.order]
 
 
-def sines_first(d_model: int) -> list[int]:
-    """For toolkits whose position code has all sines and then all cosines, where ours has them in turns."""
+def interleave_sines(d_model: int) -> list[int]:
+    """The order for toolkits whose position code has all sines, then all cosines; ours alternates."""
     return [part * (d_model // 2) + i for i in range(d_model // 2) for part in (0, 1)]
 
 
-class Layers:
-    """Takes the layers of a model apart, one side at a time."""
+class LayerConverter:
+    """Converts the layers of a model."""
 
-    def __init__(self, theirs: Theirs, recipe: ModelRecipe, stream: Stream) -> None:
-        self.theirs, self.recipe, self.stream = theirs, recipe, stream
+    def __init__(self, checkpoint: SourceCheckpoint, recipe: ModelRecipe, stream: FeatureOrder) -> None:
+        self.checkpoint, self.recipe, self.stream = checkpoint, recipe, stream
         self.weights: dict[str, Tensor] = {}
 
     def take(self, ours: str, there: str, names: LayerNames, d_ff: int) -> None:
-        """One layer, `ours` such as "encoder.0", with `d_ff` inner features there."""
+        """Convert one layer, `ours` such as "encoder.0", with `d_ff` inner features."""
         d, keys, values = self.recipe.d_model, self.recipe.key_size, self.recipe.value_size
         heads = self.recipe.n_heads
         attended = (heads * keys, heads * keys, heads * values)
-        self.reads(f"{ours}.attention.qkv", [f"{there}.{name}" for name in names.qkv], attended)
-        self.writes(f"{ours}.attention.output", f"{there}.{names.output}", attended[2])
+        self.convert_inputs(f"{ours}.attention.qkv", [f"{there}.{name}" for name in names.qkv], attended)
+        self.convert_output(f"{ours}.attention.output", f"{there}.{names.output}", attended[2])
         self.norm(f"{ours}.around_attention.norm", f"{there}.{names.attention_norm}")
         if names.cross_query:
-            self.reads(f"{ours}.cross.query", [f"{there}.{names.cross_query}"], attended[:1])
-            self.reads(f"{ours}.cross.key_value", [f"{there}.{name}" for name in names.cross_key_value], attended[1:])
-            self.writes(f"{ours}.cross.output", f"{there}.{names.cross_output}", attended[2])
+            self.convert_inputs(f"{ours}.cross.query", [f"{there}.{names.cross_query}"], attended[:1])
+            self.convert_inputs(
+                f"{ours}.cross.key_value", [f"{there}.{name}" for name in names.cross_key_value], attended[1:]
+            )
+            self.convert_output(f"{ours}.cross.output", f"{there}.{names.cross_output}", attended[2])
             self.norm(f"{ours}.around_cross.norm", f"{there}.{names.cross_norm}")
-        self.reads(f"{ours}.feed_forward.inner", [f"{there}.{names.inner}"], (d_ff,), bias=True)
-        self.writes(f"{ours}.feed_forward.outer", f"{there}.{names.outer}", d_ff, bias=True)
+        self.convert_inputs(f"{ours}.feed_forward.inner", [f"{there}.{names.inner}"], (d_ff,), bias=True)
+        self.convert_output(f"{ours}.feed_forward.outer", f"{there}.{names.outer}", d_ff, bias=True)
         self.norm(f"{ours}.around_feed_forward.norm", f"{there}.{names.feed_forward_norm}")
         if d_ff < self.recipe.d_ff:
             self.fill_up(f"{ours}.feed_forward", self.recipe.d_ff - d_ff, d)
 
-    def reads(self, ours: str, names: Sequence[str], outputs: Sequence[int], bias: bool | None = None) -> None:
-        """Matrices of one input, the stream, as one."""
+    def convert_inputs(self, ours: str, names: Sequence[str], outputs: Sequence[int], bias: bool | None = None) -> None:
+        """Concatenate matrices that read the stream."""
         d, both = self.recipe.d_model, [*zip(names, outputs, strict=True)]
         self.weights[f"{ours}.weight"] = torch.cat([
-            self.stream.last(self.theirs.take(f"{name}.weight", (n, d))) for name, n in both
+            self.stream.last(self.checkpoint.take(f"{name}.weight", (n, d))) for name, n in both
         ])  # fmt: skip
         if self.recipe.attention_bias if bias is None else bias:
             self.weights[f"{ours}.bias"] = torch.cat([self.bias(name, n) for name, n in both])
 
-    def writes(self, ours: str, name: str, inputs: int, bias: bool | None = None) -> None:
-        """A matrix whose output is added to the stream."""
+    def convert_output(self, ours: str, name: str, inputs: int, bias: bool | None = None) -> None:
+        """Convert a matrix whose output is added to the stream."""
         d = self.recipe.d_model
-        self.weights[f"{ours}.weight"] = self.stream.first(self.theirs.take(f"{name}.weight", (d, inputs)))
+        self.weights[f"{ours}.weight"] = self.stream.first(self.checkpoint.take(f"{name}.weight", (d, inputs)))
         if self.recipe.attention_bias if bias is None else bias:
             self.weights[f"{ours}.bias"] = self.stream.first(self.bias(name, d))
 
     def bias(self, name: str, size: int) -> Tensor:
-        """Theirs, or zeros where they have none."""
-        there = f"{name}.bias"
-        return self.theirs.take(there, (size,)) if there in self.theirs else torch.zeros(size)
+        """The bias, or zeros if there is none."""
+        bias_name = f"{name}.bias"
+        return self.checkpoint.take(bias_name, (size,)) if bias_name in self.checkpoint else torch.zeros(size)
 
     def norm(self, ours: str, name: str) -> None:
-        """A layer norm on the stream."""
+        """Convert a layer norm on the stream."""
         for part in ("weight", "bias"):
-            taken = self.theirs.take(f"{name}.{part}", (self.recipe.d_model,))
+            taken = self.checkpoint.take(f"{name}.{part}", (self.recipe.d_model,))
             self.weights[f"{ours}.{part}"] = self.stream.first(taken)
 
     def fill_up(self, ours: str, more: int, d: int) -> None:
-        """Inner features that are always zero, where the other side has more of them: every activation keeps zero."""
+        """Add inner features that stay zero, if the other side has more: every activation maps zero to zero."""
         inner, bias, outer = f"{ours}.inner.weight", f"{ours}.inner.bias", f"{ours}.outer.weight"
         self.weights[inner] = torch.cat([self.weights[inner], torch.zeros(more, d)])
         self.weights[bias] = torch.cat([self.weights[bias], torch.zeros(more)])
@@ -119,8 +121,8 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Tables:
-    """The embeddings of both sides and the projection, as they stand there; `scaled` by sqrt(d_model) where read."""
+class EmbeddingTables:
+    """The embeddings of both sides and the output projection; `scaled` by sqrt(d_model) when read."""
 
     source: Tensor
     target: Tensor
@@ -128,8 +130,10 @@ class Tables:
     scaled: bool = True
     bias: Tensor | None = None
 
-    def ours(self, source: Arranged, target: Arranged, stream: Stream) -> tuple[dict[str, Tensor], dict[str, object]]:
-        """The weights here, and what the model's recipe says of them: which tables are one, and if there is a bias."""
+    def convert(
+        self, source: VocabularyMapping, target: VocabularyMapping, stream: FeatureOrder
+    ) -> tuple[dict[str, Tensor], dict[str, object]]:
+        """Our weights, and their settings in the recipe: which tables are tied, and whether there is a bias."""
         shrink = 1.0 if self.scaled else self.source.shape[1] ** -0.5
         tables = [
             stream.last(order.of_rows(table)) * factor

@@ -1,4 +1,4 @@
-"""What a person says of a model beside its place."""
+"""Options of importing a model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Asked:
-    """`tokenizer` is the file that text was cut with, of the target too unless that has its own; `vocabulary` is the
-    directory that has the tokens, where they are not beside the model; `one_target` says that tokens such as >>fra<<
-    are no target languages."""
+class ImportOptions:
+    """Options of `dragoman import`.
+
+    `tokenizer` is the subword model of the text, also of the target unless `target_tokenizer` is given. `vocabulary` is
+    the directory of the vocabularies, if they are not next to the model. `one_target` means that tokens such as >>fra<<
+    are not target languages.
+    """
 
     tokenizer: Path | None = None
     target_tokenizer: Path | None = None

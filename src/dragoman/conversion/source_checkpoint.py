@@ -1,4 +1,4 @@
-"""What another toolkit has written, looked at with care: its settings and its tensors, refused in words."""
+"""The settings and tensors of another toolkit's model, checked while they are read."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from torch import Tensor
 from dragoman.errors import ConversionError
 
 
-class Settings:
-    """The settings of a model by name, each of the kind that is asked for."""
+class SourceSettings:
+    """The settings of a model by name, checked when they are read."""
 
     def __init__(self, values: Mapping[str, Any], where: Path | str) -> None:
         self.values, self.where = values, where
 
-    def whole(self, name: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number."""
+    def integer(self, name: str, default: int | None = None, minimum: int = 1) -> int:
+        """An integer, at least `minimum`."""
         value = self.values.get(name, default)
-        if type(value) is not int or not least <= value < 1 << 31:
+        if type(value) is not int or not minimum <= value < 1 << 31:
             raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}; expected a whole number, {least} or more",
+                f"{self.where} has {name}={value!r:.60}; expected an integer, at least {minimum}",
                 code="invalid_setting",
             )
         return value
 
-    def share(self, name: str, default: float = 0.0) -> float:
-        """A number from 0 to 1, such as a dropout."""
+    def probability(self, name: str, default: float = 0.0) -> float:
+        """A number from 0 to 1, such as a dropout rate."""
         value = self.values.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= 1:
             raise ConversionError(
@@ -38,7 +38,7 @@ class Settings:
             )
         return float(value)
 
-    def flag(self, name: str, default: bool = False) -> bool:
+    def boolean(self, name: str, default: bool = False) -> bool:
         """True or false."""
         value = self.values.get(name, default)
         if value is not None and type(value) not in (bool, int):
@@ -47,40 +47,39 @@ class Settings:
             )
         return bool(value)
 
-    def word(self, name: str, among: Mapping[str, str], default: str | None = None) -> str:
-        """What a word of theirs is called here."""
+    def choice(self, name: str, choices: Mapping[str, str], default: str | None = None) -> str:
+        """A choice of the toolkit, by our name for it."""
         value = self.values.get(name, default)
-        if not isinstance(value, str) or value not in among:
+        if not isinstance(value, str) or value not in choices:
             raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}, which Dragoman does not have; it imports: {', '.join(among)}",
+                f"{self.where} has {name}={value!r:.60}, which cannot be imported; supported: {', '.join(choices)}",
                 code="unsupported_setting",
             )
-        return among[value]
+        return choices[value]
 
-    def refuse(self, name: str, usual: object, what: str) -> None:
-        """Refuse what models here cannot express; a setting that is not there is as usual."""
+    def require(self, name: str, usual: object, what: str) -> None:
+        """Reject a setting with another value than `usual`, which our models cannot express."""
         value = self.values.get(name, usual)
         if value != usual and not (value is None and not usual):
             raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}: {what}; models here have none of that, so it cannot be "
-                f"imported; expected {name}={usual!r}",
+                f"{self.where} has {name}={value!r:.60}: {what} cannot be imported; expected {name}={usual!r}",
                 code="unsupported_setting",
             )
 
-    def same(self, one: str, other: str) -> int:
-        """The value that two settings must share, because there is one of them here."""
-        first, second = self.whole(one), self.whole(other)
+    def shared_integer(self, one: str, other: str) -> int:
+        """The value that two settings must share, because our models have one."""
+        first, second = self.integer(one), self.integer(other)
         if first != second:
             raise ConversionError(
-                f"{self.where} has {one}={first} and {other}={second}; models here have the same in encoder and "
-                "decoder, so it cannot be imported",
+                f"{self.where} has {one}={first} and {other}={second}; only models with equal values in encoder "
+                "and decoder can be imported",
                 code="unsupported_setting",
             )
         return first
 
 
-class Theirs:
-    """Tensors by their names there; what is taken must have the shape that the settings say, and all must be taken."""
+class SourceCheckpoint:
+    """The tensors of a checkpoint by name; each must have the shape that the settings imply, and all must be taken."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path) -> None:
         self.tensors, self.where = tensors, where
@@ -93,42 +92,42 @@ class Theirs:
         """A tensor as float32."""
         if name not in self.tensors:
             raise ConversionError(
-                f"{self.where} has no tensor {name}; the model's settings ask for one of {list(shape)}",
+                f"{self.where} has no tensor {name}; its settings imply one of shape {list(shape)}",
                 code="tensor_missing",
             )
         found = self.tensors[name]
         if list(found.shape) != [*shape]:
             raise ConversionError(
-                f"{self.where} has the tensor {name} of shape {list(found.shape)}; the model's settings ask for "
-                f"{[*shape]}: the two are not of one model, or it has something that is not known here",
+                f"{self.where} has the tensor {name} of shape {list(found.shape)}, but its settings imply "
+                f"{[*shape]}; they belong to different models, or to an unsupported kind",
                 code="shape_mismatch",
             )
         self.taken.add(name)
         tensor = found.detach().to(torch.float32)
         if not tensor.isfinite().all():
             raise ConversionError(
-                f"{self.where} has numbers that are none (NaN or infinite) in {name}; it is damaged", code="not_finite"
+                f"{self.where} has NaN or infinite values in {name}; it is damaged", code="not_finite"
             )
         return tensor
 
-    def first(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
-        """The first that is there of tensors that are one and the same."""
-        there = [name for name in names if name in self.tensors]
-        found = self.take(there[0] if there else names[0], shape)
-        self.taken.update(there)
+    def take_first(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
+        """The first that exists of several names of one tensor."""
+        present = [name for name in names if name in self.tensors]
+        found = self.take(present[0] if present else names[0], shape)
+        self.taken.update(present)
         return found
 
     def ignore(self, *names: str) -> None:
-        """Tensors that say nothing."""
+        """Ignore tensors that are not weights."""
         self.taken.update(name for name in names if name in self.tensors)
 
-    def refuse_rest(self) -> None:
-        """Refuse tensors that nobody asked for: a model that has more would not be the same without."""
+    def check_all_taken(self) -> None:
+        """Reject a checkpoint with tensors that were not used."""
         if rest := sorted(self.tensors.keys() - self.taken):
             more = f" and {len(rest) - 1} more" if rest[1:] else ""
             raise ConversionError(
-                f"{self.where} has the tensor {rest[0]}{more}, which no model of its settings has; it is of a kind "
-                "that cannot be imported",
+                f"{self.where} has the tensor {rest[0]}{more}, which its settings do not imply; this kind of model "
+                "cannot be imported",
                 code="unexpected_tensor",
             )
 

@@ -1,4 +1,4 @@
-"""How text is cut, where toolkits leave it to other programs: a sentencepiece model, codes of subword-nmt, or none."""
+"""Subword models of toolkits that leave it to other programs: sentencepiece, subword-nmt codes, or none."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from dragoman.text.imported.segmentation import encode_model
 from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.sentencepiece import open_model
 
-NO_CUTS = (
-    "Its text is taken as tokens that are separated by spaces, as it was trained: give --tokenizer with its "
-    "sentencepiece model or its codes of subword-nmt, and plain text can be translated."
+PRETOKENIZED_NOTE = (
+    "The text must come as tokens separated by spaces, as in training. To translate plain text, give --tokenizer with "
+    "its sentencepiece model or its subword-nmt codes."
 )
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A way to cut, and its model, as an imported tokenizer stores them; `file` is where it was read."""
+class SubwordModel:
+    """A kind of segmentation and its model, as an imported tokenizer stores them; `file` is where it was read."""
 
-    cut: str = "spaces"
+    kind: str = "spaces"
     model: str = ""
     file: Path | None = None
 
 
-def read_cut(file: Path | None) -> Cut:
-    """The cut of a file that a person names; by spaces where there is none."""
+def read_subword_model(file: Path | None) -> SubwordModel:
+    """The subword model in a file; without a file, tokens are separated by spaces."""
     if file is None:
-        return Cut()
+        return SubwordModel()
     content = read_bytes(file)
     try:
         open_model(content)
-        return Cut("sentencepiece", encode_model(content), file)
+        return SubwordModel("sentencepiece", encode_model(content), file)
     except TextError:
         pass
     try:
@@ -41,19 +41,19 @@ def read_cut(file: Path | None) -> Cut:
         SubwordCodes(codes)
     except (UnicodeDecodeError, TextError) as error:
         raise ConversionError(
-            f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the text "
-            "was cut with when the model was trained",
+            f"{file} is neither a sentencepiece model nor codes of subword-nmt ({error}); give the file that the "
+            "text was tokenized with in training",
             code="not_a_tokenizer",
         ) from None
-    return Cut("subword-nmt", codes, file)
+    return SubwordModel("subword-nmt", codes, file)
 
 
-def both_cuts(source: Path | None, target: Path | None) -> tuple[Cut, Cut]:
-    """Those of both sides, of which the target's may be that of the source."""
-    first = read_cut(source)
-    return first, first if target is None else read_cut(target)
+def read_subword_models(source: Path | None, target: Path | None) -> tuple[SubwordModel, SubwordModel]:
+    """The subword models of both sides; by default the target has that of the source."""
+    first = read_subword_model(source)
+    return first, first if target is None else read_subword_model(target)
 
 
-def notes_of(*cuts: Cut) -> list[str]:
-    """What a person should know of them."""
-    return [NO_CUTS] if any(cut.cut == "spaces" for cut in cuts) else []
+def tokenization_notes(*models: SubwordModel) -> list[str]:
+    """Notes for users of these subword models."""
+    return [PRETOKENIZED_NOTE] if any(model.kind == "spaces" for model in models) else []

@@ -1,4 +1,4 @@
-"""Their tokens as ours: the four marks first, the tokens in their own order, and target languages last."""
+"""Map a vocabulary to our order: the four special tokens first, then the others as they were, target languages last."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from dragoman.text.imported.tokenizer import KIND, ImportedTokenizer, serialize_tokenizer
 from dragoman.text.special_tokens import BOS, N_SPECIAL
 
-NEVER: Final = -30.0
-"""Added to the logit of a start mark that is a copy of another mark: e^-30 of that one's probability is nothing."""
+BLOCKED_LOGIT: Final = -30.0
+"""Added to the logit of a BOS that copies another token, whose probability becomes negligible."""
 
 
 @dataclass(frozen=True)
-class Marks:
-    """The ids, there, of what our first four ids mean; `start` is what the decoder is given first."""
+class SpecialIds:
+    """The ids in the source vocabulary of our first four; `start` is the decoder's first input."""
 
     pad: int
     start: int
@@ -27,27 +27,27 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Arranged:
-    """`rows[i]` is the id, there, of our id i; `tokens` are the names from our fifth id on, without the languages."""
+class VocabularyMapping:
+    """`rows[i]` is the source id of our id i; `tokens` are the names from our fifth id on, without the languages."""
 
     rows: list[int]
     tokens: list[str]
     languages: tuple[str, ...]
     silent: list[int]
-    copied: bool  # whether the start mark is a copy of another mark
+    copied: bool  # whether BOS is a copy of another token
 
     def of_rows(self, tensor: Tensor) -> Tensor:
         """A tensor with a row for each token, in our order."""
         return tensor[torch.tensor(self.rows)]
 
-    def bias(self, theirs: Tensor | None) -> Tensor | None:
-        """The output bias in our order; one that hides the start mark where that is a copy, even if there was none."""
-        if theirs is None and not self.copied:
+    def bias(self, source: Tensor | None) -> Tensor | None:
+        """The output bias in our order; it blocks a BOS that is a copy, even if there was no bias."""
+        if source is None and not self.copied:
             return None
-        bias = torch.zeros(max(self.rows) + 1) if theirs is None else theirs
+        bias = torch.zeros(max(self.rows) + 1) if source is None else source
         ours = self.of_rows(bias)
         if self.copied:
-            ours[BOS] += NEVER
+            ours[BOS] += BLOCKED_LOGIT
         return ours
 
     def tokenizer(self, toolkit: str, cut: str, model: str, unknown: str = "") -> ImportedTokenizer:
@@ -56,23 +56,23 @@ class Arranged:
         return ImportedTokenizer(KIND, data, self.languages)
 
 
-def arranged(
-    names: Sequence[str], marks: Marks, languages: Mapping[str, int] | None = None, silent: Sequence[int] = ()
-) -> Arranged:
-    """Their tokens, by name in the order of their ids there, in our order.
+def map_vocabulary(
+    names: Sequence[str], marks: SpecialIds, languages: Mapping[str, int] | None = None, silent: Sequence[int] = ()
+) -> VocabularyMapping:
+    """Map the tokens of a vocabulary, in the order of their ids, to our order.
 
-    `languages` are the ids of tokens that name a target language, by its code; `silent` those that write nothing.
+    `languages` are the ids of language tokens, by code; `silent` those that write nothing.
     """
-    chosen = languages or {}
+    by_code = languages or {}
     first = [marks.pad, marks.start, marks.eos, marks.unk]
-    placed = {*first, *chosen.values()}
+    placed = {*first, *by_code.values()}
     rest = [number for number in range(len(names)) if number not in placed]
-    rows = [*first, *rest, *chosen.values()]
-    ours = {number: N_SPECIAL + place for place, number in enumerate(rest)}
-    return Arranged(
+    rows = [*first, *rest, *by_code.values()]
+    ours = {number: N_SPECIAL + i for i, number in enumerate(rest)}
+    return VocabularyMapping(
         rows,
         [names[number] for number in rest],
-        tuple(chosen),
+        tuple(by_code),
         [ours[number] for number in silent if number in ours],
         copied=marks.start in (marks.pad, marks.eos, marks.unk),
     )

@@ -23,12 +23,12 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
 def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     opus = write_opus(tmp_path / "opus-mt-en-de")
-    assert f"there is no {tmp_path / 'opus-mt-en-da'}; did you mean {opus}?" in refused(
+    assert f"{tmp_path / 'opus-mt-en-da'} does not exist; did you mean {opus}?" in refused(
         capsys, tmp_path / "opus-mt-en-da", "--out", out
     )
     empty, others = tmp_path / "empty", tmp_path / "others"
     empty.mkdir()
-    assert "is no model that can be imported (it is empty); expected a directory of Opus-MT" in refused(
+    assert "is not a model that can be imported (it is empty); expected a directory of Opus-MT" in refused(
         capsys, empty, "--out", out
     )
     others.mkdir()
@@ -37,15 +37,15 @@ def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "notes.txt cannot be read" in refused(capsys, others / "notes.txt", "--out", out)
     for name in ("a.pt", "b.pt"):
         torch.save({"weights": torch.zeros(2)}, others / name)
-    assert "has a.pt, b.pt; say which one to import" in refused(capsys, others, "--out", out)
-    assert "a.pt is no model that can be imported; it holds weights; expected" in refused(
+    assert "has a.pt, b.pt; choose one to import" in refused(capsys, others, "--out", out)
+    assert "a.pt is not a model that can be imported; it has weights; expected" in refused(
         capsys, others / "a.pt", "--out", out
     )
     torch.save({"opt": Namespace(heads=8), "vocab": {"src": ["a"]}, "generator": {}, "model": {}}, others / "a.pt")
     assert "is a checkpoint of OpenNMT-py, whose encoder reads sources without" in refused(
         capsys, others / "a.pt", "--out", out
     )
-    assert "is a model of Dragoman already" in refused(capsys, model_at(tmp_path / "ours"), "--out", out)
+    assert "is already a Dragoman model" in refused(capsys, model_at(tmp_path / "ours"), "--out", out)
     assert not out.exists() and not [*tmp_path.glob(".*")]
 
 
@@ -57,7 +57,7 @@ def test_an_out_that_is_taken_and_options_that_do_nothing(tmp_path: Path, capsys
     assert "thesis.txt is a file" in refused(capsys, opus, "--out", taken / "thesis.txt")
     assert (taken / "thesis.txt").read_text() == "years of work"
     out = tmp_path / "out"
-    assert "--tokenizer does nothing for a model of Opus-MT" in refused(
+    assert "--tokenizer has no effect for a model of Opus-MT" in refused(
         capsys, opus, "--out", out, "--tokenizer", opus / "source.spm"
     )
     assert "give --tokenizer too" in refused(capsys, opus, "--out", out, "--target-tokenizer", opus / "source.spm")

@@ -15,8 +15,8 @@ import pytest
 import torch
 from fairseq_files import write_fairseq
 
-from dragoman.conversion.detect import read_foreign
-from dragoman.conversion.options import Asked
+from dragoman.conversion.detect import read_source_model
+from dragoman.conversion.options import ImportOptions
 from dragoman.errors import ConversionError
 from opus_model import write_opus
 
@@ -36,7 +36,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def answered(place: Path) -> bool:
     """Whether it is taken; what is refused is refused in words."""
     try:
-        read_foreign(place, Asked())
+        read_source_model(place, ImportOptions())
     except ConversionError as error:
         assert str(place.name) in str(error) and len(str(error)) > 30
         return False

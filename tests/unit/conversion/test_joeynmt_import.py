@@ -17,9 +17,9 @@ from torch import Tensor
 
 from command_line import leave
 from dragoman.config import Recipe
-from dragoman.conversion.detect import read_foreign
-from dragoman.conversion.options import Asked
-from dragoman.conversion.sentencepiece_model import restricted
+from dragoman.conversion.detect import read_source_model
+from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.sentencepiece_model import restrict_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.modeldir.info import read_info
 from dragoman.models.loading import load_model
@@ -120,7 +120,7 @@ def as_fairseq(name: str) -> str:
 )
 def test_the_logits_are_joeynmts(settings: dict[str, Any], tmp_path: Path) -> None:
     place = write_joey(tmp_path / "joey", **settings)
-    read_foreign(place, Asked()).write(tmp_path / "model")
+    read_source_model(place, ImportOptions()).write(tmp_path / "model")
     found = torch.load(place / "best.ckpt")["model_state"]
     named = {as_fairseq(name): tensor for name, tensor in found.items()}
     scale = D**0.5 if settings.get("scale", True) else 1.0
@@ -154,7 +154,7 @@ def test_text_is_cut_into_known_tokens_alone(tmp_path: Path, capsys: pytest.Capt
     assert (recipe.model.tie, recipe.model.output_bias, recipe.model.d_ff) == ("target", False, INNER[0])
     (place / "codes.txt").unlink()
     with raises(ConversionError, "file_missing", "codes.txt", "--tokenizer"):
-        read_foreign(place, Asked())
+        read_source_model(place, ImportOptions())
 
 
 def test_a_restricted_sentencepiece_model_makes_known_tokens_alone() -> None:
@@ -167,7 +167,7 @@ def test_a_restricted_sentencepiece_model_makes_known_tokens_alone() -> None:
     tokens = [whole.id_to_piece(i) for i in range(len(whole))]
     long = [token for token in tokens[3:] if len(token) > 1]
     vocabulary = {*tokens} - {*long[::2]}
-    some.LoadFromSerializedProto(restricted(written.getvalue(), vocabulary))
+    some.LoadFromSerializedProto(restrict_vocabulary(written.getvalue(), vocabulary))
     assert len(some) == len(whole) and [some.id_to_piece(i) for i in range(len(some))] == tokens
     changed = 0
     for line in lines[:2]:
@@ -176,10 +176,10 @@ def test_a_restricted_sentencepiece_model_makes_known_tokens_alone() -> None:
         changed += before != after
     assert changed
     everything = SentencePieceProcessor()
-    everything.LoadFromSerializedProto(restricted(written.getvalue(), {*tokens}))
+    everything.LoadFromSerializedProto(restrict_vocabulary(written.getvalue(), {*tokens}))
     assert everything.encode(lines, out_type=str) == whole.encode(lines, out_type=str)
     with raises(ConversionError, "file_damaged"):
-        restricted(written.getvalue()[:-1], vocabulary)
+        restrict_vocabulary(written.getvalue()[:-1], vocabulary)
 
 
 def at(*path: str, value: Any) -> Any:
@@ -227,7 +227,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     change, expected = WRONG[wrong]
     place = write_joey(tmp_path / "joey", change=change)
     with raises(ConversionError, *expected):
-        read_foreign(place, Asked())
+        read_source_model(place, ImportOptions())
     code, out, err = leave(capsys, "import", str(place), "--out", str(tmp_path / "out"))
     assert (code, out) == (2, "") and err.startswith("dragoman: ")
     assert [path.name for path in tmp_path.iterdir()] == ["joey"]
@@ -245,17 +245,17 @@ def test_without_yaml_the_pip_line_is_said(
 def test_files_that_are_missing_or_damaged(tmp_path: Path) -> None:
     place = write_joey(tmp_path / "joey")
     (place / "best.ckpt").unlink()
-    assert read_foreign(place, Asked()).files[0].name == "300.ckpt"
+    assert read_source_model(place, ImportOptions()).files[0].name == "300.ckpt"
     (place / "400.ckpt").write_bytes((place / "300.ckpt").read_bytes())
     with raises(ConversionError, "several_checkpoints", "300.ckpt", "400.ckpt"):
-        read_foreign(place, Asked())
+        read_source_model(place, ImportOptions())
     (place / "400.ckpt").unlink()
     torch.save({"model_state": [1]}, place / "300.ckpt")
     with raises(ConversionError, "file_damaged", "'model_state'"):
-        read_foreign(place, Asked())
+        read_source_model(place, ImportOptions())
     (place / "config.yaml").write_text("a: [")
     with raises(ConversionError, "file_damaged", "config.yaml"):
-        read_foreign(place, Asked())
+        read_source_model(place, ImportOptions())
     (place / "config.yaml").write_text("- 1")
-    with raises(ConversionError, "file_damaged", "JoeyNMT's"):
-        read_foreign(place, Asked())
+    with raises(ConversionError, "file_damaged"):
+        read_source_model(place, ImportOptions())

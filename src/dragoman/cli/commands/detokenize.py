@@ -10,7 +10,7 @@ from dragoman.cli.commands.tokenize import convert_lines
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
-MOST_DIGITS = 40  # far more than any id has; of thousands Python makes no number
+MAX_DIGITS = 40  # far more than any id has
 
 
 @click.command()
@@ -23,17 +23,17 @@ def command(directory: Path, name: str, ids: bool) -> None:
 
     def decode(lines: list[str], _: int) -> list[str]:
         rows = [[token for token in line.split(" ") if token] for line in lines]
-        return [tokenizer.decode(map_ids(row) if ids else tokenizer.to_ids(row)) for row in rows]
+        return [tokenizer.decode(parse_ids(row) if ids else tokenizer.to_ids(row)) for row in rows]
 
     convert_lines(decode)
 
 
-def map_ids(words: list[str]) -> list[int]:
-    """Numbers, or an error that shows what is none."""
+def parse_ids(words: list[str]) -> list[int]:
+    """The ids in some words."""
     for word in words:
-        if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MOST_DIGITS:
-            shown = repr(word[:MOST_DIGITS])
+        if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_DIGITS:
             raise TextError(
-                f"{shown} is no id; with --ids each line holds whole numbers separated by spaces", code="invalid_id"
+                f"{word[:MAX_DIGITS]!r} is not an id; with --ids, each line must be integers separated by spaces",
+                code="invalid_id",
             )
     return [int(word) for word in words]

@@ -1,4 +1,4 @@
-"""`dragoman import`: a model of another toolkit as a model of ours."""
+"""`dragoman import`: convert a model of another toolkit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ FILE = click.Path(path_type=Path)
 @click.argument("path", type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--tokenizer", type=FILE,
-              help="What the text was cut with, where PATH does not have it: a sentencepiece model, or codes of "
-                   "subword-nmt. Without it, text comes as tokens with spaces between them.")  # fmt: skip
-@click.option("--target-tokenizer", type=FILE, help="The same for the target, where it has its own.")
-@click.option("--vocabulary", type=FILE, help="fairseq: the directory with dict.xx.txt, if they are not beside PATH.")
+              help="Subword model of the text, if PATH does not have it: sentencepiece, or subword-nmt codes. "
+                   "Without it, text must come as tokens separated by spaces.")  # fmt: skip
+@click.option("--target-tokenizer", type=FILE, help="Subword model of the target, if it has its own.")
+@click.option("--vocabulary", type=FILE, help="fairseq: directory with dict.xx.txt, if not next to PATH.")
 @click.option("--one-target", is_flag=True,
-              help="Opus-MT: the model has one target language, whatever tokens such as >>fra<< it has.")  # fmt: skip
+              help="Opus-MT: the model has one target language, even with tokens such as >>fra<<.")  # fmt: skip
 def command(
     path: Path,
     out: Path,
@@ -29,10 +29,10 @@ def command(
     vocabulary: Path | None,
     one_target: bool,
 ) -> None:
-    """Make a model of PATH, which another toolkit has trained.
+    """Convert the model in PATH, which another toolkit has trained.
 
-    PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq. What it has and
-    models here have not is refused, and nothing is written.
+    PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq. Models with parts
+    that Dragoman does not have are rejected, and nothing is written.
     """
     result = api.import_model(
         path,

@@ -37,14 +37,14 @@ def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, thre
             rows = tokenizer.encode_many(lines, threads=threads)
         return [" ".join(map(str, row) if ids else tokenizer.tokens(row)) for row in rows]
 
-    encode([""], 1)  # what is wrong with an option is so without a line to blame
+    encode([""], 1)  # reject wrong options before reading
     convert_lines(encode)
 
 
 def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
-    """Standard input to standard output, a line for a line, each as soon as it is there.
+    """Convert standard input to standard output, line by line, each as soon as it arrives.
 
-    `convert` is given lines and the number of the first. Every line before one that is refused is answered.
+    `convert` takes lines and the number of the first. All lines before a wrong one are written.
     """
     check_inputs([None])
     resolve_output(None, [None])
@@ -53,7 +53,7 @@ def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
         try:
             write(convert(texts, number))
         except TextError:
-            for i, text in enumerate(texts, number):  # once more, one at a time, to say which line it was
+            for i, text in enumerate(texts, number):  # again, one at a time, to find the line
                 try:
                     write(convert([text], i))
                 except TextError as error:
@@ -62,6 +62,6 @@ def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
 
 
 def write(lines: list[str]) -> None:
-    """Lines out, at once, so that a reader that waits gets its answer."""
+    """Write lines and flush, for a reader that waits for each answer."""
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     sys.stdout.buffer.flush()
