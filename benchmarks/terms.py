@@ -23,7 +23,7 @@ import sacrebleu
 import torch
 
 from dragoman.evaluation.test_sets import read_lines
-from dragoman.search.constraints import beam as constraints
+from dragoman.search.constraints import beam as constrained_beam
 from dragoman.search.constraints.phrases import Constraints, count_occurrences, is_word_character
 from dragoman.text import normalize
 from dragoman.translation.result import Translation
@@ -127,10 +127,13 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--dear", type=float, default=constraints.MISSING_TOKEN_COST, help="what a missing token may cost"
+        "--missing-token-cost",
+        type=float,
+        default=constrained_beam.MISSING_TOKEN_COST,
+        help="log-probability that a missing token costs",
     )
     options = parser.parse_args()
-    constraints.MISSING_TOKEN_COST = options.dear  # type: ignore[misc]
+    constrained_beam.MISSING_TOKEN_COST = options.missing_token_cost  # type: ignore[misc]
     sources, references = (
         read_lines(find(options.data, f"{options.split}.{language}")) for language in (options.source, options.target)
     )
@@ -141,7 +144,9 @@ def main() -> None:
     print(
         f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, {torch.get_num_threads()} threads"
     )
-    print(f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, --dear {options.dear:g}\n")
+    print(
+        f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, --missing-token-cost {options.missing_token_cost:g}\n"
+    )
     beams, pairs = options.beam or [4, 10], list(zip(sources, references, strict=True))
     print("| beam | phrases a line, at most | demanded | there without | there | unmet | BLEU without | BLEU | time |")
     print("|---|---|---|---|---|---|---|---|---|")

@@ -42,7 +42,7 @@ def ours(directory: Path, quantize: bool) -> list[Translate]:
 
     engine = NativeEngine.load(directory, None, quantize)
     if engine is None:
-        raise SystemExit(f"the native engine cannot be had: {why_not('translate')}")
+        raise SystemExit(f"the native engine is not available: {why_not('translate')}")
 
     def translate(sources: Sources, beam: int, length: int) -> list[list[int]]:
         found = engine.search(sources, Search(beam=beam, min_length=length, max_length=length))

@@ -111,38 +111,40 @@ def fill_weights(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
         spec.decoder.projection.bias = weights["embeddings.output_bias"]
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
         learned = weights.get(f"{side}_positions.table")
-        part.position_encodings.encodings = sinusoid(MAX_POSITIONS, recipe.d_model) if learned is None else learned
+        part.position_encodings.encodings = (
+            position_table(MAX_POSITIONS, recipe.d_model) if learned is None else learned
+        )
     if recipe.norm_order == "pre":
-        norm(spec.encoder.layer_norm, weights, "encoder_norm")
-        norm(spec.decoder.layer_norm, weights, "decoder_norm")
+        copy_norm(spec.encoder.layer_norm, weights, "encoder_norm")
+        copy_norm(spec.decoder.layer_norm, weights, "decoder_norm")
     for side, layers in (("encoder", spec.encoder.layer), ("decoder", spec.decoder.layer)):
         for i, layer in enumerate(layers):
             at = f"{side}.{i}"
-            linear(layer.self_attention.linear[0], weights, f"{at}.attention.qkv")
-            linear(layer.self_attention.linear[1], weights, f"{at}.attention.output")
-            norm(layer.self_attention.layer_norm, weights, f"{at}.around_attention.norm")
+            copy_linear(layer.self_attention.linear[0], weights, f"{at}.attention.qkv")
+            copy_linear(layer.self_attention.linear[1], weights, f"{at}.attention.output")
+            copy_norm(layer.self_attention.layer_norm, weights, f"{at}.around_attention.norm")
             if side == "decoder":
                 for j, name in enumerate(("query", "key_value", "output")):
-                    linear(layer.attention.linear[j], weights, f"{at}.cross.{name}")
-                norm(layer.attention.layer_norm, weights, f"{at}.around_cross.norm")
-            linear(layer.ffn.linear_0, weights, f"{at}.feed_forward.inner")
-            linear(layer.ffn.linear_1, weights, f"{at}.feed_forward.outer")
-            norm(layer.ffn.layer_norm, weights, f"{at}.around_feed_forward.norm")
+                    copy_linear(layer.attention.linear[j], weights, f"{at}.cross.{name}")
+                copy_norm(layer.attention.layer_norm, weights, f"{at}.around_cross.norm")
+            copy_linear(layer.ffn.linear_0, weights, f"{at}.feed_forward.inner")
+            copy_linear(layer.ffn.linear_1, weights, f"{at}.feed_forward.outer")
+            copy_norm(layer.ffn.layer_norm, weights, f"{at}.around_feed_forward.norm")
 
 
-def linear(spec: Any, weights: Tensors, name: str) -> None:
-    """A matrix, and a bias where the model has one."""
+def copy_linear(spec: Any, weights: Tensors, name: str) -> None:
+    """Copy a matrix, and its bias if there is one."""
     spec.weight = weights[f"{name}.weight"]
     if f"{name}.bias" in weights:
         spec.bias = weights[f"{name}.bias"]
 
 
-def norm(spec: Any, weights: Tensors, name: str) -> None:
-    """The gain and bias of a layer norm."""
+def copy_norm(spec: Any, weights: Tensors, name: str) -> None:
+    """Copy the gain and bias of a layer norm."""
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 
-def sinusoid(positions: int, d_model: int) -> NDArray[np.float32]:
+def position_table(positions: int, d_model: int) -> NDArray[np.float32]:
     """The position code of section 3.5, `[positions, d_model]`."""
     angle = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
     return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(positions, d_model).astype(np.float32)

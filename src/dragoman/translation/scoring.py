@@ -40,7 +40,7 @@ def score_pairs(
     engine, done = translator.engines.torch, 0
     for window, pair_error in pair_windows(pairs, (batch or engine.batch) * WINDOW_BATCHES):
         languages = language_tokens(translator.source, to, done, len(window))
-        encoded, error = encode_pairs(translator, window, trees, before + done, languages)
+        encoded, error = encode_window(translator, window, trees, before + done, languages)
         rows = forced_log_probabilities(engine, encoded, batch)
         for (_, ids), row in zip(encoded, rows, strict=True):
             total = sum(row)
@@ -55,7 +55,7 @@ def score_pairs(
         )
 
 
-def encode_pairs(
+def encode_window(
     translator: Translator, window: list[Pair], trees: TreeAligner | None, before: int, languages: Sequence[Ids]
 ) -> tuple[list[tuple[Ids, Ids]], DragomanError | None]:
     """The ids of each pair up to the first invalid one, and what is wrong with that one.
