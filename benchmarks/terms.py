@@ -145,7 +145,8 @@ def main() -> None:
         f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, {torch.get_num_threads()} threads"
     )
     print(
-        f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, --missing-token-cost {options.missing_token_cost:g}\n"
+        f"{len(sources)} lines of {options.split}.{options.source}-{options.target}, "
+        f"--missing-token-cost {options.missing_token_cost:g}\n"
     )
     beams, pairs = options.beam or [4, 10], list(zip(sources, references, strict=True))
     print("| beam | phrases a line, at most | demanded | there without | there | unmet | BLEU without | BLEU | time |")
