@@ -80,7 +80,8 @@ ALWAYS int clamp_distance(int distance, int max_distance) {
 }
 
 /* The rows of a table that a span needs, each once, from the distance `first` on; returns their number. */
-static int relative_rows(const RelativePositions *relative, const float *table, int vectors, int groups, const Span *s, int first, const char **rows) {
+static int relative_rows(const RelativePositions *relative, const float *table, int vectors, int groups, const Span *s,
+                         int first, const char **rows) {
     int count = clamp_distance(s->distance + s->span - 1, relative->max_distance) - first + 1;
     for (int j = 0; j < count; j++)
         rows[j] = (const char *)(table + ((size_t)(relative->max_distance + first + j) * groups + s->group) * vectors * LANES);
@@ -88,7 +89,8 @@ static int relative_rows(const RelativePositions *relative, const float *table, 
 }
 
 /* Adds positions to the scores: minus a slope per token of distance, or q (k + a) instead of q k. */
-static __attribute__((noinline)) void add_relative_scores(const RelativePositions *relative, const Heads *h, const Span *s, const Floats *q, Floats *scores) {
+static __attribute__((noinline)) void add_relative_scores(const RelativePositions *relative, const Heads *h,
+                                                          const Span *s, const Floats *q, Floats *scores) {
     if (relative->slopes) {
         for (int p = 0; p < s->span; p++) scores[p] -= relative->slopes[s->group] * (float)abs(s->distance + p);
         return;
@@ -103,7 +105,8 @@ static __attribute__((noinline)) void add_relative_scores(const RelativePosition
 }
 
 /* Adds each distance's row of the value table, times the weight of all positions at that distance. */
-static __attribute__((noinline)) void add_relative_values(const RelativePositions *relative, const Heads *h, const Span *s, const Floats *weights, Floats *out) {
+static __attribute__((noinline)) void add_relative_values(const RelativePositions *relative, const Heads *h,
+                                                          const Span *s, const Floats *weights, Floats *out) {
     if (!relative->values) return;
     const char *rows[SPAN];
     Floats near[1][SPAN];

@@ -48,16 +48,16 @@ static void product_chunk(void *argument, int chunk, int thread) {
 /* Makes x the input of the next products; it must be as wide as their inputs, padding included. */
 static void set_input(Worker *w, const float *x, int rows, int width) {
     if (w->model->config.quantized)
-        quantize(x, rows, width, &w->rows);
+        quantize(x, rows, width, &w->input);
     else
-        w->rows.x = (float *)x;
+        w->input.x = (float *)x;
 }
 
 /* y = in W + b, or y += in W + b, or y = activation(in W + b); y is l->n wide. */
 static void project(Worker *w, const Linear *l, int rows, float *y, int epilogue) {
     int blocks = l->n / BLOCK, parts = w->pool.size > 1 ? 4 * w->pool.size : 1;
     int blocks_per_chunk = (blocks + parts - 1) / parts;
-    Product p = {l, &w->rows, rows, epilogue, blocks_per_chunk, y};
+    Product p = {l, &w->input, rows, epilogue, blocks_per_chunk, y};
     parallel_for(&w->pool, (blocks + blocks_per_chunk - 1) / blocks_per_chunk, product_chunk, &p);
 }
 
@@ -75,7 +75,8 @@ static void normalize(const Model *m, const Norm *n, const float *x, float *y, i
         for (int i = whole; i < d; i++) rest += (x[i] - mean) * (x[i] - mean);
         float scale = 1.0f / sqrtf((sum_of(squares) + rest) / (float)d + m->config.epsilon);
         for (int i = 0; i < width; i += LANES)
-            *(Floats *)(y + i) = (*(const Floats *)(x + i) - mean) * scale * *(const Floats *)(n->weight + i) + *(const Floats *)(n->bias + i);
+            *(Floats *)(y + i) = (*(const Floats *)(x + i) - mean) * scale * *(const Floats *)(n->weight + i) +
+                                 *(const Floats *)(n->bias + i);
     }
 }
 
@@ -97,9 +98,9 @@ static void feed_forward(Worker *w, const Layer *l, int rows) {
     float *x = w->x, *h = w->h;
     for (int first = 0; first < rows; first += FEED_FORWARD_ROWS) {
         int count = rows - first < FEED_FORWARD_ROWS ? rows - first : FEED_FORWARD_ROWS;
-        sublayer_input(w, &l->around_feed_forward, count);
+        sublayer_input(w, &l->feed_forward_norm, count);
         project(w, &l->inner, count, w->inner, w->model->config.activation);
-        sublayer_output(w, &l->outer, w->inner, &l->around_feed_forward, count);
+        sublayer_output(w, &l->outer, w->inner, &l->feed_forward_norm, count);
         w->x += (size_t)count * w->model->width;
         w->h += (size_t)count * w->model->width;
     }
@@ -155,11 +156,12 @@ static void encoder_attention_chunk(void *argument, int chunk, int thread) {
         int end = a->first[t] + a->length[t];
         for (count = 0; count < MAX_QUERIES && t + count < last && t + count < end; count++) {
             q[count] = w->projected + (size_t)(t + count) * a->stride;
-            out[count] = w->mixed + (size_t)(t + count) * w->model->encoder[0].output.k;
+            out[count] = w->attended + (size_t)(t + count) * w->model->encoder[0].output.k;
         }
-        KeyValues kv = {.base = (const char *)(w->projected + (size_t)a->first[t] * a->stride + key_floats(h)), .table = w->iota,
-                     .stride = sizeof(float) * (size_t)a->stride, .values = sizeof(float) * (size_t)key_floats(h),
-                     .count = a->length[t], .half = 0, .relative = a->relative, .first_query = t - a->first[t]};
+        const float *keys = w->projected + (size_t)a->first[t] * a->stride + key_floats(h);
+        KeyValues kv = {.base = (const char *)keys, .table = w->iota, .stride = sizeof(float) * (size_t)a->stride,
+                        .values = sizeof(float) * (size_t)key_floats(h), .count = a->length[t], .half = 0,
+                        .relative = a->relative, .first_query = t - a->first[t]};
         (a->relative ? attend_relative : attend)(count, h, q, out, &kv);
     }
 }
@@ -171,11 +173,11 @@ void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *fir
     for (int i = 0; i < m->config.encoder_layers; i++) {
         const Layer *l = &m->encoder[i];
         attention.relative = l->relative;
-        sublayer_input(w, &l->around_attention, tokens);
+        sublayer_input(w, &l->attention_norm, tokens);
         project(w, &l->qkv, tokens, w->projected, STORE);
         if (m->config.positions == ROTARY) rotate(w, at, tokens, l->qkv.n);
         parallel_for(&w->pool, (tokens + ENCODER_CHUNK - 1) / ENCODER_CHUNK, encoder_attention_chunk, &attention);
-        sublayer_output(w, &l->output, w->mixed, &l->around_attention, tokens);
+        sublayer_output(w, &l->output, w->attended, &l->attention_norm, tokens);
         feed_forward(w, l, tokens);
     }
     if (m->encoder_norm.weight) normalize(m, &m->encoder_norm, w->x, w->x, tokens);
@@ -187,7 +189,8 @@ void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *fir
     }
 }
 
-void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *decoder_rows, int rows, int position, size_t entry) {
+void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, int position,
+                 size_t entry) {
     const Model *m = w->model;
     const Heads *h = &m->heads;
     const size_t each = w->half ? 2 : 4, values = each * (size_t)key_floats(h);
@@ -195,33 +198,35 @@ void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const Decoder
     for (int i = 0; i < m->config.decoder_layers; i++) {
         const Layer *l = &m->decoder[i];
         char *cache = w->cache + (size_t)i * w->entries * w->entry_bytes;
-        sublayer_input(w, &l->around_attention, rows);
+        sublayer_input(w, &l->attention_norm, rows);
         project(w, &l->qkv, rows, w->projected, STORE);
         if (m->config.positions == ROTARY) rotate(w, at, rows, l->qkv.n);
         store_keys_values(w, w->projected + key_floats(h), l->qkv.n, rows, cache + entry * w->entry_bytes);
         for (int r = 0; r < rows; r++) {
             const float *q = w->projected + (size_t)r * l->qkv.n;
-            float *out = w->mixed + (size_t)r * l->output.k;
-            KeyValues kv = {.base = cache, .table = decoder_rows[r].table, .stride = w->entry_bytes, .values = values,
-                         .count = position + 1, .half = w->half, .relative = l->relative, .first_query = position};
+            float *out = w->attended + (size_t)r * l->output.k;
+            KeyValues kv = {.base = cache, .table = hypotheses[r].table, .stride = w->entry_bytes, .values = values,
+                            .count = position + 1, .half = w->half, .relative = l->relative, .first_query = position};
             (l->relative ? attend_relative : attend)(1, h, &q, &out, &kv);
         }
-        sublayer_output(w, &l->output, w->mixed, &l->around_attention, rows);
+        sublayer_output(w, &l->output, w->attended, &l->attention_norm, rows);
 
-        sublayer_input(w, &l->around_cross_attention, rows);
+        sublayer_input(w, &l->cross_attention_norm, rows);
         project(w, &l->query, rows, w->projected, STORE);
         for (int r = 0, count; r < rows; r += count) {
             const float *q[MAX_QUERIES];
             float *out[MAX_QUERIES];
-            for (count = 0; count < MAX_QUERIES && r + count < rows && decoder_rows[r + count].source_first == decoder_rows[r].source_first; count++) {
+            const int32_t first = hypotheses[r].source_first; /* the hypotheses of a sentence share its keys and values */
+            for (count = 0; count < MAX_QUERIES && r + count < rows && hypotheses[r + count].source_first == first; count++) {
                 q[count] = w->projected + (size_t)(r + count) * l->query.n;
-                out[count] = w->mixed + (size_t)(r + count) * l->cross_output.k;
+                out[count] = w->attended + (size_t)(r + count) * l->cross_output.k;
             }
-            KeyValues kv = {.base = w->memory_keys_values + ((size_t)i * w->tokens + (size_t)decoder_rows[r].source_first) * w->entry_bytes, .table = w->iota,
-                         .stride = w->entry_bytes, .values = values, .count = decoder_rows[r].source_length, .half = w->half};
+            KeyValues kv = {.base = w->memory_keys_values + ((size_t)i * w->tokens + (size_t)first) * w->entry_bytes,
+                            .table = w->iota, .stride = w->entry_bytes, .values = values,
+                            .count = hypotheses[r].source_length, .half = w->half};
             attend(count, h, q, out, &kv);
         }
-        sublayer_output(w, &l->cross_output, w->mixed, &l->around_cross_attention, rows);
+        sublayer_output(w, &l->cross_output, w->attended, &l->cross_attention_norm, rows);
         feed_forward(w, l, rows);
     }
     if (m->decoder_norm.weight) normalize(m, &m->decoder_norm, w->x, w->x, rows);

@@ -4,7 +4,7 @@
 
 #define FEED_FORWARD_ROWS 256 /* rows whose inner layer is held at once */
 
-/* A hypothesis as the decoder sees it: its sentence's part of the source, and its entries of the cache, one a position. */
+/* A hypothesis as the decoder sees it: its sentence's part of the source, and its cache entries, one per position. */
 typedef struct {
     int32_t source_first, source_length;
     const int32_t *table;
@@ -13,6 +13,7 @@ typedef struct {
 /* Encodes sentences that lie end to end; leaves the keys and values of every decoder layer in w->memory_keys_values. */
 void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *first, const int32_t *length, int tokens);
 
-/* One step for `rows` rows at `position`, whose new cache entries are `entry`, `entry` + 1, ... Leaves the input of the output
-projection in w->rows. */
-void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *decoder_rows, int rows, int position, size_t entry);
+/* One step for `rows` hypotheses at `position`, whose new cache entries are `entry`, `entry` + 1, ... Leaves the input of
+the output projection in w->input. */
+void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, int position,
+                 size_t entry);

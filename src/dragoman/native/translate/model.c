@@ -26,7 +26,7 @@ typedef struct {
 } ModelBuilder;
 
 /* The order of a product's outputs or inputs. */
-typedef enum { PLAIN, QUERIES, KEYS_VALUES, QUERIES_KEYS_VALUES, MIXED } Order;
+typedef enum { PLAIN, QUERIES, KEYS_VALUES, QUERIES_KEYS_VALUES, ATTENDED } Order;
 
 /* Writes the model's index of channel i to from[i], unless `from` is NULL; returns the number of channels. */
 static int channel_order(const Heads *h, Order order, int plain, int *from) {
@@ -34,7 +34,7 @@ static int channel_order(const Heads *h, Order order, int plain, int *from) {
     for (int i = 0; from && i < n; i++) from[i] = i;
     for (int part = 0; part < 3; part++) {
         int has = part == 0 ? order == QUERIES || order == QUERIES_KEYS_VALUES
-                            : order == KEYS_VALUES || order == QUERIES_KEYS_VALUES || (part == 2 && order == MIXED);
+                            : order == KEYS_VALUES || order == QUERIES_KEYS_VALUES || (part == 2 && order == ATTENDED);
         if (!has) continue;
         int size = part < 2 ? h->d_k : h->d_v, vectors = part < 2 ? h->key_vectors : h->value_vectors;
         for (int i = 0; from && i < (part < 2 ? keys : values); i++) {
@@ -86,7 +86,8 @@ static const float *build_distance_table(Model *m, const float *table, int vecto
     float *interleaved = region_alloc(&m->region, sizeof(float) * rows * floats);
     for (size_t i = 0; interleaved && i < floats; i++) {
         int channel = interleaved_channel(&m->heads, (int)i, vectors, size, 0);
-        for (size_t r = 0; channel >= 0 && r < rows; r++) interleaved[r * floats + i] = table[r * (size_t)size + (size_t)(channel % size)];
+        for (size_t r = 0; channel >= 0 && r < rows; r++)
+            interleaved[r * floats + i] = table[r * (size_t)size + (size_t)(channel % size)];
     }
     return interleaved;
 }
@@ -102,20 +103,20 @@ static void build_relative_positions(ModelBuilder *m, Layer *l) {
 
 static void build_layer(ModelBuilder *m, Layer *l, int has_cross_attention) {
     const ModelConfig *s = &m->model->config;
-    int d = s->d_model, mixed = s->heads * s->d_v;
+    int d = s->d_model, attended = s->heads * s->d_v;
     build_linear(m, &l->qkv, d, PLAIN, 0, QUERIES_KEYS_VALUES);
-    build_linear(m, &l->output, mixed, MIXED, d, PLAIN);
+    build_linear(m, &l->output, attended, ATTENDED, d, PLAIN);
     l->relative = s->positions == LINEAR_BIAS ? &m->model->linear_bias : NULL;
-    l->around_attention = build_norm(m->model, &m->tensors);
+    l->attention_norm = build_norm(m->model, &m->tensors);
     if (has_cross_attention) {
         build_linear(m, &l->query, d, PLAIN, 0, QUERIES);
         build_linear(m, &l->key_value, d, PLAIN, 0, KEYS_VALUES);
-        build_linear(m, &l->cross_output, mixed, MIXED, d, PLAIN);
-        l->around_cross_attention = build_norm(m->model, &m->tensors);
+        build_linear(m, &l->cross_output, attended, ATTENDED, d, PLAIN);
+        l->cross_attention_norm = build_norm(m->model, &m->tensors);
     }
     build_linear(m, &l->inner, d, PLAIN, s->d_ff, PLAIN);
     build_linear(m, &l->outer, s->d_ff, PLAIN, d, PLAIN);
-    l->around_feed_forward = build_norm(m->model, &m->tensors);
+    l->feed_forward_norm = build_norm(m->model, &m->tensors);
 }
 
 static void build_model(ModelBuilder *builder, const float *const *tensors) {

@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     Linear qkv, output, query, key_value, cross_output, inner, outer;
-    Norm around_attention, around_cross_attention, around_feed_forward;
+    Norm attention_norm, cross_attention_norm, feed_forward_norm;
     RelativePositions distances;
     const RelativePositions *relative; /* of its self-attention; NULL for none */
 } Layer;

@@ -45,10 +45,10 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     w->x = region_alloc(r, floats * max_rows * width);
     w->h = region_alloc(r, floats * max_rows * width);
     w->projected = region_alloc(r, floats * max_rows * (size_t)l->qkv.n);
-    w->mixed = region_alloc(r, floats * max_rows * (size_t)l->output.k);
+    w->attended = region_alloc(r, floats * max_rows * (size_t)l->output.k);
     w->inner = region_alloc(r, floats * feed_forward_rows * (size_t)l->inner.n);
-    w->rows.scale = region_alloc(r, floats * max_rows);
-    w->rows.q = region_alloc(r, max_rows * row_pitch(max_int(m->width, l->output.k)) + feed_forward_rows * row_pitch(l->inner.n));
+    w->input.scale = region_alloc(r, floats * max_rows);
+    w->input.q = region_alloc(r, max_rows * row_pitch(max_int(m->width, l->output.k)) + feed_forward_rows * row_pitch(l->inner.n));
     w->iota = region_alloc(r, 4 * (size_t)b->longest_source);
     w->tokens = (size_t)b->tokens;
     w->memory_keys_values = region_alloc(r, w->tokens * w->entry_bytes * (size_t)m->config.decoder_layers);
@@ -71,7 +71,7 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     FinishedHypothesis *finished = region_alloc(r, sizeof(FinishedHypothesis) * (size_t)job->sentences * slots);
     int32_t *done = region_alloc(r, 4 * (size_t)job->sentences * slots * steps);
     if (!r->start) return;
-    memset(w->mixed, 0, floats * max_rows * (size_t)l->output.k);
+    memset(w->attended, 0, floats * max_rows * (size_t)l->output.k);
     for (int i = 0; i < b->longest_source; i++) w->iota[i] = i;
     for (size_t i = 0; i < rows * threads; i++) s->scan.best[i].best = tokens + i * slots;
     for (size_t i = 0; i < rows; i++) {
@@ -111,7 +111,7 @@ int translate(Worker *w, const TranslationJob *job) {
     allocate_batch(w, &s, &b);
     w->cache = w->cache_region.start;
 
-    s.scan = (VocabularyScan){.projection = &m->projection, .in = &w->rows, .vocabulary = m->config.target_vocabulary,
+    s.scan = (VocabularyScan){.projection = &m->projection, .in = &w->input, .vocabulary = m->config.target_vocabulary,
                               .keep = job->beam, .best = s.scan.best, .part = s.scan.part,
                               .banned = (const int32_t *const *)s.row_bans};
     const int32_t *prefix = job->prefix;

@@ -20,7 +20,8 @@ static int is_banned(const int32_t *banned, int32_t id) {
 }
 
 /* The rare case: some logits are among the best so far, or far above the part's reference. */
-static __attribute__((noinline)) void update_best(const VocabularyScan *s, int row, BestTokens *b, PartSum *p, const float *logits, int32_t id) {
+static __attribute__((noinline)) void update_best(const VocabularyScan *s, int row, BestTokens *b, PartSum *p,
+                                                  const float *logits, int32_t id) {
     for (int i = 0; i < LANES; i++) {
         if (logits[i] > p->reference + MAX_ABOVE_REFERENCE) {
             p->sum *= exp_of(splat(p->reference - logits[i]));
@@ -87,7 +88,8 @@ float logit_of(const VocabularyScan *s, int row, int32_t id) {
     int column = id % BLOCK;
     if (l->wf) {
         float sum = 0.0f;
-        for (int i = 0; i < l->k; i++) sum = MULTIPLY_ADD(sum, s->in->x[(size_t)row * l->k + i], l->wf[block + (size_t)i * BLOCK + column]);
+        const float *x = s->in->x + (size_t)row * l->k;
+        for (int i = 0; i < l->k; i++) sum = MULTIPLY_ADD(sum, x[i], l->wf[block + (size_t)i * BLOCK + column]);
         return sum + l->bias[id];
     }
     int32_t sum = 0;
@@ -111,7 +113,8 @@ void scan_vocabulary(VocabularyScan *s, ThreadPool *pool) {
             BestTokens *to = &s->best[r], *from = &s->best[m * s->rows + r];
             for (int i = 0; i < from->count; i++) {
                 ScoredToken p = from->best[i];
-                int fits = to->count < s->keep || p.value > to->threshold || (p.value == to->threshold && p.id < to->best[s->keep - 1].id);
+                int fits = to->count < s->keep || p.value > to->threshold ||
+                           (p.value == to->threshold && p.id < to->best[s->keep - 1].id);
                 if (fits) keep_token(to, s->keep, p.value, p.id);
             }
         }

@@ -10,10 +10,10 @@ typedef struct {
     float *positions; /* sines and cosines of the first `coded_positions` positions */
     int coded_positions;
     int32_t *iota;
-    float *x, *h, *projected, *mixed, *inner;
-    Activations rows;
+    float *x, *h, *projected, *attended, *inner;
+    Activations input; /* of the next products */
     char *memory_keys_values; /* [layer][token]: a key and a value, for cross-attention */
-    char *cache;   /* [layer][entry]: a key and a value for each row of each step */
+    char *cache;              /* [layer][entry]: a key and a value for each row of each step */
     size_t entry_bytes, tokens, entries;
     int half;
     ThreadPool pool;
