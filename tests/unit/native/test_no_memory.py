@@ -34,7 +34,7 @@ def test_each_refusal_is_an_error_that_leaves_nothing_behind(
         try:
             engine = engine_of(code, directory, True)
         except MemoryError as error:
-            assert "no memory for the model" in str(error) and held.value == 0
+            assert "memory for the model" in str(error) and held.value == 0
         grants += 1
     assert grants > 30  # the model, its arrays, orders of channels and the two threads that pack
 
@@ -45,7 +45,7 @@ def test_each_refusal_is_an_error_that_leaves_nothing_behind(
             found = engine.search(sources, search)
         except MemoryError as error:
             refusals += 1
-            assert "no memory" in str(error)
+            assert "memory" in str(error)
     sines = recipe.positions in ("sinusoidal", "rotary")
     assert refusals >= 3 + sines  # a worker, its two regions and the sines
     granted.value = ALL

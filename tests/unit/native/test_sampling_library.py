@@ -30,7 +30,7 @@ def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, 
             sampler = NativeSampler(code, kind, table, [-1.0] * len(LEARNED))
         except MemoryError as error:
             refusals += 1
-            assert "no memory for the table of tokens" in str(error) and held.value == 0
+            assert "token table" in str(error) and held.value == 0
     assert refusals >= 5  # the tokens, their two arrays and maps, and one that grows
     kept, drawn, refusals = held.value, None, 0
     ids, lengths = np.arange(FIRST_LEARNED, FIRST_LEARNED + 90), np.array([40, 0, 50])
@@ -40,7 +40,7 @@ def test_each_refusal_is_an_error_that_leaves_nothing_behind(code: ctypes.CDLL, 
             drawn, _ = sampler.resample(ids, lengths, 0.5, np.arange(3, dtype=np.uint64))
         except MemoryError as error:
             refusals += 1
-            assert "no memory to sample 3 sentences" in str(error) and held.value == kept
+            assert "3 sentences" in str(error) and held.value == kept
     assert refusals >= 2 and held.value == kept and table.decode(drawn) == table.decode(ids)
     del sampler
     assert held.value == 0
