@@ -74,7 +74,7 @@ def test_eight_bits_are_the_same_on_every_processor_and_close(
     assert found[0] == found[1] == found[2]
     for i in (3, 8):  # and in any company
         assert [engine.search([sources[i]], SEARCH) for engine in engines] == [[found[0][i]]] * 3
-    paths, ends_there = [of[0].tokens for of in found[0]], Search(beam=1, max_length=1)
+    paths, ends_there = [of[0].ids for of in found[0]], Search(beam=1, max_length=1)
     a, b = ([of[0].log_probability for of in e.search(sources, ends_there, paths)] for e in (exact, engines[0]))
     off = [abs(x - y) / (len(path) + 1) for x, y, path in zip(a, b, paths, strict=True)]
     assert max(off) < 0.15 and any(off)

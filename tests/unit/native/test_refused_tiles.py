@@ -29,7 +29,7 @@ from dragoman.search.types import Search
 
 directory, sources = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
 found = NativeEngine.load(directory, 2).search(sources, Search(beam=3, max_length=9))
-print(json.dumps([of[0].tokens for of in found]))
+print(json.dumps([of[0].ids for of in found]))
 """
 
 
@@ -43,5 +43,5 @@ def test_it_translates_without_tiles(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode == 77:
         pytest.skip("this processor's signal frames are too large for such a stack")
-    expected = [of[0].tokens for of in engine.search(sources, Search(beam=3, max_length=9))]
+    expected = [of[0].ids for of in engine.search(sources, Search(beam=3, max_length=9))]
     assert (done.returncode, done.stdout.strip()) == (0, str(expected)), done.stderr

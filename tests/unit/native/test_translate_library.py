@@ -55,7 +55,7 @@ def test_other_processors_translate_alike(recipe: ModelRecipe, flag: str, tmp_pa
         assert [of[0].log_probability for of in given] == [h.log_probability for h in free]
     assert [[h.ids for h in of] for of in exact] == [[h.ids for h in of] for of in other]
     # In eight bits the probabilities of given paths: how keys are kept may differ, and a rounding with it.
-    paths, ends_there = [[*of[0].tokens, 5] for of in exact], Search(beam=1, max_length=1)
+    paths, ends_there = [[*of[0].ids, 5] for of in exact], Search(beam=1, max_length=1)
     a, b = (
         [of[0].log_probability for of in engine.search(sources, ends_there, paths)]
         for engine in (engine_of(best, directory, True), lesser[True])
