@@ -20,9 +20,7 @@ from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, OPENING, O
 from dragoman.text.special_tokens import EOS, PAD
 
 BatchConstraints = Sequence[ConstraintTables | None]
-MISSING_TOKEN_COST: Final = (
-    6.0  # what a missing token may cost in log-probability; benchmarks/results/terms.md has other values
-)
+MISSING_TOKEN_COST: Final = 6.0  # in log-probability; benchmarks/results/terms.md compares values
 
 
 class BatchAutomata:
