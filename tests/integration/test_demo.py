@@ -51,7 +51,7 @@ def test_a_rival_may_take_the_demo_too(tmp_path: Path, capsys: pytest.CaptureFix
 def test_mistakes_are_told_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("mine")
     for words, message in (
-        (["--out", str(tmp_path / "out"), "--set", "train.stepz=4"], "no key train.stepz in a recipe; did you mean"),
+        (["--out", str(tmp_path / "out"), "--set", "train.stepz=4"], "no key train.stepz; did you mean"),
         (["--out", str(tmp_path / "file")], "file is a file, but --out is the directory to write"),
         (["--out", str(tmp_path / "out"), "--pairs", "99999999999"], "is not in the range 1000<=x<=10000000"),
     ):

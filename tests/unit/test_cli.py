@@ -76,7 +76,7 @@ def test_the_parts_of_a_model_add_up_to_its_weights(capsys: pytest.CaptureFixtur
     [
         (["recpe"], "there is no command 'recpe'; did you mean 'recipe'?"),
         (["recipe", "bgi"], "bgi is neither a file nor the name of a preset; did you mean 'big'?"),
-        (["recipe", "--set", "model.n_head=4"], "there is no key model.n_head in a recipe; did you mean 'n_heads'?"),
+        (["recipe", "--set", "model.n_head=4"], "no key model.n_head; did you mean 'n_heads'?"),
         (["recipe", "--vocabulary", "many"], "'many' is not a valid integer"),
         (["recipe", "--vocabulary", "-3"], "-3 is not in the range 1<=x<=2147483647"),
         (["recipe", "--vocabulary", "9" * 20], "is not in the range 1<=x<=2147483647"),

@@ -1,11 +1,13 @@
 import tomllib
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.config import PRESETS, DataRecipe, ModelRecipe, Recipe
+from dragoman.config.recipe import RENAMED_KEYS
 from dragoman.errors import RecipeError
 from dragoman.values import coerce
 from raising import raises
@@ -34,6 +36,14 @@ def test_a_file_starts_from_a_preset_and_changes_what_it_names(tmp_path: Path) -
         64,
         "pre",
     )
+
+
+def test_old_keys_are_read_under_their_present_names() -> None:
+    sections = {name: get_type_hints(kind) for name, kind in get_type_hints(Recipe).items()}
+    for old, new in RENAMED_KEYS.items():
+        assert old.partition(".")[2] not in sections[old.partition(".")[0]]
+        assert new.partition(".")[2] in sections[new.partition(".")[0]]
+    assert Recipe.load("base", ["train.optimiser=adamw"]) == Recipe.load("base", ["train.optimizer=adamw"])
 
 
 def test_the_last_change_wins() -> None:
@@ -68,7 +78,7 @@ def test_any_text_survives_toml(text: str) -> None:
         (["model.d_modle=3"], ("unknown_key", "model.d_modle", "'d_model'")),
         (["modle.d_model=3"], ("unknown_section", "'model'")),
         (["model.zzz=3"], ("unknown_key", "model.zzz", "d_model")),
-        (["model.n_heads=7"], ("indivisible_heads", "d_model=512", "model.n_heads=7", "[1")),
+        (["model.n_heads=7"], ("indivisible", "d_model=512", "model.n_heads=7", "[1")),
         (
             ["model.positions=sinusodial"],
             ("unknown_choice", "positions='sinusodial'", "'sinusoidal'"),
@@ -245,7 +255,7 @@ def test_numbers_of_thousands_of_digits_are_refused_in_words(tmp_path: Path) -> 
 
 
 def test_heads_for_the_widest_model_are_found_at_once() -> None:
-    with raises(RecipeError, "indivisible_heads", "model.n_heads=7", "[1", "2"):
+    with raises(RecipeError, "indivisible", "model.n_heads=7", "[1", "2"):
         Recipe.load("base", ["model.d_model=1000000", "model.n_heads=7"])
 
 

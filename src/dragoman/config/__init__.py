@@ -1,4 +1,4 @@
-"""Every choice of a run, in words: the recipe, its sections and the presets."""
+"""The recipe of a run: its sections and the presets."""
 
 from dragoman.config.model import IN_ATTENTION, PRESETS, ModelRecipe, preset_for, unused_keys
 from dragoman.config.recipe import Recipe, toml_value

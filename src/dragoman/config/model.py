@@ -1,4 +1,4 @@
-"""The model of section 3 in words: what can be chosen, what cannot be together, and the presets."""
+"""The [model] section of the recipe (section 3 of the paper), and the presets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from dragoman.errors import RecipeError
 from dragoman.values import check_at_least, check_field_types, check_fraction, divisors
 
-IN_ATTENTION = ("relative", "rotary", "alibi")  # positions that attention is told, and not the embeddings
+IN_ATTENTION = ("relative", "rotary", "alibi")  # position codes that attention uses, instead of the embeddings
 MAX_SIZE, MAX_LAYERS = 1_000_000, 1_000  # far beyond what can be trained; the weights can still be counted
 # Keys that have an effect only with some values of another key.
 USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -35,13 +35,13 @@ USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
 class ModelRecipe:
     """The model of section 3, with the paper's base model as the defaults.
 
-    `d_k` and `d_v` are `d_model / n_heads` where they are not given, as in section 3.2.2. `pattern` is what self-
-    attention looks at: all; `window` tokens to either side ("local"); these, the first `global_tokens` and about
-    `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is how far
-    "relative" positions are told apart; "syntax" adds a word's depth in its dependency tree in the encoder. The paper's
-    rivals have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward networks;
-    docs/rivals.md says which keys each knows. `output_bias` is a number for each token that is added to its logit, and
-    `norm_epsilon` what is added to the variance in layer norms, as imported models have them.
+    `d_k` and `d_v` are `d_model / n_heads` by default, as in section 3.2.2. `pattern` is what self-attention sees: all
+    tokens ("full"); `window` tokens to either side ("local"); these, the first `global_tokens` and about
+    `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is the
+    largest distance of "relative" positions; "syntax" adds a word's depth in its dependency tree in the encoder. Other
+    architectures have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward
+    networks; docs/rivals.md lists the keys of each. `output_bias` adds a learned bias to the logits, and `norm_epsilon`
+    is added to the variance in layer norms; imported models may need them.
     """
 
     architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
@@ -75,7 +75,7 @@ class ModelRecipe:
     norm_epsilon: float = 1e-5
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be built, and say what could."""
+        """Reject what cannot be built."""
         check_field_types(self, "model")
         for name in ("d_model", "n_heads", "d_ff", "max_positions", "rank", "max_distance"):
             check_at_least(1, f"model.{name}", getattr(self, name), MAX_SIZE)
@@ -93,61 +93,61 @@ class ModelRecipe:
         splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
         if (self.d_k is None or self.d_v is None) and not splits:
             raise RecipeError(
-                f"model.d_model={self.d_model} does not split into model.n_heads={self.n_heads}; use n_heads from "
-                f"{divisors(self.d_model)}, or give both model.d_k and model.d_v yourself",
-                code="indivisible_heads",
+                f"model.d_model={self.d_model} is not divisible by model.n_heads={self.n_heads}; use n_heads from "
+                f"{divisors(self.d_model)}, or give both model.d_k and model.d_v",
+                code="indivisible",
             )
         for name in ("d_k", "d_v"):
             if getattr(self, name) is not None:
                 check_at_least(1, f"model.{name}", getattr(self, name), MAX_SIZE)
         if self.positions in ("sinusoidal", "syntax") and self.d_model % 2 and self.architecture != "recurrent":
             raise RecipeError(
-                f"model.d_model={self.d_model} is odd, but a sinusoidal position is made of pairs of sine and cosine; "
+                f"model.d_model={self.d_model} is odd, but sinusoidal positions are pairs of sine and cosine; "
                 f"use d_model={self.d_model + 1}, or model.positions='learned'",
                 code="odd_dimension",
             )
         if self.architecture == "convolutional" and self.positions in IN_ATTENTION:
             raise RecipeError(
-                f"model.positions={self.positions!r} is told to self-attention, which model.architecture="
-                "'convolutional' has none of; use 'learned', 'sinusoidal' or 'none'",
+                f"model.positions={self.positions!r} needs self-attention, which model.architecture='convolutional' "
+                "does not have; use 'learned', 'sinusoidal' or 'none'",
                 code="incompatible_settings",
             )
         if self.positions == "rotary" and self.key_size % 2:
             raise RecipeError(
-                f"model.positions='rotary' turns pairs of features, but d_k={self.key_size} is odd; give an even "
+                f"model.positions='rotary' rotates pairs of features, but d_k={self.key_size} is odd; use an even "
                 "model.d_k, or other model.n_heads",
                 code="odd_dimension",
             )
         if self.attention == "additive" and self.positions in ("relative", "alibi"):
             raise RecipeError(
-                f"model.positions={self.positions!r} changes the scores of the dot product, and model.attention="
-                "'additive' has none; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product",
+                f"model.positions={self.positions!r} changes dot-product scores, which model.attention='additive' "
+                "does not have; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product",
                 code="incompatible_settings",
             )
         if self.pattern == "low_rank" and (self.attention == "additive" or self.positions in IN_ATTENTION):
             one = f"positions={self.positions!r}" if self.positions in IN_ATTENTION else "attention='additive'"
             raise RecipeError(
-                f"model.pattern='low_rank' mixes keys before they are looked at, and leaves no place for model.{one}; "
+                f"model.pattern='low_rank' mixes keys before attention, so it cannot be combined with model.{one}; "
                 "use positions 'sinusoidal', 'learned' or 'none' and the scaled dot product, or another pattern",
                 code="incompatible_settings",
             )
         if self.kernel_width < 1 or self.kernel_width % 2 == 0:
             raise RecipeError(
-                f"model.kernel_width={self.kernel_width} has no middle; use an odd number, such as 3 or 5, so that the "
-                "encoder looks as far to the left as to the right",
+                f"model.kernel_width={self.kernel_width} must be odd, such as 3 or 5, for the encoder to look equally "
+                "far to both sides",
                 code="even_kernel",
             )
         check_at_least(1, "model.kernel_width", self.kernel_width, MAX_SIZE)
-        self._refuse_idle()
+        self._check_unused()
 
-    def _refuse_idle(self) -> None:
-        """Refuse what was given and would do nothing."""
+    def _check_unused(self) -> None:
+        """Reject settings without effect."""
         for name, (key, users) in USED_WITH.items():
             given, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             chosen = getattr(self, key)
             if given != default and chosen not in users:
                 raise RecipeError(
-                    f"model.{name}={given!r} does nothing with model.{key}={chosen!r}; leave it out, or use "
+                    f"model.{name}={given!r} has no effect with model.{key}={chosen!r}; leave it out, or use "
                     f"model.{key}={' or '.join(map(repr, users))}",
                     code="unused_key",
                 )
@@ -159,12 +159,12 @@ class ModelRecipe:
 
     @property
     def key_size(self) -> int:
-        """d_k, with the paper's rule where it was not given."""
+        """d_k, by default d_model / n_heads."""
         return self.d_k if self.d_k is not None else self.d_model // self.n_heads
 
     @property
     def value_size(self) -> int:
-        """d_v, with the paper's rule where it was not given."""
+        """d_v, by default d_model / n_heads."""
         return self.d_v if self.d_v is not None else self.d_model // self.n_heads
 
 
@@ -181,12 +181,12 @@ PRESETS: Mapping[str, ModelRecipe] = {
 
 
 def preset_for(name: str, architecture: str = "transformer") -> ModelRecipe:
-    """A preset's sizes for an architecture; keys that mean nothing to it keep their defaults."""
+    """A preset's sizes for an architecture; keys without effect on it keep their defaults."""
     sizes = {key: value for key, value in asdict(PRESETS[name]).items() if key not in unused_keys(architecture)}
     return ModelRecipe(**{**sizes, "architecture": architecture})
 
 
 def unused_keys(architecture: str) -> set[str]:
-    """The keys of a model's recipe that mean nothing to an architecture."""
+    """The keys of [model] without effect on an architecture."""
     idle = {name for name, (key, users) in USED_WITH.items() if key == "architecture" and architecture not in users}
     return idle | {name for name, (key, _) in USED_WITH.items() if key in idle}

@@ -3,8 +3,7 @@
     recipe = Recipe.load("base", ["model.dropout=0.3", "model.norm_order=pre"])
 
 A recipe is a name from `PRESETS`, or a TOML file with one table per section; `[model] preset = "base"` starts the model
-from a preset and the keys beside it change what they name. An unknown key gets a suggestion, and a combination
-that cannot be says what would be possible.
+from a preset, which the other keys change. Errors suggest what is possible.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from dragoman.errors import RecipeError
 from dragoman.values import coerce, suggest
 
 S = TypeVar("S")
-RENAMED = {"train.optimiser": "train.optimizer"}  # keys of recipes that were written before
-OF_IMPORTED = ("output_bias", "norm_epsilon")  # keys of models from other toolkits
+RENAMED_KEYS = {"train.optimiser": "train.optimizer"}  # keys of recipes written by earlier versions
+IMPORTED_ONLY = ("output_bias", "norm_epsilon")  # keys that only imported models change
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All the choices of one run, a section each."""
+    """All settings of one run, in sections."""
 
     model: ModelRecipe = field(default_factory=ModelRecipe)
     text: TextRecipe = field(default_factory=TextRecipe)
@@ -36,33 +35,35 @@ class Recipe:
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     def __post_init__(self) -> None:
-        """Refuse sections that are none."""
+        """Reject sections of another type, and those that do not go together."""
         for name, kind in get_type_hints(Recipe).items():
             if not isinstance(getattr(self, name), kind):
                 raise RecipeError(
-                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; dictionaries are for "
+                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; for dictionaries, use "
                     "Recipe.from_table",
                     code="wrong_type",
                 )
         if self.text.targets and self.model.reads_trees:
             raise RecipeError(
-                f"text.targets={list(self.text.targets)} cannot be together with model.positions='syntax': the token "
-                "of a language has no place in a sentence's tree; use other positions, or a model for each language",
+                f"text.targets={list(self.text.targets)} cannot be combined with model.positions='syntax': a "
+                "language's token has no place in a tree; use other positions, or a model for each language",
                 code="incompatible_settings",
             )
         model = self.model
         if self.train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
             raise RecipeError(
-                f"train.r_drop={self.train.r_drop} asks two passes that drop different units to agree, and with "
-                "model.dropout=0 and no other dropout they are one and the same; use dropout, or no r_drop",
+                f"train.r_drop={self.train.r_drop} needs dropout: without it, both passes are the same; set "
+                "model.dropout, or train.r_drop=0",
                 code="incompatible_settings",
             )
 
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
-        """A preset's name or a TOML file, then `changes` such as "model.dropout=0.3", the last word winning."""
+        """A preset or a TOML file, then `changes` such as "model.dropout=0.3", of which the last wins."""
         if not isinstance(source, str | Path):
-            raise RecipeError(f"a recipe is the name of a preset or a TOML file; got {source!r}", code="wrong_type")
+            raise RecipeError(
+                f"a recipe must be the name of a preset or a TOML file; got {source!r}", code="wrong_type"
+            )
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
@@ -82,7 +83,7 @@ class Recipe:
         """A recipe from nested dictionaries, as `tomllib` gives them."""
         if not isinstance(table, Mapping):
             raise RecipeError(
-                f"a recipe is made of a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
+                f"a recipe must be a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
             )
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
@@ -90,41 +91,43 @@ class Recipe:
         for name, values in table.items():
             if name not in sections:
                 raise RecipeError(
-                    f"there is no section [{name}] in a recipe{suggest(str(name), sections)}", code="unknown_section"
+                    f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_section"
                 )
             if not isinstance(values, Mapping):
                 raise RecipeError(
-                    f"{name} is a section of the recipe; write [{name}] and its keys below it, not {values!r}",
+                    f"{name} is a section of the recipe; write [{name}] with its keys below, not {values!r}",
                     code="wrong_type",
                 )
-            made[name] = section(hints[name], name, with_present_names(name, values))
+            made[name] = parse_section(hints[name], name, rename_old_keys(name, values))
         return cls(**made)
 
     def to_toml(self) -> str:
-        """The whole recipe as TOML, every value written out, so that later defaults cannot change an old model.
+        """The whole recipe as TOML with every value, so later defaults cannot change an old model.
 
-        Keys that mean nothing to its architecture are left out, and so are target languages where there are none and
-        what imported models alone have: such a recipe is what it was before there were any.
+        Keys without effect on its architecture are left out, and so are target languages if there are none, and the
+        defaults of keys that only imported models change.
         """
         parts = []
         for name, values in asdict(self).items():
-            idle = unused_keys(self.model.architecture) if name == "model" else set()
-            idle |= {"targets"} if name == "text" and not self.text.targets else set()
+            unused = unused_keys(self.model.architecture) if name == "model" else set()
+            unused |= {"targets"} if name == "text" and not self.text.targets else set()
             if name == "model":
-                idle |= {key for key in OF_IMPORTED if values[key] == getattr(ModelRecipe(), key)}
-            told = {key: value for key, value in values.items() if value is not None and key not in idle}
-            lines = [f"{key} = {toml_value(value)}" for key, value in told.items()]
+                unused |= {key for key in IMPORTED_ONLY if values[key] == getattr(ModelRecipe(), key)}
+            written = {key: value for key, value in values.items() if value is not None and key not in unused}
+            lines = [f"{key} = {toml_value(value)}" for key, value in written.items()]
             parts.append("\n".join([f"[{name}]", *lines]))
         return "\n\n".join(parts) + "\n"
 
 
-def with_present_names(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A section with the names that its keys have now, where it was written before they had them."""
-    return {RENAMED.get(f"{name}.{key}", f"{name}.{key}").partition(".")[2]: value for key, value in values.items()}
+def rename_old_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A section with old keys under their present names."""
+    return {
+        RENAMED_KEYS.get(f"{name}.{key}", f"{name}.{key}").partition(".")[2]: value for key, value in values.items()
+    }
 
 
-def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
-    """One dataclass of the recipe from its table, each value checked against its type."""
+def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
+    """One section of the recipe from its table, each value checked against its type."""
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
     if preset is not None and preset not in PRESETS:
@@ -134,7 +137,7 @@ def section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     checked = {}
     for key, value in values.items():
         if key not in hints:
-            raise RecipeError(f"there is no key {name}.{key} in a recipe{suggest(str(key), hints)}", code="unknown_key")
+            raise RecipeError(f"a recipe has no key {name}.{key}{suggest(str(key), hints)}", code="unknown_key")
         checked[key] = coerce(value, hints[key], f"{name}.{key}")
     if preset is not None:
         of = preset_for(preset, checked.get("architecture", PRESETS[preset].architecture))
@@ -151,27 +154,23 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}", code="unknown_preset"
         ) from None
     except IsADirectoryError:
-        raise RecipeError(
-            f"{path} is a directory; expected a recipe, which is a TOML file", code="not_a_recipe"
-        ) from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise RecipeError(f"{path} is a directory; expected a TOML file", code="not_a_recipe") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise RecipeError(f"{path} is not TOML: {error}", code="not_a_recipe") from None
 
 
 def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:
-    """Changes into the tables, one after the other."""
+    """Apply changes to the tables, in order."""
     if isinstance(changes, str):
-        raise RecipeError(
-            f"changes come as a list, such as ['model.dropout=0.3']; got the text {changes!r}", code="wrong_type"
-        )
+        raise RecipeError(f"changes must be a list, such as ['model.dropout=0.3']; got {changes!r}", code="wrong_type")
     for change in changes:
         if not isinstance(change, str):
-            raise RecipeError(f"a change is a text such as 'model.dropout=0.3'; got {change!r}", code="wrong_type")
+            raise RecipeError(f"a change must be a str, such as 'model.dropout=0.3'; got {change!r}", code="wrong_type")
         apply_change(table, change)
 
 
 def apply_change(table: dict[str, Any], change: str) -> None:
-    """One `section.key=value` into the tables; the value is read as TOML, and as plain text where it is no TOML."""
+    """Apply one `section.key=value` to the tables; a value that is not TOML is plain text."""
     key, equals, text = change.partition("=")
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
@@ -184,18 +183,14 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     except tomllib.TOMLDecodeError:
         value = text.strip()
     except ValueError:
-        raise RecipeError(
-            f"{key.strip()} must be a number of fewer digits; got one of {len(text.strip()):,}", code="out_of_range"
-        ) from None
+        raise RecipeError(f"{key.strip()} has too many digits ({len(text.strip()):,})", code="out_of_range") from None
     if not isinstance(table.setdefault(name, {}), dict):
-        raise RecipeError(
-            f"{name} is a section of the recipe, and cannot hold the value {table[name]!r}", code="wrong_type"
-        )
+        raise RecipeError(f"{name} is a section of the recipe, not the value {table[name]!r}", code="wrong_type")
     table[name][entry] = value
 
 
 def toml_value(value: object) -> str:
-    """One value as TOML; JSON's form of texts, numbers and lists is TOML's too."""
+    """One value as TOML, which writes strings, numbers and lists as JSON does."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""The other sections of a recipe: text and data (section 5.1) and training (section 5)."""
+"""The [text] and [data] sections of the recipe (section 5.1 of the paper) and [train] (section 5)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Literal
 from dragoman.errors import RecipeError
 from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, check_at_least, check_field_types, check_fraction, check_seed
 
-MAX_WORKERS = 1_024  # as many threads as an engine may have
-LANGUAGE_CODE, MAX_LANGUAGE_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # what may name a target language
+MAX_WORKERS = 1_024  # as for an engine's threads
+LANGUAGE_CODE, MAX_LANGUAGE_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # of target languages
 
 
 @dataclass(frozen=True)
 class TextRecipe:
-    """The tokens that text is cut into (section 5.1): the paper's are byte pairs, one vocabulary for both sides.
+    """Tokenization (section 5.1): the paper uses BPE with one vocabulary for both sides.
 
     `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs. `targets`
-    are the languages that one model translates into, each with a token of its own that stands before the source; none
-    for a model of one pair of languages. `kind` "imported" is that of models from other toolkits, and is not learned.
+    are the languages that one model translates into, each with a token to put before the source; empty for a model of
+    one language pair. `kind` "imported" is for models of other toolkits, and is not learned.
     """
 
     kind: Literal["bpe", "unigram", "wordpiece", "imported"] = "bpe"
@@ -28,34 +28,32 @@ class TextRecipe:
     targets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a vocabulary without room for tokens, and languages that cannot be named."""
+        """Reject a vocabulary that is too small, and invalid languages."""
         check_field_types(self, "text")
         check_at_least(1 if self.kind == "imported" else 300, "text.vocabulary_size", self.vocabulary_size)
         for code in self.targets:
             if len(code) > MAX_LANGUAGE_CODE or not re.fullmatch(LANGUAGE_CODE, code):
                 raise RecipeError(
-                    f"text.targets={list(self.targets)} names {code!r}; a target language is named by a code of "
-                    "letters, digits and hyphens, such as 'de' or 'zh-Hans'",
+                    f"text.targets={list(self.targets)} names {code!r}, which is not a language code; use letters, "
+                    "digits and hyphens, such as 'de' or 'zh-Hans'",
                     code="invalid_language_code",
                 )
         if len({*self.targets}) != len(self.targets):
-            raise RecipeError(
-                f"text.targets={list(self.targets)} names a language twice; name each once", code="duplicate_language"
-            )
+            raise RecipeError(f"text.targets={list(self.targets)} names a language twice", code="duplicate_language")
         if self.kind != "imported" and self.vocabulary_size - len(self.targets) < 300:
             raise RecipeError(
-                f"text.vocabulary_size={self.vocabulary_size} leaves too little beside the tokens of "
-                f"{len(self.targets)} target languages; use at least {300 + len(self.targets)}",
+                f"text.vocabulary_size={self.vocabulary_size} is too small with the tokens of {len(self.targets)} "
+                f"target languages; use at least {300 + len(self.targets)}",
                 code="out_of_range",
             )
 
 
 @dataclass(frozen=True)
 class DataRecipe:
-    """From files of sentence pairs to batches (section 5.1): what is cleaned away, and how a batch is made up.
+    """From files of sentence pairs to batches (section 5.1): cleaning and batching.
 
-    `batch_tokens` holds for the source and for the target, end marks included: the paper's have about 25,000 of each.
-    `weights` say how often an epoch goes through each corpus; without them, the weights given when preparing hold.
+    `batch_tokens` holds for the source and for the target, EOS included: the paper has about 25,000 of each. `weights`
+    say how often an epoch goes through each corpus, instead of the weights given when preparing.
     """
 
     max_tokens: int = 256
@@ -77,7 +75,7 @@ class DataRecipe:
     ahead: int = 8
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, and say what could."""
+        """Reject values out of range, and those that do not go together."""
         check_field_types(self, "data")
         for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens"):
             check_at_least(1, f"data.{name}", getattr(self, name))
@@ -91,26 +89,26 @@ class DataRecipe:
         for weight in self.weights:
             if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
                 raise RecipeError(
-                    f"data.weights={list(self.weights)} must all be over 0, from {MIN_WEIGHT} to {MAX_WEIGHT:,}; "
-                    "leave a corpus out instead of giving it next to nothing",
+                    f"data.weights={list(self.weights)} must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; leave out a "
+                    "corpus instead of giving it less",
                     code="out_of_range",
                 )
         if self.batch_tokens <= self.max_tokens:
             raise RecipeError(
-                f"data.batch_tokens={self.batch_tokens} does not hold the longest sentence that data.max_tokens="
-                f"{self.max_tokens} allows, with its end mark; use batch_tokens of at least {self.max_tokens + 1}",
+                f"data.batch_tokens={self.batch_tokens} is too small for a sentence of data.max_tokens="
+                f"{self.max_tokens} and EOS; use at least {self.max_tokens + 1}",
                 code="out_of_range",
             )
 
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """How the model is trained (section 5), with the paper's way as the defaults.
+    """Training (section 5), with the paper's settings as the defaults.
 
-    `learning_rate` is the highest that the schedule reaches; without it, the paper's: 1 / sqrt(d_model * warmup_steps).
+    `learning_rate` is the peak of the schedule; by default the paper's, 1 / sqrt(d_model * warmup_steps).
     `clip` 0 clips nothing; `average` k averages the last k checkpoints (section 6.1); `ema` 0 keeps no moving average.
-    `r_drop` over 0 goes through each batch twice and asks both for the same answer, with this weight (Liang et al.: 5).
-    `patience` 0 never stops early; otherwise so many evaluations without a better `stop_on` end the run.
+    `r_drop` over 0 is the weight of R-Drop, which passes each batch through the model twice (Liang et al. use 5).
+    `patience` is the number of evaluations without a better `stop_on` that ends the run; 0 never stops early.
     """
 
     steps: int = 100_000
@@ -141,7 +139,7 @@ class TrainRecipe:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be, and say what could."""
+        """Reject values out of range, and those that do not go together."""
         check_field_types(self, "train")
         for name in (
             "steps",
@@ -158,30 +156,28 @@ class TrainRecipe:
             check_at_least(0, f"train.{name}", getattr(self, name))
         for name in ("weight_decay", "epsilon", "r_drop"):
             if getattr(self, name) == float("inf"):
-                raise RecipeError(
-                    f"train.{name} must be finite; got inf, with which nothing is learned", code="out_of_range"
-                )
+                raise RecipeError(f"train.{name} must be finite; got inf", code="out_of_range")
         check_seed("train.seed", self.seed)
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
             check_fraction(f"train.{name}", getattr(self, name))
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise RecipeError(
-                f"train.learning_rate must be over 0, and finite; got {self.learning_rate}", code="out_of_range"
+                f"train.learning_rate must be above 0 and finite; got {self.learning_rate}", code="out_of_range"
             )
         if self.learning_rate is None and not self.warmup_steps:
             raise RecipeError(
-                "the paper's learning rate follows from train.warmup_steps, which is 0; give train.learning_rate",
+                "the default learning rate depends on train.warmup_steps, which is 0; give train.learning_rate",
                 code="missing_setting",
             )
         if self.schedule in ("cosine", "linear") and self.warmup_steps >= self.steps:
             raise RecipeError(
-                f"train.warmup_steps={self.warmup_steps} leaves nothing of train.steps={self.steps} for the rate to "
-                f"fall in; use fewer warmup_steps, or train.schedule='inverse_sqrt'",
+                f"train.warmup_steps={self.warmup_steps} is not below train.steps={self.steps}, so the rate cannot "
+                f"decay; use fewer warmup_steps, or train.schedule='inverse_sqrt'",
                 code="out_of_range",
             )
         if self.keep < self.average:
             raise RecipeError(
-                f"train.average={self.average} needs as many checkpoints, but train.keep={self.keep} are kept; use "
-                f"train.keep={self.average}",
+                f"train.average={self.average} needs as many checkpoints, but only train.keep={self.keep} are kept; "
+                f"use train.keep={self.average}",
                 code="out_of_range",
             )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from dragoman.config import Recipe
-from dragoman.config.recipe import with_present_names
+from dragoman.config.recipe import rename_old_keys
 from dragoman.data.prepare.target_languages import check_targets_extend
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
@@ -145,7 +145,7 @@ def differences(before: RunRecord, now: RunRecord) -> list[str]:
     defaults = json.loads(json.dumps(asdict(Recipe())))
     found = []
     for section, settings in now.recipe.items():
-        was: Mapping[str, Any] = {**defaults[section], **with_present_names(section, before.recipe.get(section, {}))}
+        was: Mapping[str, Any] = {**defaults[section], **rename_old_keys(section, before.recipe.get(section, {}))}
         for key in sorted({*was, *settings}):
             if was.get(key) != settings.get(key) and f"{section}.{key}" not in RESUMABLE:
                 found.append(f"{section}.{key} was {was.get(key)!r}, is now {settings.get(key)!r}")
