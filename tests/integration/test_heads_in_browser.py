@@ -79,7 +79,7 @@ def test_a_click_shows_another_head_and_another_pair(found: Any, asked: HeadSurv
     assert head.statistics is not None and head.ablation is not None
     assert float(found["decoder"]["figures"]["ablation"]) == pytest.approx(head.ablation, abs=6e-5)
     assert found["decoder"]["figures"]["maximum weight"] == f"{100 * head.statistics.confidence:.0f} %"
-    assert "agrees with the alignment head" not in found["decoder"]["figures"]
+    assert "aligns" not in found["decoder"]["figures"]
     assert found["decoder"]["source"] == SOURCES[0] and found["other"]["source"] == SOURCES[1]
     looked = record_attention(translator, SOURCES[1], TARGETS[1])
     row = looked.maps["decoder"][0, 1, 0]

@@ -36,59 +36,60 @@ const until = async truth => {
     await new Promise(next => setTimeout(next, 20));
   }
 };
-const write = text => { at("source").value = text; at("source").dispatchEvent(new Event("input")); };
+const write = text => { byId("source").value = text; byId("source").dispatchEvent(new Event("input")); };
 const state = () => document.body.dataset.state;
-const press = key => at("target").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const press = key => byId("target").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
 const over = node => node.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
 const weight = mark => Number(mark.style.getPropertyValue("--weight"));
 const marks = () => [...document.querySelectorAll("mark")].map(mark => [mark.textContent, weight(mark)]);
-const text = id => at(id).textContent;
+const text = id => byId(id).textContent;
 const told = {};
 const done = () => { document.body.dataset.found = JSON.stringify(told); };
 """
 WALK = """(async () => {
-await until(() => now.models);
-told.start = [state(), text("target"), at("copy").hidden, at("more").hidden, at("choice").hidden, text("only")];
+await until(() => current.models);
+told.start = [state(), text("target"), byId("copy").hidden, byId("details").hidden, byId("model-choice").hidden,
+  text("model-name")];
 write(%TEXT%);
 await until(() => state() === "done");
 told.lines = [...document.querySelectorAll("#target .line")].map(line => line.textContent);
-told.begun = [now.line];
-at("source").setSelectionRange(22, 22); now.sent = null; await translate(); // the cursor is in the empty line
-told.begun.push(now.line);
+told.begun = [current.line];
+byId("source").setSelectionRange(22, 22); current.sent = null; await translate(); // the cursor is in the empty line
+told.begun.push(current.line);
 told.asked = asking.filter(path => path.includes("attention")).length;
 over(document.querySelector(".line"));
-await until(() => now.found);
+await until(() => current.attention);
 over(document.querySelectorAll(".line span")[1]);
-told.weights = now.found.weights;
+told.weights = current.attention.weights;
 told.marks = marks();
-told.mirror = text("mirror");
-told.said = text("said");
-told.chosen = document.querySelectorAll(".line span.now").length;
-at("target").dispatchEvent(new PointerEvent("pointerleave"));
-told.left = [marks().length, text("said")];
-press("ArrowRight"); await until(() => now.word === 0);
-press("ArrowRight"); await until(() => now.word === 1);
-told.walked = text("said");
-press("ArrowDown"); await until(() => now.line === 2 && now.word === 0);
+told.mirror = text("highlights");
+told.said = text("description");
+told.chosen = document.querySelectorAll(".line span.chosen").length;
+byId("target").dispatchEvent(new PointerEvent("pointerleave"));
+told.left = [marks().length, text("description")];
+press("ArrowRight"); await until(() => current.word === 0);
+press("ArrowRight"); await until(() => current.word === 1);
+told.walked = text("description");
+press("ArrowDown"); await until(() => current.line === 2 && current.word === 0);
 told.second = [...document.querySelectorAll(".line")[2].querySelectorAll("span")].map(span => span.textContent);
-told.both = document.querySelectorAll(".line span.now").length;
+told.both = document.querySelectorAll(".line span.chosen").length;
 told.under = marks().map(([word]) => word);
 press("Escape");
-at("others").open = true; await until(() => at("list").children.length);
-told.others = [...at("list").children].map(item => item.firstChild.textContent);
-at("looked").open = true; await until(() => at("map").rows.length);
-told.map = [at("map").rows.length, at("map").rows[0].cells.length];
-at("source").focus(); at("source").setSelectionRange(5, 5);
+byId("alternatives").open = true; await until(() => byId("alternative-list").children.length);
+told.others = [...byId("alternative-list").children].map(item => item.firstChild.textContent);
+byId("attention").open = true; await until(() => byId("map").rows.length);
+told.map = [byId("map").rows.length, byId("map").rows[0].cells.length];
+byId("source").focus(); byId("source").setSelectionRange(5, 5);
 document.dispatchEvent(new Event("selectionchange"));
-await until(() => now.line === 0 && text("said"));
-told.followed = text("said");
+await until(() => current.line === 0 && text("description"));
+told.followed = text("description");
 const before = getComputedStyle(document.body).backgroundColor;
-at("theme").click();
+byId("theme").click();
 told.themes = [before, getComputedStyle(document.body).backgroundColor];
 told.wide = document.documentElement.scrollWidth <= innerWidth;
 told.language = document.documentElement.lang;
-at("clear").click(); await until(() => state() === "idle");
-told.cleared = [at("source").value, text("target"), at("more").hidden];
+byId("clear").click(); await until(() => state() === "idle");
+told.cleared = [byId("source").value, text("target"), byId("details").hidden];
 done();
 })();"""
 
@@ -175,7 +176,7 @@ def test_a_word_that_is_pointed_at_shows_what_it_looked_at(told: Any) -> None:
     assert told["mirror"] == TEXT + "\n"
     assert told["chosen"] == 1
     likeliest = ["the", "old", "box,", "the", "hall"][int(weights[1].argmax())]
-    assert told["said"].startswith(f"THE looked at {likeliest} {round(100 * weights[1].max())} %")
+    assert told["said"].startswith(f"THE attends to {likeliest} {round(100 * weights[1].max())} %")
     assert told["left"] == [0, ""]
 
 
@@ -194,7 +195,7 @@ def test_alternatives_and_the_map_are_there_on_demand(told: Any) -> None:
 
 
 def test_the_cursor_in_the_text_shows_who_looked_there(told: Any) -> None:
-    assert told["followed"].startswith("old is looked at by ")
+    assert told["followed"].startswith("old is attended to by ")
 
 
 def test_dark_and_light_and_clear(told: Any) -> None:
@@ -204,15 +205,15 @@ def test_dark_and_light_and_clear(told: Any) -> None:
 
 def test_chinese_two_models_and_a_telephone(tmp_path: Path) -> None:
     script = """(async () => {
-    await until(() => now.models);
-    told.words = [text("source-name"), text("target-name"), document.documentElement.lang, at("source").placeholder];
-    told.models = [...at("model").options].map(option => option.textContent);
+    await until(() => current.models);
+    told.words = [text("source-name"), text("target-name"), document.documentElement.lang, byId("source").placeholder];
+    told.models = [...byId("model").options].map(option => option.textContent);
     write("the hall"); await until(() => state() === "done");
-    at("model").value = "second"; at("model").dispatchEvent(new Event("change"));
-    told.model = now.model;
+    byId("model").value = "second"; byId("model").dispatchEvent(new Event("change"));
+    told.model = current.model;
     await until(() => state() === "waiting"); await until(() => state() === "done");
-    at("others").open = at("looked").open = true;
-    await until(() => at("map").rows.length && at("list").children.length);
+    byId("alternatives").open = byId("attention").open = true;
+    await until(() => byId("map").rows.length && byId("alternative-list").children.length);
     told.wide = [document.documentElement.scrollWidth, innerWidth];
     done(); })();"""
     service = Service({name: replace(MODEL, name=name) for name in ("first", "second")}, Limits())
@@ -226,19 +227,19 @@ def test_chinese_two_models_and_a_telephone(tmp_path: Path) -> None:
 
 def test_a_model_of_several_languages_is_a_choice_for_each(tmp_path: Path) -> None:
     script = """(async () => {
-await until(() => now.models);
-told.choices = [...at("model").options].map(option => option.textContent);
-told.shown = [at("choice").hidden, at("only").hidden, at("target").lang];
+await until(() => current.models);
+told.choices = [...byId("model").options].map(option => option.textContent);
+told.shown = [byId("model-choice").hidden, byId("model-name").hidden, byId("target").lang];
 write("the box");
 await until(() => state() === "done");
 told.first = text("target");
-at("model").selectedIndex = 1; at("model").dispatchEvent(new Event("change"));
+byId("model").selectedIndex = 1; byId("model").dispatchEvent(new Event("change"));
 await until(() => state() === "done" && text("target") !== told.first);
-told.second = [text("target"), at("target").lang, kept.get("model")];
+told.second = [text("target"), byId("target").lang, storage.get("model")];
 over(document.querySelector(".line"));
-await until(() => now.found);
-told.looked = now.found.target.text;
-at("model").selectedIndex = 2; at("model").dispatchEvent(new Event("change"));
+await until(() => current.attention);
+told.looked = current.attention.target.text;
+byId("model").selectedIndex = 2; byId("model").dispatchEvent(new Event("change"));
 await until(() => state() === "done" && text("target") === "BOX THE");
 done();
 })();"""
@@ -262,7 +263,7 @@ done();
 
 def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     script = """(async () => {
-    await until(() => now.models);
+    await until(() => current.models);
     const answers = [];
     const straight = window.fetch;
     window.fetch = (path, ...rest) => {
@@ -273,25 +274,25 @@ def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
     };
     const nobody = () => Promise.reject(new TypeError("Failed to fetch"));
     answers.push(refuse(504, "deadline", "it took too long"));
-    write("the hall"); await until(() => state() === "wrong");
-    told.refused = text("state");
+    write("the hall"); await until(() => state() === "error");
+    told.refused = text("status");
     answers.push(refuse(429, "too_many", "full", { "Retry-After": "2" }));
-    write("the old hall"); await until(() => text("state").includes("busy"));
-    told.busy = text("state");
+    write("the old hall"); await until(() => text("status").includes("busy"));
+    told.busy = text("status");
     await until(() => state() === "done");
     told.after = text("target");
     answers.push(nobody, nobody);
-    write("the new hall"); await until(() => state() === "wrong");
-    told.away = text("state");
+    write("the new hall"); await until(() => state() === "error");
+    told.away = text("status");
     await until(() => state() === "done");
     told.back = text("target");
     told.left = answers.length;
-    write("x".repeat(201)); await until(() => state() === "wrong");
-    told.long = [text("state"), at("count").classList.contains("wrong")];
+    write("x".repeat(201)); await until(() => state() === "error");
+    told.long = [text("status"), byId("count").classList.contains("error")];
     done(); })();"""
     found = drive(Service({"en-de": MODEL}, Limits(max_characters=200)), script, tmp_path)
     assert found["refused"] == "it took too long"
-    assert found["busy"] == "The server is busy; it is asked again in 2 s."
+    assert found["busy"] == "The server is busy; retrying in 2 s."
     assert found["after"] == expected("the old hall").text
     assert found["away"].startswith("The server cannot be reached.")
     assert found["back"] == expected("the new hall").text
@@ -302,16 +303,17 @@ def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:
 def test_lines_end_where_the_server_ends_them(tmp_path: Path) -> None:
     text = "the hall\fseven boxes\u2028the box\n\U0001f4e6 the old hall"
     script = """(async () => {
-    await until(() => now.models);
+    await until(() => current.models);
     write(%TEXT%); await until(() => state() === "done");
     told.looked = [];
     for (let line = 0; line < 4; line++) {
-      await enter(line); choose(0);
-      told.looked.push([now.line, text("said").split(" ")[0], marks().map(([word]) => word), text("mirror")]);
+      await selectLine(line); selectWord(0);
+      const words = marks().map(([word]) => word);
+      told.looked.push([current.line, text("description").split(" ")[0], words, text("highlights")]);
     }
-    at("source").focus(); at("source").setSelectionRange(12, 12); // in "seven"
+    byId("source").focus(); byId("source").setSelectionRange(12, 12); // in "seven"
     document.dispatchEvent(new Event("selectionchange"));
-    await until(() => now.line === 1 && text("said").startsWith("seven is looked at by "));
+    await until(() => current.line === 1 && text("description").startsWith("seven is attended to by "));
     done(); })();""".replace("%TEXT%", json.dumps(text))
     looked = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)["looked"]
     lines = text.splitlines()
@@ -324,14 +326,14 @@ def test_lines_end_where_the_server_ends_them(tmp_path: Path) -> None:
 def test_marks_lie_under_the_words_of_right_to_left_lines(tmp_path: Path) -> None:
     text = "the hall\n\u05d0\u05d1\u05d2 \u05d3\u05d4 the box"
     script = """(async () => {
-    await until(() => now.models);
+    await until(() => current.models);
     write(%TEXT%); await until(() => state() === "done");
-    await enter(1); choose(0);
+    await selectLine(1); selectWord(0);
     const marked = [...document.querySelectorAll("mark")].map(mark => mark.getBoundingClientRect());
     told.inside = marked.map(({ left }) => left);
-    told.edges = [at("mirror").getBoundingClientRect().left, at("mirror").getBoundingClientRect().right];
-    told.style = [getComputedStyle(at("mirror")).unicodeBidi, getComputedStyle(at("source")).unicodeBidi];
-    told.isolated = [...at("said").children].map(word => word.dir);
+    told.edges = [byId("highlights").getBoundingClientRect().left, byId("highlights").getBoundingClientRect().right];
+    told.style = [getComputedStyle(byId("highlights")).unicodeBidi, getComputedStyle(byId("source")).unicodeBidi];
+    told.isolated = [...byId("description").children].map(word => word.dir);
     done(); })();""".replace("%TEXT%", json.dumps(text))
     found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
     assert found["style"] == ["plaintext", "plaintext"]
@@ -343,7 +345,7 @@ def test_marks_lie_under_the_words_of_right_to_left_lines(tmp_path: Path) -> Non
 
 def test_a_tap_shows_what_a_word_looked_at(tmp_path: Path) -> None:
     script = """(async () => {
-    await until(() => now.models);
+    await until(() => current.models);
     write("the old hall"); await until(() => state() === "done");
     const tap = place => {
       const { x, y, height } = place.getBoundingClientRect();
@@ -354,29 +356,29 @@ def test_a_tap_shows_what_a_word_looked_at(tmp_path: Path) -> None:
       place.dispatchEvent(new MouseEvent("click", at));
     };
     tap(document.querySelector(".line")); // nobody has looked into it before
-    await until(() => now.word === 0);
-    told.first = text("said");
-    tap(document.querySelectorAll(".line span")[2]); await until(() => now.word === 2);
-    told.third = text("said");
+    await until(() => current.word === 0);
+    told.first = text("description");
+    tap(document.querySelectorAll(".line span")[2]); await until(() => current.word === 2);
+    told.third = text("description");
     done(); })();"""
     found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
-    assert found["first"].startswith("HALL looked at ")
-    assert found["third"].startswith("THE looked at ")
+    assert found["first"].startswith("HALL attends to ")
+    assert found["third"].startswith("THE attends to ")
 
 
 def test_a_line_that_cannot_be_looked_into_shows_no_other_lines_map(tmp_path: Path) -> None:
     script = """(async () => {
-    await until(() => now.models);
-    write("the old hall\\n" + "box ".repeat(300)); at("source").setSelectionRange(0, 0);
+    await until(() => current.models);
+    write("the old hall\\n" + "box ".repeat(300)); byId("source").setSelectionRange(0, 0);
     await until(() => state() === "done");
-    at("looked").open = true; await until(() => at("map").rows.length);
-    told.rows = at("map").rows.length;
-    await enter(1);
-    told.long = [at("map").rows.length, text("map")];
+    byId("attention").open = true; await until(() => byId("map").rows.length);
+    told.rows = byId("map").rows.length;
+    await selectLine(1);
+    told.long = [byId("map").rows.length, text("map")];
     done(); })();"""
     found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
     assert found["rows"] == 4
-    assert found["long"] == [0, "This line is too long to look into, or was translated in parts."]
+    assert found["long"] == [0, "This line is too long for attention, or was translated in parts."]
 
 
 def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tmp_path: Path) -> None:
@@ -386,10 +388,10 @@ def test_a_server_that_is_away_when_the_page_opens_is_asked_until_it_is_there(tm
     window.fetch = (path, ...rest) => {
       return path === "v1/models" && refused++ < 2 ? Promise.reject(new TypeError("away")) : straight(path, ...rest);
     };
-    await until(() => now.models);
-    now.models = null; refused = 0; source.value = "the hall"; // as a browser that brings a text back
-    begin();
-    await until(() => state() === "wrong"); told.away = text("state");
+    await until(() => current.models);
+    current.models = null; refused = 0; source.value = "the hall"; // as a browser that brings a text back
+    start();
+    await until(() => state() === "error"); told.away = text("status");
     await until(() => state() === "done"); told.there = text("target");
     done(); })();"""
     found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
@@ -408,12 +410,12 @@ def test_scripts_without_spaces_are_shown_by_tokens(tmp_path: Path) -> None:
         ],
     }
     script = """(async () => {
-    await until(() => now.models);
-    told.words = finer(%SIDE%).words.map(({ text, start, end, tokens }) => [text, start, end, tokens]);
+    await until(() => current.models);
+    told.words = splitSpaceless(%SIDE%).words.map(({ text, start, end, tokens }) => [text, start, end, tokens]);
     write("每星期一 box"); await until(() => state() === "done");
-    await enter(0);
+    await selectLine(0);
     told.shown = [...document.querySelectorAll(".line span")].map(span => span.textContent);
-    told.sums = now.found.weights.map(row => row.reduce((a, b) => a + b));
+    told.sums = current.attention.weights.map(row => row.reduce((a, b) => a + b));
     done(); })();""".replace("%SIDE%", json.dumps(side))
     found = drive(Service({"en-de": MODEL}, Limits()), script, tmp_path)
     assert found["words"] == [

@@ -1,33 +1,33 @@
 "use strict";
-/* What each word of a line looked at: asked for once a line, shown on both sides and as a map. */
-const LONGEST = 1000;
-const seen = new Map();
+/* The attention of each word of a line: fetched once per line, shown on both sides and as a map. */
+const MAX_CHARACTERS = 1000;
+const cache = new Map();
 
-function look(model, to, line) {
+function fetchAttention(model, to, line) {
   const key = `${model}\n${to}\n${line}`;
-  if (!seen.has(key)) {
-    const found = post("v1/attention", { model, to, text: line }).then(prepared);
-    found.catch(() => seen.delete(key));
-    if (seen.size > 300) seen.delete(seen.keys().next().value);
-    seen.set(key, found);
+  if (!cache.has(key)) {
+    const found = post("v1/attention", { model, to, text: line }).then(poolWords);
+    found.catch(() => cache.delete(key));
+    if (cache.size > 300) cache.delete(cache.keys().next().value);
+    cache.set(key, found);
   }
-  return seen.get(key);
+  return cache.get(key);
 }
 
-/* Scripts that write no spaces are shown by tokens: a whole line would be one word. */
+/* Scripts without spaces are shown by tokens: a whole line would be one word. */
 const SPACELESS = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}\p{sc=Tibetan}]/u;
-function finer(side) {
-  const words = side.words.flatMap(word => SPACELESS.test(word.text) && word.start !== null ? parts(word, side.tokens) : [word]);
+function splitSpaceless(side) {
+  const words = side.words.flatMap(word => SPACELESS.test(word.text) && word.start !== null ? splitTokens(word, side.tokens) : [word]);
   return { ...side, words };
 }
-function parts(word, tokens) {
+function splitTokens(word, tokens) {
   const found = [];
   let bytes = [];
   for (const place of word.tokens) {
     const byte = /^<0x(..)>$/.exec(tokens[place]), last = found.at(-1);
     bytes = byte ? [...bytes, parseInt(byte[1], 16)] : [];
     const text = byte ? new TextDecoder().decode(new Uint8Array(bytes)) : tokens[place].replace("▁", "");
-    if (bytes.length > 1) last.text = last.before + text; // a character whose bytes are tokens
+    if (bytes.length > 1) last.text = last.before + text; // a character of several byte tokens
     else if (last && (!last.text || !SPACELESS.test(last.text + text))) Object.assign(last, { before: last.text, text: last.text + text });
     else found.push({ before: "", text, tokens: [] });
     found.at(-1).tokens.push(place);
@@ -37,21 +37,21 @@ function parts(word, tokens) {
   return found.map(part => ({ text: part.text, tokens: part.tokens, start: end, end: end += [...part.text].length }));
 }
 
-/* Between words: the mean over the tokens of who looks, the sum over those of what is looked at. */
-function prepared(answer) {
-  const from = finer(answer.source), to = finer(answer.target);
+/* Weights between words: the mean over the target tokens, the sum over the source tokens. */
+function poolWords(answer) {
+  const from = splitSpaceless(answer.source), to = splitSpaceless(answer.target);
   const words = to.words.map(target => from.words.map(source =>
     target.tokens.reduce((sum, t) => sum + source.tokens.reduce((part, s) => part + answer.weights[t][s], 0), 0) / target.tokens.length));
   return { source: from, target: to, weights: words };
 }
 
-/* A text between whose words there are marks: elements made of words that have a place, and plain text around them. */
-function between(text, words, make) {
+/* A text between whose words there are marks: elements node of words that have a place, and plain text around them. */
+function wrapWords(text, words, make) {
   const nodes = [];
   let end = 0;
   words.forEach((word, index) => {
     if (word.start === null) return;
-    const from = offset(text, word.start), to = offset(text, word.end);
+    const from = utf16Offset(text, word.start), to = utf16Offset(text, word.end);
     if (from > end) nodes.push(document.createTextNode(text.slice(end, from)));
     nodes.push(make(text.slice(from, to), index));
     end = to;
@@ -60,8 +60,8 @@ function between(text, words, make) {
   return nodes;
 }
 
-/* The server counts characters, a browser halves of UTF-16 pairs. */
-function offset(text, characters) {
+/* The server counts characters, a browser UTF-16 code units. */
+function utf16Offset(text, characters) {
   if (!/[\ud800-\udbff]/.test(text)) return characters;
   let place = 0;
   for (const character of text) {
@@ -72,22 +72,22 @@ function offset(text, characters) {
 }
 
 function element(name, words, text) {
-  const made = document.createElement(name);
-  if (words) made.className = words;
-  if (text !== undefined) made.textContent = text;
-  return made;
+  const node = document.createElement(name);
+  if (words) node.className = words;
+  if (text !== undefined) node.textContent = text;
+  return node;
 }
 
-function best(weights, names, least = .05) {
-  return weights.map((weight, i) => [weight, names[i].text]).filter(([weight]) => weight >= least).sort((a, b) => b[0] - a[0]).slice(0, 4);
+function topWords(weights, names, minimum = .05) {
+  return weights.map((weight, i) => [weight, names[i].text]).filter(([weight]) => weight >= minimum).sort((a, b) => b[0] - a[0]).slice(0, 4);
 }
 
-function tell(word, verb, found) {
-  const isolated = (name, text) => Object.assign(element(name, "", text), { dir: "auto" }); // figures beside Arabic stay where they are
+function describe(word, verb, found) {
+  const isolated = (name, text) => Object.assign(element(name, "", text), { dir: "auto" }); // numbers next to Arabic keep their place
   const parts = [isolated("b", word), document.createTextNode(` ${verb} `)];
-  if (!found.length) parts.push(document.createTextNode(say.nothing));
+  if (!found.length) parts.push(document.createTextNode(strings.nothing));
   found.forEach(([weight, text], i) => parts.push(document.createTextNode(i ? ", " : ""), isolated("em", text), document.createTextNode(` ${Math.round(100 * weight)} %`)));
-  at("said").replaceChildren(...parts);
+  byId("description").replaceChildren(...parts);
 }
 
 function drawMap(found) {
@@ -108,5 +108,5 @@ function drawMap(found) {
       cell.title = `${found.target.words[t].text} ← ${found.source.words[s].text} ${weight.toFixed(2)}`;
     });
   });
-  at("map").replaceChildren(head, body);
+  byId("map").replaceChildren(head, body);
 }

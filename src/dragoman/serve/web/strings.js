@@ -1,0 +1,52 @@
+"use strict";
+/* The strings of the page in each language; the browser's first available language is used. */
+const STRINGS = {
+  en: {
+    model: "Model", theme: "Dark or light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
+    hint: "Type or paste text", empty: "The translation appears here", help: "Use the arrow keys to move from word to word and hear what each attends to. Escape leaves.",
+    others: "Other translations of this line", attention: "Attention", legend: "Each row is a word of the translation; the stronger the color, the more it attends to the word above.",
+    api: "API", waiting: "Translating …", away: "The server cannot be reached. Your text stays here and is translated when the server is back.",
+    busy: n => `The server is busy; retrying in ${n} s.`, long: (n, most) => `${n} of ${most} characters: shorten the text, or use the API for files.`,
+    count: (n, most) => `${n} of ${most}`, none: "No other translations.", attends: "attends to", attendedBy: "is attended to by", nothing: "nothing in particular",
+    failed: "Not available", truncated: "a part was cut short", repetitive: "it repeats itself", split: "long lines were translated sentence by sentence",
+    empty_flag: "a line has no translation", careful: "Careful: ", noAttention: "This line is too long for attention, or was translated in parts.",
+  },
+  zh: {
+    model: "模型", theme: "深色或浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
+    hint: "输入或粘贴文字", empty: "译文显示在这里", help: "用方向键逐词移动，可以听到每个词关注哪里。按 Esc 离开。",
+    others: "这一行的其他译法", attention: "注意力", legend: "每一行是写出的一个词；颜色越深，写它时越关注上方的那个词。",
+    api: "API", waiting: "正在翻译……", away: "连接不上服务器。文字会保留在这里，服务器恢复后自动翻译。",
+    busy: n => `服务器繁忙，${n} 秒后重试。`, long: (n, most) => `共 ${n} 个字符，上限 ${most}：请缩短文字，或用 API 处理文件。`,
+    count: (n, most) => `${n} / ${most}`, none: "没有找到其他译法。", attends: "关注", attendedBy: "被这些词关注：", nothing: "没有特别关注哪里",
+    failed: "无法显示", truncated: "有一部分被截断", repetitive: "译文有重复", split: "较长的行按句翻译",
+    empty_flag: "有一行没有译文", careful: "请留意：", noAttention: "这一行太长，或是分段翻译的，无法查看。",
+  },
+};
+const requested = new URLSearchParams(location.search).get("lang");
+const languages = requested ? [requested] : navigator.languages || [navigator.language || "en"];
+const language = languages.map(code => code.toLowerCase().split("-")[0]).find(code => code in STRINGS) || "en";
+const strings = STRINGS[language];
+const figure = new Intl.NumberFormat(language === "zh" ? "zh-CN" : "en");
+const byId = id => document.getElementById(id);
+
+document.documentElement.lang = language === "zh" ? "zh-CN" : "en";
+for (const node of document.querySelectorAll("[data-string]")) node.textContent = strings[node.dataset.string];
+for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", strings[node.dataset.label]);
+for (const node of document.querySelectorAll("[data-placeholder]")) node.placeholder = strings[node.dataset.placeholder];
+
+/* Choices that outlive the page, if the browser allows it. */
+const storage = {
+  get(name) { try { return localStorage.getItem(`dragoman.${name}`); } catch { return null; } },
+  set(name, value) { try { localStorage.setItem(`dragoman.${name}`, value); } catch { /* not in private windows */ } },
+};
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+function applyTheme() {
+  document.documentElement.dataset.theme = storage.get("theme") || (dark.matches ? "dark" : "light");
+}
+dark.addEventListener("change", applyTheme);
+byId("theme").addEventListener("click", () => {
+  storage.set("theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  applyTheme();
+});
+applyTheme();
