@@ -37,6 +37,10 @@ def names(page: str, folder: Path) -> dict[str, Any]:
         model_at(folder / "my-model", **({"positions": "syntax"} if page == "variations.md" else {}))
         (folder / "test.en").write_text("one two\n", encoding="utf-8")
         (folder / "test.conllu").write_text(CONLLU, encoding="utf-8")
+    if page == "training.md":
+        for side, ending in enumerate(("en", "de")):
+            text = "".join(f"{pair[side]}\n" for pair in pairs(400, split="train"))
+            (folder / f"train.{ending}").write_text(text, encoding="utf-8")
     if page == "languages.md":
         write_tiny_model(folder / "en-de-fr", 'text.targets=["de", "fr"]')
     if page == "parsing.md":

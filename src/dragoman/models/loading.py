@@ -53,6 +53,19 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
     return model.to(device).eval(), recipe
 
 
+def parameter_counts(recipe: ModelRecipe, vocabulary: int) -> dict[str, int]:
+    """The number of weights in each part of a model, without allocating any."""
+    sizes = vocabulary if recipe.tie == "all" else (vocabulary, vocabulary)
+    with torch.device("meta"):
+        model = build_model(recipe, sizes, pad=0)
+    counts: dict[str, int] = {}
+    for name, weights in model.named_parameters():
+        part = name.partition(".")[0].removesuffix("_norm").removesuffix("_keys")  # the last norm belongs to its stack
+        part = "positions" if part.endswith("_positions") else part
+        counts[part] = counts.get(part, 0) + weights.numel()
+    return counts
+
+
 def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
     """A lower bound of the parameters: the matrices that each model has, whatever its kind of attention and norms."""
     rows = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)

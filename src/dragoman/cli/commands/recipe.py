@@ -1,4 +1,4 @@
-"""`dragoman recipe`: a recipe in full, every default written out, with the size of the model it makes."""
+"""`dragoman recipe`: show a recipe in full, with the size of its model."""
 
 from __future__ import annotations
 
@@ -28,25 +28,11 @@ def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
     check_stdout()
     recipe = Recipe.load(source, changes)
     click.echo(recipe.to_toml(), nl=False)
-    click.echo(f"\n# {parameter_line(recipe, vocabulary)}")
+    from dragoman.models.loading import parameter_counts
+
+    counts = parameter_counts(recipe.model, vocabulary)
+    parts = ", ".join(f"{part} {count:,}" for part, count in counts.items())
+    click.echo(f"\n# {sum(counts.values()):,} parameters with a vocabulary of {vocabulary:,} ({parts})")
 
 
 command.epilog = f"Presets: {', '.join(PRESETS)}."
-
-
-def parameter_line(recipe: Recipe, vocabulary: int) -> str:
-    """How many weights, and where they are; counted without allocating any."""
-    import torch
-
-    from dragoman.models.loading import build_model
-
-    sizes = vocabulary if recipe.model.tie == "all" else (vocabulary, vocabulary)
-    with torch.device("meta"):
-        model = build_model(recipe.model, sizes, pad=0)
-    counts: dict[str, int] = {}
-    for name, weights in model.named_parameters():
-        part = name.partition(".")[0].removesuffix("_norm").removesuffix("_keys")  # the last norm belongs to its stack
-        part = "positions" if part.endswith("_positions") else part
-        counts[part] = counts.get(part, 0) + weights.numel()
-    inside = ", ".join(f"{part} {count:,}" for part, count in counts.items())
-    return f"{model.parameter_count():,} parameters with a vocabulary of {vocabulary:,} ({inside})"
