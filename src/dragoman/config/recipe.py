@@ -87,7 +87,7 @@ class Recipe:
             )
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
-        made: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
                 raise RecipeError(
@@ -98,8 +98,8 @@ class Recipe:
                     f"{name} is a section of the recipe; write [{name}] with its keys below, not {values!r}",
                     code="wrong_type",
                 )
-            made[name] = parse_section(hints[name], name, rename_old_keys(name, values))
-        return cls(**made)
+            parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values))
+        return cls(**parsed)
 
     def to_toml(self) -> str:
         """The whole recipe as TOML with every value, so later defaults cannot change an old model.

@@ -54,7 +54,7 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
         ) from None
     except MemoryError:
         raise
-    except Exception as error:  # what torch makes of a torn file differs from place to place
+    except Exception as error:  # torch's errors for a truncated file vary
         first = (str(error).splitlines() or ["damaged"])[0]
         raise ConversionError(
             f"{path} cannot be read ({type(error).__name__}: {first}); copy it again", code="file_damaged"

@@ -60,9 +60,9 @@ def read_source_model(path: Path, options: ImportOptions) -> ImportedModel:
     raise ConversionError(f"{checkpoint} is not a model that can be imported{held}; {EXPECTED}", code="not_a_model")
 
 
-def is_importable(place: Path) -> bool:
+def is_importable(path: Path) -> bool:
     """Whether a directory looks like a model to import."""
-    return is_marian(place) or is_joeynmt(place)
+    return is_marian(path) or is_joeynmt(path)
 
 
 def choose_checkpoint(directory: Path) -> Path:

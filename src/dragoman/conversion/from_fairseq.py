@@ -144,24 +144,24 @@ def as_dict(found: Any) -> dict[str, Any]:
 
 def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The model's settings: all in one table before fairseq 0.10, and later in a part of one, which may have parts."""
-    whole = as_dict(found.get("cfg"))
-    embedding_settings = as_dict(whole["model"]) if whole.get("model") is not None else as_dict(found.get("args"))
-    if not embedding_settings:
+    config = as_dict(found.get("cfg"))
+    settings = as_dict(config["model"]) if config.get("model") is not None else as_dict(found.get("args"))
+    if not settings:
         raise ConversionError(
             f"{path} has no settings, neither in cfg nor in args; expected a checkpoint of fairseq",
             code="file_damaged",
         )
-    flat = dict(embedding_settings)
+    flat = dict(settings)
     for part in ("encoder", "decoder", "quant_noise"):
-        if isinstance(embedding_settings.get(part), Mapping | Namespace):
+        if isinstance(settings.get(part), Mapping | Namespace):
             flat |= {f"{part}_{name}": value for name, value in as_dict(flat.pop(part)).items()}
     return flat
 
 
 def task_settings(found: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the task, with the languages."""
-    whole = as_dict(found.get("cfg"))
-    return as_dict(whole["task"]) if whole.get("task") is not None else as_dict(found.get("args"))
+    config = as_dict(found.get("cfg"))
+    return as_dict(config["task"]) if config.get("task") is not None else as_dict(found.get("args"))
 
 
 def check_supported(settings: SourceSettings, task: SourceSettings) -> None:

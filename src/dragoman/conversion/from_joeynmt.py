@@ -58,7 +58,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     config = read_yaml(path / CONFIG)
     model, data = (config_section(config, name, path / CONFIG) for name in ("model", "data"))
     encoder, decoder = (config_section(model, name, path / CONFIG) for name in ("encoder", "decoder"))
-    whole = SourceSettings(model, path / CONFIG)
+    model_settings = SourceSettings(model, path / CONFIG)
     sides = {
         name: SourceSettings(own, f"{path / CONFIG}, {name}:")
         for name, own in (("encoder", encoder), ("decoder", decoder))
@@ -85,7 +85,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     d = shared_integer(sides, "hidden_size")
     order = shared_choice(sides, "layer_norm", ORDERS, ("pre", "post"))
     scaled = [SourceSettings(embedding_settings(side, path), side.where).boolean("scale") for side in sides.values()]
-    embedding_weights, tied = embeddings(stored, whole, scaled, text, d)
+    embedding_weights, tied = embeddings(stored, model_settings, scaled, text, d)
     sizes = [settings.integer("ff_size", 2048) for settings in sides.values()]
     recipe = model_recipe(
         path / CONFIG,
@@ -229,8 +229,8 @@ class JoeyNMTText:
                 vocabulary = path / Path(own["voc_file"]).name
             self.files.append(vocabulary)
             self.sides.append(self.side(vocabulary, symbols))
-            given = options.target_tokenizer if side == "trg" and options.target_tokenizer else options.tokenizer
-            self.subword_models.append(self.subword_model(path, settings, given))
+            file = options.target_tokenizer if side == "trg" and options.target_tokenizer else options.tokenizer
+            self.subword_models.append(self.subword_model(path, settings, file))
         self.files += dict.fromkeys(subword.file for subword in self.subword_models if subword.file is not None)
         self.tokenizers = [
             restricted_tokenizer(side, subword) for side, subword in zip(self.sides, self.subword_models, strict=True)
@@ -259,14 +259,14 @@ class JoeyNMTText:
                 )
         return map_vocabulary(names, SpecialIds(*ids))
 
-    def subword_model(self, path: Path, settings: SourceSettings, given: Path | None) -> SubwordModel:
-        """The subword model of a side: the given file, or the one that the settings name."""
+    def subword_model(self, path: Path, settings: SourceSettings, file: Path | None) -> SubwordModel:
+        """The subword model of a side: `file`, or the one that the settings name."""
         if settings.values.get("level") == "word":
             return SubwordModel()
         own = settings.values.get("tokenizer_cfg") or {}
         kind = settings.values.get("tokenizer_type", settings.values.get("bpe_type", "sentencepiece"))
         named = own.get("model_file" if kind == "sentencepiece" else "codes") if isinstance(own, dict) else None
-        if given is None and isinstance(named, str):
+        if file is None and isinstance(named, str):
             expected = path / Path(named).name
             if not expected.is_file():
                 raise ConversionError(
@@ -274,8 +274,8 @@ class JoeyNMTText:
                     "--tokenizer",
                     code="file_missing",
                 )
-            given = expected
-        return read_subword_model(given)
+            file = expected
+        return read_subword_model(file)
 
 
 def restricted_tokenizer(side: VocabularyMapping, subword: SubwordModel) -> ImportedTokenizer:

@@ -214,8 +214,10 @@ def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
         raise DataError(f"{out} is a file, but prepared data are a directory; choose another name", code="output_taken")
     others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (others and not is_prepared(out)):
-        held = others or format_names(out.iterdir())
-        raise DataError(f"{out} is not prepared data: it holds {held}; choose another directory", code="output_taken")
+        contents = others or format_names(out.iterdir())
+        raise DataError(
+            f"{out} is not prepared data: it holds {contents}; choose another directory", code="output_taken"
+        )
     if others and anew:
         raise DataError(
             f"{out} also holds {others}, which preparing it anew would remove; move that elsewhere, or choose another "

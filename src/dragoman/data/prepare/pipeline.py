@@ -105,12 +105,14 @@ def prepare(
 
     def resolve(pairs: int) -> tuple[Recipe, dict[str, Any]]:
         """The recipe for so many pairs, and all inputs, whose files are hashed by now."""
-        made = recipe_for(pairs)
-        assert made.data == initial.data, "[data] must not depend on the number of pairs"
-        made = replace(made, text=replace(made.text, targets=targets))
-        settings = {f"data.{key}": getattr(made.data, key) for key in SETTINGS} | tokenizer_settings(made, tokenizers)
+        resolved = recipe_for(pairs)
+        assert resolved.data == initial.data, "[data] must not depend on the number of pairs"
+        resolved = replace(resolved, text=replace(resolved.text, targets=targets))
+        settings = {f"data.{key}": getattr(resolved.data, key) for key in SETTINGS} | tokenizer_settings(
+            resolved, tokenizers
+        )
         described = sources.describe_inputs(everything, hashes)
-        return made, {
+        return resolved, {
             "corpora": described[: len(corpora)],
             "valid": described[len(corpora) :],
             "settings": settings,

@@ -44,12 +44,13 @@ def make_tokenizers(
     """Learn tokenizers, or load those of `directory`, and save them in the staging directory."""
     recipe, into = context.recipe.text, context.staging / TOKENIZERS
     into.mkdir()
-    made = learn_tokenizers(context, text, held_out) if directory is None else load_all(directory, recipe.targets)
-    for name, tokenizer in made.items():
+    tokenizers = learn_tokenizers(context, text, held_out) if directory is None else load_all(directory, recipe.targets)
+    for name, tokenizer in tokenizers.items():
         tokenizer.save(into, name)
-    names = {side: side if side in made else "shared" for side in SIDES}
+    names = {side: side if side in tokenizers else "shared" for side in SIDES}
     return {
-        side: TokenizerEntry(name, made[name].vocabulary_size, made[name].fingerprint) for side, name in names.items()
+        side: TokenizerEntry(name, tokenizers[name].vocabulary_size, tokenizers[name].fingerprint)
+        for side, name in names.items()
     }
 
 
@@ -57,7 +58,7 @@ def learn_tokenizers(context: PrepareContext, text: str, held_out: npt.NDArray[n
     """Learn tokenizers from the training text, without what is held out."""
     from dragoman.text import learn
 
-    recipe, made = context.recipe.text, {}
+    recipe, tokenizers = context.recipe.text, {}
     for name in ("shared",) if recipe.shared else SIDES:
         sides = SIDES if recipe.shared else (name,)
         size = sum((context.staging / f"{text}.{side}.ids").stat().st_size for side in sides)
@@ -66,8 +67,8 @@ def learn_tokenizers(context: PrepareContext, text: str, held_out: npt.NDArray[n
         lines = (line for side in sides for line in every_nth_text(context, f"{text}.{side}", ~held_out, step))
         targets = recipe.targets if name != "target" else ()  # language tokens are on the source side
         tokenizer = learn(recipe.kind, lines, recipe.vocabulary_size - len(targets))
-        made[name] = tokenizer.with_targets(targets) if targets else tokenizer
-    return made
+        tokenizers[name] = tokenizer.with_targets(targets) if targets else tokenizer
+    return tokenizers
 
 
 def load_all(directory: Path, targets: Sequence[str]) -> dict[str, Tokenizer]:

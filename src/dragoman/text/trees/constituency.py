@@ -200,8 +200,8 @@ class TreeBuilder:
             return
         phrases = [phrase for phrase in self.phrases if phrase is not None]
         if not phrases or phrases[0].label in ROOT_LABELS:
-            whole = len(phrases) > 1 and phrases[1].end - phrases[1].first == len(self.words)
-            phrases[:1] = [] if whole else [Phrase(TOP, 0, len(self.words))]
+            covers_all = len(phrases) > 1 and phrases[1].end - phrases[1].first == len(self.words)
+            phrases[:1] = [] if covers_all else [Phrase(TOP, 0, len(self.words))]
         yield Bracketing(tuple(self.words), tuple(self.tags), tuple(phrases), self.where)
 
 

@@ -60,15 +60,15 @@ def parse_bracket_line(line: str, words: Sequence[str], tags: Sequence[str] = ()
     """
     repairs: Counter[str] = Counter()
     phrases: list[Phrase | None] = []
-    around: list[tuple[str, int, int]] = []  # label, words before it, and its place in `phrases`
+    around: list[tuple[str, int, int]] = []  # label, words before it, and its index in `phrases`
     written: list[str] = []
 
     def close() -> None:
-        label, first, place = around.pop()
+        label, first, index = around.pop()
         if first == len(written):
             repairs["empty"] += 1
         elif first < len(words):  # beyond the last word there is nothing to cover
-            phrases[place] = Phrase(label, first, min(len(written), len(words)))
+            phrases[index] = Phrase(label, first, min(len(written), len(words)))
 
     for symbol in SYMBOL.findall(line):
         kind, label = symbol[0], symbol[1:]

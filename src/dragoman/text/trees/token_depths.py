@@ -15,10 +15,10 @@ class ParsedIds(tuple[int, ...]):
 
     def __new__(cls, ids: Iterable[int], depths: Iterable[int]) -> ParsedIds:
         """Ids, and a depth for each."""
-        made = super().__new__(cls, ids)
-        made.depths = tuple(depths)
-        assert len(made.depths) == len(made)
-        return made
+        parsed = super().__new__(cls, ids)
+        parsed.depths = tuple(depths)
+        assert len(parsed.depths) == len(parsed)
+        return parsed
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ParsedIds) and tuple(self) == tuple(other) and self.depths == other.depths
