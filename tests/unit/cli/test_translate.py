@@ -200,7 +200,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (
             ["{}", "--language", "german"],
             b"a",
-            "language='german' is no code of a language that is known here (did you mean 'de'",
+            "language='german' is not a known language code (did you mean 'de'",
         ),
         (["{}", "--device", "foo"], b"a", "there is no device 'foo' here; use one of: auto, cpu"),
         (["{}", "--sample", "--precision", "int8"], b"a", "does not support sampling"),

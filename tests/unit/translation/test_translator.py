@@ -253,7 +253,7 @@ def test_languages_are_codes(directory: Path) -> None:
         translator = Translator.load(directory, device="cpu", language=code)
         found = encode_segments([text], translator.source, translator.longest, translator.language, "sentences")[0]
         assert len(found) == parts, code
-    with pytest.raises(SearchError, match=r"is no code of a language that is known here \(did you mean 'de'"):
+    with pytest.raises(SearchError, match="did you mean 'de'"):
         Translator.load(directory, language="german")
 
 
