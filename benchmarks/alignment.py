@@ -77,7 +77,7 @@ def read_pairs(directory: Path, translator: Translator, languages: tuple[str, st
         looked = record_attention(translator, written(source, spaced), written(target, spaced))
         sides = [
             word_of_tokens(tokens, words)
-            for tokens, words in ((looked.source.tokens[:-1], source), (looked.written.tokens[:-1], target))
+            for tokens, words in ((looked.source.tokens[:-1], source), (looked.target_output.tokens[:-1], target))
         ]
         pairs.append(Pair(looked.maps["cross"], *sides, links))
     return pairs

@@ -122,7 +122,7 @@ def test_scores_alignments_and_attention_are_of_the_tree_too(translator: Transla
     own = translator.translate(TEXT, trees=LEFT)
     assert own.tokens
     for trees in (LEFT, [LEFT], iter([LEFT])):  # the last as `trees_of` gives them
-        assert record_attention(translator, TEXT, trees=trees).written.tokens[:-1] == own.tokens
+        assert record_attention(translator, TEXT, trees=trees).target_output.tokens[:-1] == own.tokens
     links = align_pairs(translator, [TEXT, "", "in the hall"], ["der Kasten", "", "im Flur"], [FLAT, HALL])
     assert len(links) == 3 and links[1] == []
 
