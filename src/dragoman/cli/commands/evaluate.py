@@ -82,7 +82,7 @@ def command(
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         reject_unused(options, "nothing is translated, as there are only files of translations")
     if model is None:
-        reject_unused(("ensemble",), "there is no MODEL to translate together with")
+        reject_unused(("ensemble",), "there is no MODEL for an ensemble")
     models = ensemble_arguments(ensemble, mean)
     if chosen == ["chrF"]:
         reject_unused(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")

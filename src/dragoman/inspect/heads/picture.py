@@ -17,7 +17,7 @@ LEFT, ABOVE, GAP = 0.62, 0.55, 0.25  # inches left of a block, above it, and bet
 HEADING, SCALE = 0.85, 0.75  # inches of the title, and of the color scale
 PANEL: Final = (4.4, 2.3)  # inches of a curve
 PANEL_GAP: Final = 1.0  # inches
-MAX_WIDTH_BESIDE: Final = 8.0  # inches of the blocks, up to which curves stand beside them
+MAX_SIDE_BY_SIDE: Final = 8.0  # inches of the blocks, up to which curves are drawn next to them
 MIN_WIDTH: Final = 7.8  # inches, for the line below the title
 INK, BLUE = "0.15", "#3b6ea8"
 
@@ -31,29 +31,27 @@ def draw_survey(survey: HeadSurvey, path: str | Path, title: str = "") -> str:
     wide = LEFT + CELL_WIDTH * max(len(row) for _, rows in blocks for row in rows)
     high = HEADING + sum(ABOVE + CELL_HEIGHT * len(rows) + GAP for _, rows in blocks) + SCALE
     count = 0 if not survey.curve else 1 + (survey.curve[0].bleu is not None)
-    beside = wide <= MAX_WIDTH_BESIDE
+    side_by_side = wide <= MAX_SIDE_BY_SIDE
     corners = [
         (wide + PANEL_GAP, HEADING + ABOVE + i * (PANEL[1] + PANEL_GAP))
-        if beside
+        if side_by_side
         else (LEFT + i * (PANEL[0] + PANEL_GAP), high + 0.4)
         for i in range(count)
     ]
-    whole = (
+    inches = (
         max([wide, MIN_WIDTH, *(x + PANEL[0] for x, _ in corners)]) + 0.3,
         max([high, *(y + PANEL[1] + 0.7 for _, y in corners)]),
     )
-    figure = plot.figure(figsize=whole)
-    norm, colors = (
-        PowerNorm(0.5, 0, 1000 * max(1e-9, *(head.importance for head in survey.heads))),
-        plot.get_cmap("Blues"),
-    )
+    figure = plot.figure(figsize=inches)
+    highest = max(1e-9, *(head.importance for head in survey.heads))
+    norm, colors = PowerNorm(0.5, 0, 1000 * highest), plot.get_cmap("Blues")
 
     def axes(x: float, y: float, w: float, h: float) -> Any:
         """Axes at a position in inches from the top left."""
-        return figure.add_axes((x / whole[0], 1 - (y + h) / whole[1], w / whole[0], h / whole[1]))
+        return figure.add_axes((x / inches[0], 1 - (y + h) / inches[1], w / inches[0], h / inches[1]))
 
-    def write(words: str, y: float, size: float, color: str) -> None:
-        figure.text(0.12 / whole[0], 1 - y / whole[1], words, fontsize=size, va="center", color=color)
+    def write(text: str, y: float, font_size: float, color: str) -> None:
+        figure.text(0.12 / inches[0], 1 - y / inches[1], text, fontsize=font_size, va="center", color=color)
 
     write(title.replace("$", r"\$"), 0.25, 12, INK)
     write(describe_importance(survey), 0.52, 8.5, "0.35")
