@@ -1,4 +1,4 @@
-"""The Triton kernels of `TritonKernels`. Whole numbers that differ from batch to batch are not compiled in."""
+"""The Triton kernels of `TritonKernels`. Integers that vary between batches are not specialized."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
 
@@ -16,7 +16,7 @@ _EOS: tl.constexpr = tl.constexpr(EOS)
 
 @triton.jit(do_not_specialize=["rows", "W"])
 def embed_kernel(out, table, positions, history, position, scale, rows, W, D, BLOCK: tl.constexpr):
-    """A row a program."""
+    """One row per program."""
     row = tl.program_id(0)
     at = tl.load(position + row // W)
     token = tl.load(history + at * rows + row).to(tl.int64)
@@ -53,9 +53,9 @@ def few_rows_kernel(
     ROWS: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr, PRE: tl.constexpr, POST: tl.constexpr,
     BIAS: tl.constexpr, RELU: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """act(norm(x + y) W^T + b), a block of columns a program; the first one writes x + y, or its norm, as the stream.
+    """act(norm(x + y) W^T + b), a block of columns per program; the first writes x + y, or its norm, as the stream.
 
-    With so few rows all the time goes into reading W, which is asked for before anything else.
+    With so few rows all the time goes into reading W, which is loaded before anything else.
     """
     program = tl.program_id(0)
     column, d = program * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDE)
@@ -132,13 +132,13 @@ def attend_own_kernel(
 
 @triton.jit(do_not_specialize=["W"])
 def attend_source_kernel(
-    out, query, source, length, done, asked, room, width, first, scale, W,
+    out, query, source, length, done, query_stride, room, width, first, scale, W,
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_W: tl.constexpr,
     BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A head of a sentence a program, all of its W queries at once, or a block of them: the source is read once.
 
-    Queries stand `asked` apart; keys and then values `first` into rows of a `width`, `room` of which are a sentence's.
+    Queries are `query_stride` apart; keys, then values, start at `first` in rows of `width`, `room` rows a sentence.
     """
     head, sentence = tl.program_id(0), tl.program_id(1)
     beam = tl.program_id(2) * BLOCK_W + tl.arange(0, BLOCK_W)
@@ -146,7 +146,7 @@ def attend_source_kernel(
     mk, mv = ck < K, cv < V
     row = sentence * W + beam
     q = tl.load(
-        query + row[:, None] * asked + head * K + ck[None, :], mask=(beam < W)[:, None] & mk[None, :], other=0.0
+        query + row[:, None] * query_stride + head * K + ck[None, :], mask=(beam < W)[:, None] & mk[None, :], other=0.0
     )
     n = tl.where(tl.load(done + sentence) != 0, 1, tl.load(length + sentence))
     top = tl.full([BLOCK_W], -1e30, tl.float32)
@@ -177,7 +177,7 @@ def attend_source_kernel(
 
 @triton.jit
 def likeliest_kernel(
-    values, tokens, tops, masses, logits, position, done, least, stride, vocabulary,
+    values, tokens, tops, masses, logits, position, done, min_length, stride, vocabulary,
     W: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A block of a row's logits a program: what a softmax needs of it, and its W likeliest allowed tokens."""
@@ -190,7 +190,7 @@ def likeliest_kernel(
         tl.store(tops + row * BLOCKS + block, top)
         tl.store(masses + row * BLOCKS + block, tl.sum(tl.exp(x - top), 0))
         forbidden = (column == _PAD) | (column == _BOS)
-        forbidden |= (column == _EOS) & (tl.load(position + sentence) < tl.load(least))
+        forbidden |= (column == _EOS) & (tl.load(position + sentence) < tl.load(min_length))
         x = tl.where(forbidden, float("-inf"), x)
         for i in range(W):
             best, where = tl.max(x, 0, return_indices=True)
@@ -202,14 +202,14 @@ def likeliest_kernel(
 @triton.jit(do_not_specialize=["rows"])
 def select_kernel(
     values, tokens, tops, masses, logits, stride, score, finished, length, lineage, history, position, limit, done,
-    wanted, normalizer, rows, steps,
+    n_best, normalizer, rows, steps,
     W: tl.constexpr, SLOTS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr, CANDIDATES: tl.constexpr,
     PAST: tl.constexpr,
 ):  # fmt: skip
     """A sentence a program: the step of `Search`. Ended hypotheses are candidates that always win, and keep a slot."""
     sentence = tl.program_id(0)
     if tl.load(done + sentence) == 0:
-        at, most = tl.load(position + sentence), tl.load(limit + sentence)
+        at, max_tokens = tl.load(position + sentence), tl.load(limit + sentence)
         slot = tl.arange(0, SLOTS)
         mine = slot < W
         row = sentence * W + slot
@@ -226,7 +226,7 @@ def select_kernel(
         there = mine[:, None] & (c < BLOCKS * W)[None, :]
         gain = tl.load(values + row[:, None] * (BLOCKS * W) + c[None, :], mask=there, other=float("-inf"))
         first = (c == 0)[None, :]
-        full = at >= most
+        full = at >= max_tokens
         if full:
             end = tl.load(logits + row.to(tl.int64) * stride + _EOS, mask=mine, other=float("-inf"))
             gain = tl.where(first, end[:, None], float("-inf"))
@@ -256,10 +256,10 @@ def select_kernel(
         over = held | ends
 
         hope = tl.max(tl.where(mine & (over == 0), new, float("-inf")), 0)
-        divisor = tl.maximum(tl.load(normalizer + most + 1), tl.load(normalizer + tl.minimum(at + 2, steps + 1)))
+        divisor = tl.maximum(tl.load(normalizer + max_tokens + 1), tl.load(normalizer + tl.minimum(at + 2, steps + 1)))
         final = new / tl.load(normalizer + tokens_so_far, mask=mine, other=1.0)
         beaten = tl.sum((mine & over & (final >= hope / divisor)).to(tl.int32), 0)
-        decided = full | (beaten >= tl.load(wanted))
+        decided = full | (beaten >= tl.load(n_best))
 
         tl.debug_barrier()  # every old value is read before any is written
         tl.store(score + row, new, mask=mine)
