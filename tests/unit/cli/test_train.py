@@ -89,12 +89,12 @@ def test_what_was_dropped_is_told(
 
 def test_without_a_validation_set_nothing_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = leave(capsys, *words(tmp_path, pairs=19), "--out", str(tmp_path / "few"))
-    assert (code, "there is no validation set: of 17 pairs" in err) == (2, True), err
+    assert (code, "there is no validation set: 17 pairs" in err) == (2, True), err
     (tmp_path / "v.en").write_text("one\n")
     (tmp_path / "v.de").write_text("eins " * 400 + "\n")
     valid = ["--valid-source", str(tmp_path / "v.en"), "--valid-target", str(tmp_path / "v.de")]
     code, _, err = leave(capsys, *words(tmp_path), *valid, "--out", str(tmp_path / "long"))
-    assert (code, "of the 1 validation pairs that were given, none has at most data.max_tokens=256" in err) == (2, True)
+    assert (code, "data.max_tokens=256" in err) == (2, True)
     assert not list(tmp_path.glob("*/training/run.json"))
 
 
