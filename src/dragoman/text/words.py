@@ -1,8 +1,8 @@
 """Where words begin, for languages that write spaces and for those that do not.
 
-A word carries the space before it, so that "▁cat" is one token and decoding is plain joining. The first word of a text
-carries one too, so that a word is the same token everywhere. Scripts that write no spaces (Chinese, Japanese, Thai)
-are left without: a space that is really there in front of them is a token of its own, and none is ever invented.
+A word includes the space before it: "▁cat" is one token, and decoding is plain joining. The first word of a text gets a
+space, too, so a word is the same token everywhere. Scripts without spaces (Chinese, Japanese, Thai) get none: a space
+in front of them is a token of its own.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CACHED_CHARACTERS: Final = 16 * CACHED_WORDS
 
 
 def mark(text: str) -> str:
-    """A normalized text with the space that its first word carries."""
+    """A normalized text with the space of its first word."""
     if "" < text < "\u0e00":  # before the first spaceless script: the usual case, decided quickly
         return " " + text
     return text if not text or SPACELESS.match(text) else " " + text
 
 
 def chunks(word: str, alphabet: frozenset[str]) -> Iterator[str]:
-    """What there is to learn from one word: itself with its space, cut where a character is left to byte tokens."""
+    """The parts of a word to learn from: with its space, and split where a character is left to byte tokens."""
     marked = mark(word)
     if alphabet.issuperset(marked):
         yield marked
@@ -54,7 +54,7 @@ def character_class(character: str) -> str:
 
 
 def segments(chunk: str) -> Iterator[str]:
-    """A chunk cut where its class changes, the space staying with what follows; digits and their space stand alone."""
+    """A chunk split where the class changes; the space stays with what follows, digits and their space are alone."""
     space = chunk[:1] if chunk[:1] == " " else ""
     for kind, run in groupby(chunk[len(space) :], character_class):
         if kind == "digit":
@@ -75,7 +75,7 @@ class WordCache:
         self.characters = 0  # in total: words from a server's clients may have any length
 
     def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
-        """The ids of normalized texts, their new words found all at once; no token reaches across a space."""
+        """The ids of normalized texts; new words are encoded at once, as no token crosses a space."""
         split = [text.split(" ") for text in texts]
         if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
             self.known, self.characters = {}, 0  # replaced, not cleared: another thread may be reading the old one
@@ -88,6 +88,6 @@ class WordCache:
 
 
 def has_words(texts: Sequence[str]) -> bool:
-    """Whether a cache of words helps: not where there are no spaces. A guess from a few texts, for speed alone."""
+    """Whether a cache of words helps, which needs spaces; guessed from a few texts, and only for speed."""
     sample = texts[:: len(texts) // 64 + 1]
     return 2 * sum(SPACELESS.search(text) is not None for text in sample) < len(sample)
