@@ -52,7 +52,7 @@ document.body.dataset.found = JSON.stringify(found);
 
 
 @pytest.fixture(scope="module")
-def looked(tmp_path_factory: pytest.TempPathFactory) -> SentenceAttention:
+def attention(tmp_path_factory: pytest.TempPathFactory) -> SentenceAttention:
     place = model_at(tmp_path_factory.mktemp("page") / "model", encoder_layers=2, decoder_layers=3)
     return record_attention(
         Translator.load(place, device="cpu", engine="torch"), "one twenty-two six", "eins </script> sechs"
@@ -60,9 +60,9 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> SentenceAttention:
 
 
 @pytest.fixture(scope="module")
-def found(looked: SentenceAttention, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(attention: SentenceAttention, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("browser")
-    text = attention_page(looked).replace("<style>", WATCH + "<style>", 1).replace("</body>", DRIVE, 1)
+    text = attention_page(attention).replace("<style>", WATCH + "<style>", 1).replace("</body>", DRIVE, 1)
     (folder / "page.html").write_text(text, encoding="utf-8")
     return open_page(folder / "page.html")
 
@@ -71,7 +71,7 @@ def open_page(path: Path, *options: str) -> Any:
     return found_in(chromium(path.as_uri(), path.parent / "profile", *options, "--dump-dom"))
 
 
-def test_it_opens_with_the_last_layer_and_all_heads(found: Any, looked: SentenceAttention) -> None:
+def test_it_opens_with_the_last_layer_and_all_heads(found: Any, attention: SentenceAttention) -> None:
     start = found["start"]
     assert (start["kind"], start["layer"], start["heads"], start["units"]) == (
         ["cross"],
@@ -79,7 +79,7 @@ def test_it_opens_with_the_last_layer_and_all_heads(found: Any, looked: Sentence
         ["mean of all"],
         ["words"],
     )
-    assert start["words"] == len(looked.target_output.words) + len(looked.source.words)
+    assert start["words"] == len(attention.target_output.words) + len(attention.source.words)
     assert start["thumbnails"] == 3 * 3
     assert found["wide"]
 
@@ -95,25 +95,25 @@ def test_words_beside_figures_are_isolated_so_that_arabic_does_not_turn_them_aro
         assert f"{word} 0." in found["column"]["said"]
 
 
-def test_the_browser_reads_the_weights_and_joins_tokens_as_python_does(found: Any, looked: SentenceAttention) -> None:
-    np.testing.assert_allclose(np.array(found["values"]) / 65535, looked.maps["cross"].flatten(), atol=1e-5)
-    expected = looked.pool("cross")[2, 1]
+def test_the_browser_pools_words_as_python_does(found: Any, attention: SentenceAttention) -> None:
+    np.testing.assert_allclose(np.array(found["values"]) / 65535, attention.maps["cross"].flatten(), atol=1e-5)
+    expected = attention.pool("cross")[2, 1]
     np.testing.assert_allclose(found["words"], expected, atol=1e-4)
 
 
-def test_keys_move_word_head_layer_units_and_kind(found: Any, looked: SentenceAttention) -> None:
-    mean = looked.pool("cross")[2].mean(0)[1]
-    best = looked.source.words[int(mean.argmax())].label
+def test_keys_move_word_head_layer_units_and_kind(found: Any, attention: SentenceAttention) -> None:
+    mean = attention.pool("cross")[2].mean(0)[1]
+    best = attention.source.words[int(mean.argmax())].label
     assert found["second"]["said"].startswith(f"</script> attends to  {best} {mean.max():.2f}")
     assert (found["turned"]["heads"], found["turned"]["layer"]) == (["2"], ["2"])
     assert found["tokens"]["units"] == ["tokens"]
-    assert found["tokens"]["words"] == len(looked.target_output.tokens) + len(looked.source.tokens)
+    assert found["tokens"]["words"] == len(attention.target_output.tokens) + len(attention.source.tokens)
     assert (found["encoder"]["kind"], found["encoder"]["heads"]) == (["encoder"], ["mean of all"])
-    assert found["encoder"]["words"] == 2 * len(looked.source.tokens)
+    assert found["encoder"]["words"] == 2 * len(attention.source.tokens)
 
 
-def test_a_pointer_over_a_source_word_shows_who_looks_at_it(found: Any, looked: SentenceAttention) -> None:
-    assert found["column"]["said"].startswith(f"{looked.source.tokens[0]} is attended by ")
+def test_a_pointer_over_a_source_word_shows_who_looks_at_it(found: Any, attention: SentenceAttention) -> None:
+    assert found["column"]["said"].startswith(f"{attention.source.tokens[0]} is attended by ")
 
 
 def test_dark_and_light(found: Any) -> None:
@@ -121,28 +121,28 @@ def test_dark_and_light(found: Any) -> None:
     assert min(found["matrix"]) > 50
 
 
-def test_a_part_is_shown_under_its_own_numbers(looked: SentenceAttention, tmp_path: Path) -> None:
+def test_a_part_is_shown_under_its_own_numbers(attention: SentenceAttention, tmp_path: Path) -> None:
     told = """<script>document.dispatchEvent(new KeyboardEvent("keydown", { key: "u" }));
 const text = place => at(place).textContent;
 document.body.dataset.found = JSON.stringify([text("kinds"), text("layers"), text("heads"), text("overview"),
   text("description"), at("unit-choice").hidden, at("name-choice").hidden,
   document.querySelectorAll("#lines text").length]);
 </script></body>"""
-    text = attention_page(looked.select("decoder", 2, 3), words=True).replace("<style>", WATCH + "<style>", 1)
+    text = attention_page(attention.select("decoder", 2, 3), words=True).replace("<style>", WATCH + "<style>", 1)
     (tmp_path / "page.html").write_text(text.replace("</body>", told, 1), encoding="utf-8")
     shown = open_page(tmp_path / "page.html")
     assert shown[:4] == ["decoder", "2", "3", "head 3layer 2"]
     assert shown[4].startswith("decoder, layer 2, head 3.")
-    assert shown[5:] == [True, True, 2 * len(looked.target_output.words)]
+    assert shown[5:] == [True, True, 2 * len(attention.target_output.words)]
 
 
-def test_it_fits_a_telephone(looked: SentenceAttention, tmp_path: Path) -> None:
+def test_it_fits_a_telephone(attention: SentenceAttention, tmp_path: Path) -> None:
     frame = '<iframe src="page.html" style="width:390px;height:800px"></iframe>'
     told = (
         "<script>document.body.dataset.found = JSON.stringify(document.documentElement.scrollWidth);"
         "window.parent.postMessage(document.body.dataset.found, '*')</script></body>"
     )
-    (tmp_path / "page.html").write_text(attention_page(looked).replace("</body>", told, 1), encoding="utf-8")
+    (tmp_path / "page.html").write_text(attention_page(attention).replace("</body>", told, 1), encoding="utf-8")
     listen = "<script>window.onmessage = e => { document.body.dataset.found = e.data; }</script>"
     (tmp_path / "outer.html").write_text(f"<!doctype html><body>{listen}{frame}</body>", encoding="utf-8")
     assert open_page(tmp_path / "outer.html", "--virtual-time-budget=3000") <= 390

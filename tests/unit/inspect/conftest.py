@@ -1,4 +1,4 @@
-"""A small model with more than one of everything, and what it looked at."""
+"""A small model with more than one of everything, and what it attends to."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def translator(model: Path) -> Translator:
 
 
 @pytest.fixture(scope="session")
-def looked(translator: Translator) -> SentenceAttention:
+def attention(translator: Translator) -> SentenceAttention:
     return record_attention(translator, SOURCE, TARGET)

@@ -1,4 +1,4 @@
-"""What every head looked at, against the model called directly, and between words, against a loop."""
+"""What every head attended to, against the model called directly, and between words, against a loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dragoman.translation.translator import Translator
 from raising import raises
 
 
-def test_the_weights_are_the_models_own(translator: Translator, looked: SentenceAttention) -> None:
+def test_the_weights_are_the_models_own(translator: Translator, attention: SentenceAttention) -> None:
     model = translator.engines.torch.model
     assert isinstance(model, Transformer)
-    source, target = translator.source.encode(looked.source_text), translator.target.encode(looked.target_text)
+    source, target = translator.source.encode(attention.source_text), translator.target.encode(attention.target_text)
     maps = AttentionMaps()
     with torch.inference_mode():
         model(torch.tensor([[*source, EOS]]), torch.tensor([[BOS, *target]]), maps=maps)
@@ -26,31 +26,31 @@ def test_the_weights_are_the_models_own(translator: Translator, looked: Sentence
     assert S != T
     shapes = {"cross": (3, 3, T, S), "encoder": (2, 3, S, S), "decoder": (3, 3, T, T)}
     for kind in ATTENTION_KINDS:
-        assert looked.maps[kind].shape == shapes[kind]
+        assert attention.maps[kind].shape == shapes[kind]
         expected = torch.stack([layer[0] for layer in getattr(maps, kind)]).numpy()
-        np.testing.assert_allclose(looked.maps[kind], expected, atol=1e-6)
-        np.testing.assert_allclose(looked.maps[kind].sum(-1), 1, atol=1e-5)
-        assert looked.maps[kind].shape[2:] == (len(looked.queries(kind).tokens), len(looked.keys(kind).tokens))
+        np.testing.assert_allclose(attention.maps[kind], expected, atol=1e-6)
+        np.testing.assert_allclose(attention.maps[kind].sum(-1), 1, atol=1e-5)
+        assert attention.maps[kind].shape[2:] == (len(attention.queries(kind).tokens), len(attention.keys(kind).tokens))
 
 
-def test_rows_and_columns_are_named(translator: Translator, looked: SentenceAttention) -> None:
-    tokens = translator.target.tokens(translator.target.encode(looked.target_text))
-    assert looked.target_output.tokens == (*tokens, END)
-    assert looked.target_input.tokens == (START, *tokens)
-    assert [word.label for word in looked.source.words] == [*looked.source_text.split(), END]
-    assert [word.label for word in looked.target_input.words] == [START, *looked.target_text.split()]
-    for side in (looked.source, looked.target_input, looked.target_output):
+def test_rows_and_columns_are_named(translator: Translator, attention: SentenceAttention) -> None:
+    tokens = translator.target.tokens(translator.target.encode(attention.target_text))
+    assert attention.target_output.tokens == (*tokens, END)
+    assert attention.target_input.tokens == (START, *tokens)
+    assert [word.label for word in attention.source.words] == [*attention.source_text.split(), END]
+    assert [word.label for word in attention.target_input.words] == [START, *attention.target_text.split()]
+    for side in (attention.source, attention.target_input, attention.target_output):
         assert [i for word in side.words for i in word.tokens] == list(range(len(side.tokens)))
         assert sum(word.special for word in side.words) == 1
 
 
-def test_between_words_rows_still_sum_to_one(looked: SentenceAttention) -> None:
-    rows, columns = looked.queries("cross"), looked.keys("cross")
-    found = looked.pool("cross")
+def test_between_words_rows_still_sum_to_one(attention: SentenceAttention) -> None:
+    rows, columns = attention.queries("cross"), attention.keys("cross")
+    found = attention.pool("cross")
     assert found.shape == (3, 3, len(rows.words), len(columns.words))
     for r, row in enumerate(rows.words):
         for c, column in enumerate(columns.words):
-            block = [[looked.maps["cross"][2, 1, t, s] for s in column.tokens] for t in row.tokens]
+            block = [[attention.maps["cross"][2, 1, t, s] for s in column.tokens] for t in row.tokens]
             assert found[2, 1, r, c] == pytest.approx(sum(map(sum, block)) / len(row.tokens), abs=1e-6)
     np.testing.assert_allclose(found.sum(-1), 1, atol=1e-5)
 
@@ -62,17 +62,17 @@ def test_without_a_target_it_is_the_models_own(translator: Translator) -> None:
     assert found.target_output.tokens == (*translation.tokens, END)
 
 
-def test_what_is_not_there_is_refused(translator: Translator, looked: SentenceAttention) -> None:
+def test_what_is_not_there_is_refused(translator: Translator, attention: SentenceAttention) -> None:
     with raises(SearchError, "out_of_range", "layer 3", "encoder", "1 to 2"):
-        looked.check("encoder", 3)
+        attention.check("encoder", 3)
     with raises(SearchError, "out_of_range", "head 0"):
-        looked.check("cross", 1, 0)
+        attention.check("cross", 1, 0)
     with raises(SearchError, "out_of_range", "layer 4", "1 to 3"):
-        looked.select(layer=4)
+        attention.select(layer=4)
     with raises(SearchError, "unknown_choice", "'selfish'", "cross, encoder, decoder"):
-        looked.select("selfish")  # type: ignore[arg-type]
+        attention.select("selfish")  # type: ignore[arg-type]
     with raises(SearchError, "out_of_range", "layer '1'"):
-        looked.check("cross", "1")  # type: ignore[arg-type]
+        attention.check("cross", "1")  # type: ignore[arg-type]
     with raises(SearchError, "empty_text"):
         record_attention(translator, "  ")
     for given in (("my-model", "one"), (translator, ["one"]), (translator, "one", 1)):

@@ -17,11 +17,11 @@ from dragoman.inspect.attention.page import attention_page, pack_weights, page_d
 from raising import raises
 
 
-def test_the_data_come_back(looked: SentenceAttention) -> None:
-    found = read_attention_page(attention_page(looked))
-    assert set(found) == set(looked.maps)
+def test_the_data_come_back(attention: SentenceAttention) -> None:
+    found = read_attention_page(attention_page(attention))
+    assert set(found) == set(attention.maps)
     for kind, weights in found.items():
-        np.testing.assert_allclose(weights, looked.maps[kind], atol=0.51 / 65535)
+        np.testing.assert_allclose(weights, attention.maps[kind], atol=0.51 / 65535)
 
 
 @given(
@@ -36,8 +36,8 @@ def test_any_weights_come_back(weights: np.ndarray) -> None:
     np.testing.assert_allclose(found, weights, atol=0.51 / 65535)
 
 
-def test_there_is_no_reference_to_the_network(looked: SentenceAttention) -> None:
-    text = attention_page(looked)
+def test_there_is_no_reference_to_the_network(attention: SentenceAttention) -> None:
+    text = attention_page(attention)
     assert "default-src 'none'" in text
     addresses = set(re.findall(r"\b(?:https?|wss?|ftp):[^\s\"'`]*", text))
     assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG elements, which is never fetched
@@ -45,40 +45,40 @@ def test_there_is_no_reference_to_the_network(looked: SentenceAttention) -> None
         assert way not in text
 
 
-def test_a_sentence_cannot_break_out_of_its_data(looked: SentenceAttention) -> None:
-    text = attention_page(looked)
-    assert "</script>" in looked.source_text
+def test_a_sentence_cannot_break_out_of_its_data(attention: SentenceAttention) -> None:
+    text = attention_page(attention)
+    assert "</script>" in attention.source_text
     assert text.count("</script>") == text.count("<script") == 2
     begun = text.index('id="data">') + len('id="data">')
     entry = json.loads(text[begun : text.index("</script>", begun)])
-    assert entry == json.loads(json.dumps(page_data(looked)))
-    assert entry["source"]["text"] == looked.source_text
-    assert entry["target"] == looked.target_text
+    assert entry == json.loads(json.dumps(page_data(attention)))
+    assert entry["source"]["text"] == attention.source_text
+    assert entry["target"] == attention.target_text
     assert "/*DATA*/" not in text and "/*STYLE*/" not in text and "/*SCRIPT*/" not in text
 
 
-def test_a_part_has_the_weights_asked_for_under_their_numbers(looked: SentenceAttention) -> None:
-    part = looked.select(layer=3, head=2)
+def test_a_part_has_the_weights_asked_for_under_their_numbers(attention: SentenceAttention) -> None:
+    part = attention.select(layer=3, head=2)
     assert set(part.maps) == {"cross", "decoder"}  # the encoder has two layers
-    np.testing.assert_array_equal(part.maps["decoder"], looked.maps["decoder"][2:, 1:2])
+    np.testing.assert_array_equal(part.maps["decoder"], attention.maps["decoder"][2:, 1:2])
     assert page_data(part)["first"] == {"layer": 3, "head": 2}
-    assert set(read_attention_page(attention_page(looked.select("encoder")))) == {"encoder"}
+    assert set(read_attention_page(attention_page(attention.select("encoder")))) == {"encoder"}
 
 
-def test_words_alone(looked: SentenceAttention) -> None:
-    found = read_attention_page(attention_page(looked, words=True))
-    for kind in looked.maps:
-        expected = looked.pool(kind)
+def test_words_alone(attention: SentenceAttention) -> None:
+    found = read_attention_page(attention_page(attention, words=True))
+    for kind in attention.maps:
+        expected = attention.pool(kind)
         np.testing.assert_allclose(found[kind], expected, atol=0.51 / 65535)
-    merged = page_data(looked.pool_words(), words=True)
+    merged = page_data(attention.pool_words(), words=True)
     assert merged["words_only"] and merged["target_output"]["tokens"] == [
-        word.label for word in looked.target_output.words
+        word.label for word in attention.target_output.words
     ]
 
 
-def test_what_no_browser_would_draw_is_refused(looked: SentenceAttention) -> None:
+def test_what_no_browser_would_draw_is_refused(attention: SentenceAttention) -> None:
     heads = {"cross": np.broadcast_to(np.float32(0), (9, 7, 700, 601))}
     with raises(SearchError, "too_large", "24,000,000", "26,504,100", "--layer"):
-        attention_page(replace(looked, maps=heads))
+        attention_page(replace(attention, maps=heads))
     with raises(SearchError, "too_large", "900", "901"):
-        attention_page(replace(looked, maps={"cross": np.zeros((1, 1, 2, 901), np.float32)}))
+        attention_page(replace(attention, maps={"cross": np.zeros((1, 1, 2, 901), np.float32)}))

@@ -32,15 +32,15 @@ PNG, SVG = b"\x89PNG\r\n\x1a\n", b"<?xml"
         ("one.svg", SVG, {"layer": 1, "head": 2, "words": True}),
     ],
 )
-def test_heads_are_drawn(looked: SentenceAttention, tmp_path: Path, name: str, begins: bytes, options: dict) -> None:
+def test_heads_are_drawn(attention: SentenceAttention, tmp_path: Path, name: str, begins: bytes, options: dict) -> None:
     path = tmp_path / "new" / name
-    assert draw_heads(looked, path, **options) == ""
+    assert draw_heads(attention, path, **options) == ""
     assert path.read_bytes().startswith(begins)
 
 
-def test_the_same_picture_is_the_same_file(looked: SentenceAttention, tmp_path: Path) -> None:
+def test_the_same_picture_is_the_same_file(attention: SentenceAttention, tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
-        draw_heads(looked, tmp_path / name, layer=1, head=1)
+        draw_heads(attention, tmp_path / name, layer=1, head=1)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -54,21 +54,21 @@ def test_characters_that_no_font_has_are_told(tmp_path: Path) -> None:
     assert "drawn as boxes" in note
 
 
-def test_other_forms_are_refused(looked: SentenceAttention, tmp_path: Path) -> None:
+def test_other_forms_are_refused(attention: SentenceAttention, tmp_path: Path) -> None:
     with raises(DragomanError, "unknown_format", "a.gif", ".png"):
-        draw_heads(looked, tmp_path / "a.gif")
+        draw_heads(attention, tmp_path / "a.gif")
 
 
 def test_without_matplotlib_the_error_has_the_pip_line(
-    looked: SentenceAttention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attention: SentenceAttention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with raises(MissingExtraError, "missing_extra", "pip install 'dragoman[pictures]'"):
-        draw_heads(looked, tmp_path / "a.png")
+        draw_heads(attention, tmp_path / "a.png")
 
 
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(
-    looked: SentenceAttention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attention: SentenceAttention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -76,7 +76,7 @@ def test_a_picture_that_cannot_be_written_leaves_the_old_one(
     (tmp_path / "a.svg").write_text("old")
     monkeypatch.setattr(os, "fsync", full)
     with raises(DragomanError, "cannot_write", "a.svg", "No space left on device"):
-        draw_heads(looked, tmp_path / "a.svg", layer=1, head=1)
+        draw_heads(attention, tmp_path / "a.svg", layer=1, head=1)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.svg", "old")]
 
 
