@@ -157,7 +157,7 @@ def train(
         done = is_finished(out)
         if done and not data.exists():
             return None
-        told = SilentReporter() if done else report
+        quiet = SilentReporter() if done else report
         settings = TrainingPlan(
             pairs,
             valid_sets,
@@ -167,12 +167,12 @@ def train(
             device=ranks.device,
             world=ranks.world,
         )
-        prepared = settings.prepare(out, told)
-        settings.choose_settings(prepared, told)
+        prepared = settings.prepare(out, quiet)
+        settings.choose_settings(prepared, quiet)
         validation(prepared, settings.recipe)  # rejects data without a validation set, before the first step
         if done:
             record = RunRecord.current(settings.recipe, prepared, start_from, ranks)
-            confirm_record(out / TRAINING / RUN, record, told)
+            confirm_record(out / TRAINING / RUN, record, quiet)
         return None if done else settings.recipe.to_toml()
 
     with ranks.guard():

@@ -1,4 +1,4 @@
-"""Progress of long work: what a reporter is told, one that stays silent, and one for terminals, logs and notebooks."""
+"""Report the progress of long work: the protocol, a silent reporter, and one for terminals, logs and notebooks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from dragoman.training.checkpoints.checkpoint import Checkpoints, same
+from dragoman.training.checkpoints.checkpoint import Checkpoints, equal_checkpoints
 from tiny_run import Telling, difference, outcome, prepare_tiny, start, tiny_run
 
 
@@ -28,7 +28,7 @@ def damages(count: int, out: Path) -> bool:
     quiet = Checkpoints(directory, lambda text: None)
     newest, before = quiet.steps()[-1], quiet.steps()[-2]
     good = {step: quiet.read(step) for step in (newest, before)}
-    files = sorted(quiet.place(newest).iterdir())
+    files = sorted(quiet.path_for(newest).iterdir())
     tally: Counter[str] = Counter()
     for number in range(count):
         file = files[number % len(files)]
@@ -43,9 +43,9 @@ def damages(count: int, out: Path) -> bool:
         loaded = Checkpoints(directory, warnings.append).load()
         file.write_bytes(whole)
         assert loaded is not None
-        if harmless and same(loaded, good[newest]):
+        if harmless and equal_checkpoints(loaded, good[newest]):
             tally["of no meaning (space in the manifest)"] += 1
-        elif same(loaded, good[before]) and warnings:
+        elif equal_checkpoints(loaded, good[before]) and warnings:
             tally[f"{kind} in {file.name}: found, step {before} used"] += 1
         else:
             tally[f"{kind} in {file.name}: MISSED"] += 1

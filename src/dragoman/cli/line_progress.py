@@ -10,11 +10,11 @@ from typing import Any
 from dragoman.cli import note, print_stderr
 
 
-def should_report(progress: bool | None, place: Path | None) -> bool:
+def should_report(progress: bool | None, path: Path | None) -> bool:
     """Whether to show progress: as the option says, else if stderr is a terminal and the lines go elsewhere."""
     if progress is not None:
         return progress
-    return sys.stderr.isatty() and (place is not None or not sys.stdout.isatty())
+    return sys.stderr.isatty() and (path is not None or not sys.stdout.isatty())
 
 
 class LineReporter:

@@ -53,9 +53,9 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
     return output
 
 
-def partial_path(place: Path) -> Path:
+def partial_path(path: Path) -> Path:
     """Where a file is written until it is complete."""
-    return place.with_name(f"{place.name}.part")
+    return path.with_name(f"{path.name}.part")
 
 
 def check_not_input(written: Path | TextIO, name: str, files: Sequence[Path | None]) -> None:
@@ -69,10 +69,10 @@ def check_not_input(written: Path | TextIO, name: str, files: Sequence[Path | No
             raise OutputError(f"{name} is also an input; write to another file", code="output_is_input")
 
 
-def try_stat(place: Path | TextIO) -> os.stat_result | None:
+def try_stat(path: Path | TextIO) -> os.stat_result | None:
     """The status of a path or an open stream; None if there is none."""
     try:
-        return place.stat() if isinstance(place, Path) else os.fstat(place.fileno())
+        return path.stat() if isinstance(path, Path) else os.fstat(path.fileno())
     except (OSError, ValueError):  # ValueError: a stream without a file, as in tests
         return None
 
@@ -84,24 +84,24 @@ def check_stdout() -> None:
 
 
 @contextmanager
-def open_output(place: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
+def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
     """A stream to write to, and a function to call when all is written: a file gets its name only then."""
-    if place is None:
+    if path is None:
         yield sys.stdout.buffer, sys.stdout.buffer.flush
         return
-    if is_pipe(place):
-        with place.open("wb") as stream:
+    if is_pipe(path):
+        with path.open("wb") as stream:
             yield stream, stream.flush
         return
-    part = partial_path(place)
+    part = partial_path(path)
     with open_locked(part) as target:
 
         def done() -> None:
             target.flush()
             os.fsync(target.fileno())
             with suppress(OSError):  # an existing file keeps its permissions
-                os.fchmod(target.fileno(), stat.S_IMODE(place.stat().st_mode))
-            part.replace(place)
+                os.fchmod(target.fileno(), stat.S_IMODE(path.stat().st_mode))
+            part.replace(path)
 
         try:
             yield target, done

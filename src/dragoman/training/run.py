@@ -29,7 +29,7 @@ from dragoman.models.loading import as_arrays, build_model, load_weights
 from dragoman.progress import Reporter
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
-from dragoman.training.checkpoints.checkpoint import Checkpoints, average
+from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.model_info import trained_model_info
 from dragoman.training.reporting.card import training_card
@@ -235,18 +235,18 @@ def weight_candidates(
 ) -> dict[str, Mapping[str, Tensor]]:
     """The weights to choose from, by their names on the card; a damaged checkpoint is skipped, with a note."""
     due = [step for step in checkpoints.steps() if step % recipe.save_every == 0 and step <= state.step]
-    whole: dict[int, Mapping[str, Tensor]] = {}
+    intact: dict[int, Mapping[str, Tensor]] = {}
     for step in sorted({*due[-recipe.average :], state.best_step} & set(checkpoints.steps())):
         try:
-            whole[step] = checkpoints.weights(step)
+            intact[step] = checkpoints.weights(step)
         except DamagedError as error:
             reporter.note(f"{error}; it is skipped")
     found: dict[str, Mapping[str, Tensor]] = {}
-    averaged = [step for step in due[-recipe.average :] if step in whole]
+    averaged = [step for step in due[-recipe.average :] if step in intact]
     if len(averaged) > 1:
-        found[f"the average of the checkpoints {averaged}"] = average([whole[step] for step in averaged])
-    if state.best_step in whole and state.best_step != state.step:
-        found[f"the checkpoint of step {state.best_step}"] = whole[state.best_step]
+        found[f"the average of the checkpoints {averaged}"] = average_weights([intact[step] for step in averaged])
+    if state.best_step in intact and state.best_step != state.step:
+        found[f"the checkpoint of step {state.best_step}"] = intact[state.best_step]
     found["the last weights"] = last
     if ema:
         found["the moving average"] = {**last, **{name: tensor.detach().cpu() for name, tensor in ema.items()}}

@@ -25,7 +25,7 @@ from dragoman.modeldir.tokenizers import load_tokenizers
 from dragoman.modeldir.verify import verify_model
 from dragoman.models.loading import as_arrays, load_weights
 from dragoman.text import Tokenizer
-from dragoman.training.checkpoints.checkpoint import Checkpoints, average
+from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
 from dragoman.training.model_info import trained_model_info
 from dragoman.training.run_record import RUN
 
@@ -121,7 +121,7 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
     for other in parts[1:]:
         check_compatible(parts[0], other)
     first, info = parts[0], common_info([part.info for part in parts])
-    mean = average([part.weights for part in parts])
+    mean = average_weights([part.weights for part in parts])
     save_model(
         out,
         recipe=first.recipe,

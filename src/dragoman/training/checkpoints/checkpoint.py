@@ -46,7 +46,7 @@ class Checkpoints:
     def __init__(self, directory: Path, warn: Callable[[str], None]) -> None:
         self.directory, self.warn = directory, warn
 
-    def place(self, step: int) -> Path:
+    def path_for(self, step: int) -> Path:
         """The directory of a step's checkpoint."""
         return self.directory / f"step-{step:08d}"
 
@@ -61,17 +61,17 @@ class Checkpoints:
         from safetensors.torch import save_file
 
         check_finite(checkpoint)
-        place = self.place(checkpoint.step)
+        directory = self.path_for(checkpoint.step)
         try:
-            with staged(place) as staging:
+            with staged(directory) as staging:
                 for part, tensors in checkpoint.parts().items():
                     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
                     save_file(ready, staging / f"{part}.safetensors")
                 (staging / "progress.json").write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
                 write_manifest(staging)
-                if not same(read(staging), checkpoint):
+                if not equal_checkpoints(read_checkpoint(staging), checkpoint):
                     raise OSError("the data read back differ from the data written; the disk or the memory is faulty")
-            self._point_at(checkpoint.step)
+            self._update_latest(checkpoint.step)
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
             raise TrainingError(
@@ -79,26 +79,26 @@ class Checkpoints:
                 "some space and run the same command to resume",
                 code="cannot_write",
             ) from None
-        return place
+        return directory
 
-    def _point_at(self, step: int) -> None:
+    def _update_latest(self, step: int) -> None:
         """Have `latest` name this step; a process that was killed after a rename has left it behind."""
-        pointer, name = self.directory / LATEST, self.place(step).name + "\n"
+        pointer, name = self.directory / LATEST, self.path_for(step).name + "\n"
         if not pointer.exists() or pointer.read_bytes() != name.encode():
             write_atomically(pointer, name)
 
     def _last_intact(self) -> str:
         for step in reversed(self.steps()):
             try:
-                verify_manifest(self.place(step))
+                verify_manifest(self.path_for(step))
             except DamagedError:
                 continue
-            return f"the checkpoint of step {step} in {self.place(step)} is intact"
+            return f"the checkpoint of step {step} in {self.path_for(step)} is intact"
         return "there is no other checkpoint yet"
 
     def load(self) -> Checkpoint | None:
         """The newest intact checkpoint, with a warning for each damaged one; None if there are no checkpoints."""
-        self.tidy()
+        self.clean_up()
         found = self.steps()
         for step in reversed(found):
             try:
@@ -107,7 +107,7 @@ class Checkpoints:
                 self.warn(f"{error}; using the checkpoint before it")
                 continue
             with suppress(OSError):  # a full disk is reported by the next write
-                self._point_at(step)
+                self._update_latest(step)
             return checkpoint
         if found:
             raise TrainingError(
@@ -119,23 +119,23 @@ class Checkpoints:
 
     def read(self, step: int) -> Checkpoint:
         """One checkpoint, verified."""
-        return read(self.place(step))
+        return read_checkpoint(self.path_for(step))
 
     def weights(self, step: int) -> dict[str, Tensor]:
         """The model's weights of one checkpoint, verified."""
-        verify_manifest(self.place(step))
-        return tensors_of(self.place(step), "model")
+        verify_manifest(self.path_for(step))
+        return tensors_of(self.path_for(step), "model")
 
     def prune(self, keep: set[int]) -> None:
         """Remove the checkpoints that are not to be kept; each is renamed first, so none is ever incomplete."""
         for step in self.steps():
             if step not in keep:
-                gone = sibling(self.place(step), "removed")
+                gone = sibling(self.path_for(step), "removed")
                 shutil.rmtree(gone, ignore_errors=True)
-                self.place(step).rename(gone)
+                self.path_for(step).rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
 
-    def tidy(self) -> None:
+    def clean_up(self) -> None:
         """Clean up after a killed process; the run's lock guarantees that nobody is writing."""
         for old in self.directory.glob(".step-*.old"):
             recover(self.directory / old.name[1:].removesuffix(".old"))
@@ -146,43 +146,43 @@ class Checkpoints:
                 stale.unlink(missing_ok=True)
 
 
-def read(place: Path) -> Checkpoint:
+def read_checkpoint(directory: Path) -> Checkpoint:
     """The checkpoint in a directory, verified."""
-    verify_manifest(place)
+    verify_manifest(directory)
     try:
-        state = json.loads((place / "progress.json").read_text())
+        state = json.loads((directory / "progress.json").read_text())
         step = int(state.pop("step"))
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedError(f"{place / 'progress.json'} cannot be read ({error})", code="file_damaged") from None
-    parts = {part: tensors_of(place, part) for part in PARTS}
+        raise DamagedError(f"{directory / 'progress.json'} cannot be read ({error})", code="file_damaged") from None
+    parts = {part: tensors_of(directory, part) for part in PARTS}
     return Checkpoint(step, state=state, **parts)
 
 
-def tensors_of(place: Path, part: str) -> dict[str, Tensor]:
+def tensors_of(directory: Path, part: str) -> dict[str, Tensor]:
     """The tensors of one part; the manifest must have been verified."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    file = place / f"{part}.safetensors"
+    file = directory / f"{part}.safetensors"
     if part in BEFORE and not file.exists():
-        file = place / f"{BEFORE[part]}.safetensors"
+        file = directory / f"{BEFORE[part]}.safetensors"
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
         raise DamagedError(f"{file} cannot be read ({error})", code="file_damaged") from None
 
 
-def same(one: Checkpoint, other: Checkpoint) -> bool:
+def equal_checkpoints(one: Checkpoint, other: Checkpoint) -> bool:
     """Whether two checkpoints are equal, bit for bit."""
     if (one.step, json.dumps(one.state)) != (other.step, json.dumps(other.state)):
         return False
     for ours, theirs in zip(one.parts().values(), other.parts().values(), strict=True):
-        if set(ours) != set(theirs) or not all(same_bits(ours[name], theirs[name]) for name in ours):
+        if set(ours) != set(theirs) or not all(equal_bits(ours[name], theirs[name]) for name in ours):
             return False
     return True
 
 
-def same_bits(one: Tensor, other: Tensor) -> bool:
+def equal_bits(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are equal in type, shape and every bit."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
@@ -202,7 +202,7 @@ def check_finite(checkpoint: Checkpoint) -> None:
                 )
 
 
-def average(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of several sets of weights (section 6.1), summed in float64; integers are those of the last."""
     if not weights:
         raise TrainingError("there are no weights to average", code="too_few_checkpoints")

@@ -70,6 +70,6 @@ class ProjectedRDrop(torch.autograd.Function):
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    made = left.new_empty(left.shape[0], right.shape[1])
-    matmul_into(left, right, made)
-    return made
+    product = left.new_empty(left.shape[0], right.shape[1])
+    matmul_into(left, right, product)
+    return product

@@ -41,18 +41,18 @@ class Bf16Adam:
 
     def __init__(self, bf16: Bf16Weights, optimizer: Optimizer) -> None:
         self.bf16, self.inner = bf16, optimizer.inner[0]
-        whole = bf16.master
+        master = bf16.master
         self.chunks = [
             (number, start, min(CHUNK, weight.numel() - start))
-            for number, weight in enumerate(whole)
+            for number, weight in enumerate(master)
             for start in range(0, weight.numel(), CHUNK)
         ]
-        for weight in whole:
+        for weight in master:
             state = self.inner.state[weight]
             if not state:  # as PyTorch initializes it
                 state["step"] = torch.zeros((), dtype=torch.float32, device=weight.device)
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weight), torch.zeros_like(weight)
-        self.table = torch.zeros(len(self.chunks), 6, dtype=torch.int64, device=whole[0].device)
+        self.table = torch.zeros(len(self.chunks), 6, dtype=torch.int64, device=master[0].device)
         self.host_table = self.table.cpu()
 
     def gradients(self) -> list[Tensor]:
@@ -74,7 +74,7 @@ class Bf16Adam:
             self.upload_table()
         done = 1.0 - skip
         pairs = zip(self.bf16.master, self.bf16.copies, strict=True)
-        steps = [self.inner.state[whole]["step"] for whole, half in pairs if half.grad is not None]
+        steps = [self.inner.state[weight]["step"] for weight, half in pairs if half.grad is not None]
         if not steps:
             return
         torch._foreach_add_(steps, [done] * len(steps))  # a single tensor would be read by the host

@@ -61,12 +61,12 @@ class Bf16Weights:
             self.gradients = [torch.zeros_like(p, requires_grad=False) for p in self.master]
         fresh: list[tuple[Tensor, Tensor]] = []
         more: list[tuple[Tensor, Tensor]] = []
-        for whole, half, total in zip(self.master, self.copies, self.gradients, strict=True):
-            before = whole.grad if add else None
+        for weight, half, total in zip(self.master, self.copies, self.gradients, strict=True):
+            before = weight.grad if add else None
             if half.grad is not None:
                 (fresh if before is None else more).append((total, half.grad))
                 before = total
-            whole.grad, half.grad = before, None
+            weight.grad, half.grad = before, None
         if fresh:
             torch._foreach_copy_([total for total, _ in fresh], [new for _, new in fresh])
         if more:

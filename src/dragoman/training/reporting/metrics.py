@@ -60,8 +60,8 @@ class Metrics:
             found = 0
             while found < lines and file.readline().endswith(b"\n"):
                 found += 1
-            place = file.tell()
-        os.truncate(self.path, place)
+            length = file.tell()
+        os.truncate(self.path, length)
         return found == lines
 
     def read(self) -> Iterator[dict[str, Any]]:

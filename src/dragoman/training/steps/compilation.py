@@ -47,8 +47,8 @@ class FastMatmul(CustomGraphPass):
     def __call__(self, graph: Graph) -> None:
         """`mm(a, b)` becomes `tuned_matmul(a, b)`."""
         for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default):
-            made = node.meta["val"]
-            if made.device.type == "cuda" and made.dtype in products.HALF_DTYPES:
+            product = node.meta["val"]
+            if product.device.type == "cuda" and product.dtype in products.HALF_DTYPES:
                 node.target = torch.ops.dragoman.tuned_matmul.default
 
     def uuid(self) -> Any:
@@ -84,11 +84,11 @@ def compiled(task: nn.Module) -> Callable[..., Any]:
     if products.cublas_lt() is not None:
         _register(torch.ops.dragoman.tuned_matmul.default)
         options["post_grad_custom_post_pass"] = FAST_MATMUL  # after additions were fused into matmuls
-    made = torch.compile(task, dynamic=False, fullgraph=True, options=options)
+    compiled_task = torch.compile(task, dynamic=False, fullgraph=True, options=options)
 
     def called(*args: Any) -> Any:
         with torch._dynamo.config.patch(recompile_limit=MAX_COMPILED_RUNS):
-            return made(*args)
+            return compiled_task(*args)
 
     return called
 

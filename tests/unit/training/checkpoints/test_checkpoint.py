@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DamagedError, TrainingError
 from dragoman.progress import SilentReporter
-from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints, average, same
+from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints, average_weights, equal_checkpoints
 from raising import raises
 from tiny_run import Telling, difference, outcome, prepare_tiny, start, tiny_run
 
@@ -39,7 +39,7 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path: Path) -> None:
     checkpoints, warnings = store(tmp_path, 4, 8)
     loaded = checkpoints.load()
     assert loaded is not None
-    assert same(loaded, checkpoint(8)) and not same(loaded, checkpoint(4))
+    assert equal_checkpoints(loaded, checkpoint(8)) and not equal_checkpoints(loaded, checkpoint(4))
     assert loaded.state["tiny"] == 5e-324
     assert (tmp_path / "latest").read_text() == "step-00000008\n"
     assert not warnings
@@ -57,10 +57,10 @@ def test_a_pointer_that_was_left_behind_is_put_right(tmp_path: Path, left: bytes
 def test_same_sees_a_single_bit() -> None:
     one, other = checkpoint(1), checkpoint(1)
     other.optimizer["w/exp_avg"].view(torch.int32)[2, 4] ^= 1
-    assert same(one, checkpoint(1)) and not same(one, other)
+    assert equal_checkpoints(one, checkpoint(1)) and not equal_checkpoints(one, other)
     negative = checkpoint(1)
     one.model["b"][0], negative.model["b"][0] = 0.0, -0.0
-    assert torch.equal(one.model["b"], negative.model["b"]) and not same(one, negative)
+    assert torch.equal(one.model["b"], negative.model["b"]) and not equal_checkpoints(one, negative)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +90,9 @@ def test_a_flipped_bit_or_a_cut_is_found_and_the_one_before_is_used(
         path.write_bytes(whole)
     assert loaded is not None
     if file == "manifest.json" and means_the_same(damaged, whole):
-        assert same(loaded, checkpoint(8))  # the space between words may change
+        assert equal_checkpoints(loaded, checkpoint(8))  # the space between words may change
     else:
-        assert same(loaded, checkpoint(4))
+        assert equal_checkpoints(loaded, checkpoint(4))
         assert "step-00000008" in warnings[0]
 
 
@@ -152,22 +152,22 @@ def test_pruning_keeps_what_it_is_told_and_tidying_removes_what_was_left(tmp_pat
     (tmp_path / ".latest.77.new").touch()
     (tmp_path / "step-00000016").rename(tmp_path / ".step-00000016.old")  # killed between two renames
     loaded = checkpoints.load()
-    assert loaded is not None and same(loaded, checkpoint(16))
+    assert loaded is not None and equal_checkpoints(loaded, checkpoint(16))
     assert not list(tmp_path.glob(".*"))
 
 
 def test_an_average_is_the_mean_and_refuses_what_does_not_match() -> None:
     weights = [{"w": torch.randn(3, 5), "n": torch.tensor(i)} for i in range(4)]
-    mean = average(weights)
+    mean = average_weights(weights)
     for row in range(3):
         for column in range(5):
             wanted = sum(float(w["w"][row, column]) for w in weights) / 4
             assert float(mean["w"][row, column]) == pytest.approx(wanted, rel=1e-6)
     assert int(mean["n"]) == 3
     with raises(TrainingError, "shape_mismatch", "'n'"):
-        average([weights[0], {"w": weights[1]["w"]}])
+        average_weights([weights[0], {"w": weights[1]["w"]}])
     with raises(TrainingError, "shape_mismatch", "(2, 5)"):
-        average([{"w": torch.zeros(2, 5)}, {"w": torch.zeros(3, 5)}])
+        average_weights([{"w": torch.zeros(2, 5)}, {"w": torch.zeros(3, 5)}])
 
 
 def with_small_files(data: Path, out: Path, full_from: int) -> None:
