@@ -135,7 +135,7 @@ class ModelRecipe:
             raise RecipeError(
                 f"model.kernel_width={self.kernel_width} must be odd, such as 3 or 5, for the encoder to look equally "
                 "far to both sides",
-                code="even_kernel",
+                code="out_of_range",
             )
         check_at_least(1, "model.kernel_width", self.kernel_width, MAX_SIZE)
         self._check_unused()

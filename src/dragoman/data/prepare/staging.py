@@ -20,5 +20,5 @@ def staged(out: Path) -> Iterator[Path]:
         if isinstance(error, DragomanError):
             raise
         raise DataError(
-            f"cannot write {out}: {error.strerror or error}; nothing of it was kept", code="write_failed"
+            f"cannot write {out}: {error.strerror or error}; nothing of it was kept", code="cannot_write"
         ) from error

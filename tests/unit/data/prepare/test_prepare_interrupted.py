@@ -151,8 +151,8 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("dragoman.data.shards.SentenceWriter.append", full)
-    with raises(DataError, "write_failed"):
+    with raises(DataError, "cannot_write"):
         prepare([corpus], RECIPE, tmp_path / "out")
-    with raises(DataError, "write_failed"):
+    with raises(DataError, "cannot_write"):
         prepare([corpus], RECIPE, corpus.source / "below" / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en"]

@@ -268,9 +268,9 @@ def test_places_that_hold_something_else_are_left_alone(tmp_path):
         (model / name).write_text("{}")
     write_manifest(model)
     for place, expected in (
-        (tmp_path / "full", ("output_taken", "thesis.txt")),
-        (model, ("output_taken", "model.json", "model.safetensors")),
-        (corpus.source, ("output_taken",)),
+        (tmp_path / "full", ("output_exists", "thesis.txt")),
+        (model, ("output_exists", "model.json", "model.safetensors")),
+        (corpus.source, ("output_exists",)),
     ):
         with raises(DataError, *expected):
             prepare([corpus], RECIPE, place, anew=True)
@@ -285,7 +285,7 @@ def test_places_that_hold_something_else_are_left_alone(tmp_path):
     assert len(Prepared.open(out).split()) == 29
     (out / "notes.txt").write_text("mine")
     prepare([corpus], RECIPE, out)
-    with raises(DataError, "output_taken", "notes.txt"):
+    with raises(DataError, "output_exists", "notes.txt"):
         prepare([corpus], changed(max_tokens=59), out, anew=True)
     assert (out / "notes.txt").exists()
 
