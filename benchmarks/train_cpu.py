@@ -94,8 +94,8 @@ def ours(size: str, precision: str) -> Step:
     from dragoman.data.batch import Batch as OurBatch
     from dragoman.training.loss.cross_entropy import TranslationLoss
     from dragoman.training.optim.optimizer import Optimizer
-    from dragoman.training.steps.allocator import keep_freed_memory
-    from dragoman.training.steps.base import precision as context
+    from dragoman.training.steps.eager import keep_freed_memory
+    from dragoman.training.steps.eager import precision as context
 
     keep_freed_memory()
     d, h, ff, layers, vocabulary = SIZES[size]

@@ -140,8 +140,8 @@ def ours(name: str, size: str, steps: int, profile: bool = False, without: str =
     from dragoman.training.distributed.ranks import Ranks
     from dragoman.training.loss.cross_entropy import TranslationLoss
     from dragoman.training.optim.optimizer import Optimizer
-    from dragoman.training.steps.base import precision
     from dragoman.training.steps.cuda_graph import CudaGraphSteps
+    from dragoman.training.steps.eager import precision
 
     d, h, ff, layers, vocabulary, _ = SIZES[size]
     shape = ModelRecipe(d_model=d, n_heads=h, d_ff=ff, encoder_layers=layers, decoder_layers=layers, dropout=0.1)

@@ -26,10 +26,9 @@ from dragoman.data.prepared import Prepared
 from dragoman.text.special_tokens import PAD
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.optim.schedule import learning_rate
-from dragoman.training.steps.base import derive_seed, precision, to_device
+from dragoman.training.optim.optimizer import Optimizer, learning_rate
 from dragoman.training.steps.cuda_graph import CudaGraphSteps
+from dragoman.training.steps.eager import derive_seed, precision, to_device
 
 DEVICE = torch.device("cuda")
 

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.cli.commands.train import command as train
 from dragoman.demo.corpus import pairs
-from dragoman.text.target_languages import language_token
+from dragoman.text.token_table import language_token
 from dragoman.translation.translator import Translator
 
 SETTINGS = [

@@ -75,6 +75,18 @@ class Prepared:
         return dict(self.manifest["report"])
 
     @property
+    def summary(self) -> str:
+        """The report in one line; rules that dropped nothing are left out."""
+        report, splits = self.report, self.manifest["splits"]
+        train, valid = (splits.get(name, {"pairs": 0})["pairs"] for name in ("train", "valid"))
+        counts = [(rule, entry["dropped"]) for rule, entry in report["rules"].items()]
+        counts += [(f"{rule} (validation)", entry["dropped"]) for rule, entry in report.get("valid_rules", {}).items()]
+        dropped = ", ".join(f"{count:,} {rule}" for rule, count in counts if count)
+        rest = f"dropped: {dropped}; examples are in {self.directory / MANIFEST}" if dropped else "none dropped"
+        read = report["read"] + report.get("valid_read", 0)
+        return f"{read:,} pairs read: {train:,} to train on, {valid:,} to validate with, {rest}"
+
+    @property
     def tokenizers_directory(self) -> Path:
         """The directory of its tokenizers."""
         return self.directory / next((name for name in OLD_NAMES if (self.directory / name).is_dir()), TOKENIZERS)

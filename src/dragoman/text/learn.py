@@ -9,12 +9,11 @@ from random import Random
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import normalize
+from dragoman.text.normalization import MARK, chunks, normalize, segments
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.text.store import LEARNED_KINDS, from_model
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
 from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, pause_gc
-from dragoman.text.words import MARK, chunks, segments
 
 READ_CHARACTERS: Final = 50_000_000
 """Larger corpora are subsampled to this: the vocabulary hardly changes any more, and memory stays bounded."""

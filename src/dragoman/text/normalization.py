@@ -1,4 +1,6 @@
-"""The one normalizer: whatever becomes ids goes through `normalize` first, and nothing else changes a text.
+"""Normalization and splitting into words: what happens to a text before it becomes tokens.
+
+Whatever becomes ids goes through `normalize` first, and nothing else changes a text.
 
 1. Invisible leftovers are dropped: control characters that are no white space (NUL, DEL, C1, ...), the byte order mark
    U+FEFF and the soft hyphen U+00AD. Joiners and direction marks stay, because emoji, Persian and Hebrew need them.
@@ -8,14 +10,20 @@
    space, and none is left at either end.
 
 The order makes it idempotent: dropping first, because NFC must see the neighbors that remain.
+
+A word includes the space before it: "▁cat" is one token, and decoding is plain joining. The first word of a text gets a
+space, too, so a word is the same token everywhere. Scripts without spaces (Chinese, Japanese, Thai) get none: a space
+in front of them is a token of its own.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, groupby
 from typing import Final
-from unicodedata import is_normalized
-from unicodedata import normalize as unicode_normalize
 
 from dragoman.errors import TextError
 
@@ -33,7 +41,7 @@ def normalize(text: str) -> str:
         text.isprintable()  # rules out control characters, every white space but " ", and lone surrogates
         and "  " not in text
         and text.strip() is text
-        and (text.isascii() or is_normalized("NFC", text))
+        and (text.isascii() or unicodedata.is_normalized("NFC", text))
     ):
         return text
     try:
@@ -44,4 +52,83 @@ def normalize(text: str) -> str:
             "UTF-16 pair is not Unicode text; decode the file as UTF-8 (or, if it is UTF-16, as UTF-16)",
             code="invalid_character",
         ) from None
-    return " ".join(unicode_normalize("NFC", DROPPED.sub("", text)).split())
+    return " ".join(unicodedata.normalize("NFC", DROPPED.sub("", text)).split())
+
+
+MARK: Final = "▁"
+"""How a space is shown inside a token; a U+2581 of the text itself is spelled with its three byte tokens."""
+
+SPACELESS: Final = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
+    "\u2e80-\u312f\u3190-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef"  # Han, kana, their punctuation and wide forms
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff]"  # rarer kana and Han
+)
+CACHED_WORDS: Final = 1 << 17
+CACHED_CHARACTERS: Final = 16 * CACHED_WORDS
+
+
+def mark(text: str) -> str:
+    """A normalized text with the space of its first word."""
+    if "" < text < "\u0e00":  # before the first spaceless script: the usual case, decided quickly
+        return " " + text
+    return text if not text or SPACELESS.match(text) else " " + text
+
+
+def chunks(word: str, alphabet: frozenset[str]) -> Iterator[str]:
+    """The parts of a word to learn from: with its space, and split where a character is left to byte tokens."""
+    marked = mark(word)
+    if alphabet.issuperset(marked):
+        yield marked
+        return
+    for known, run in groupby(marked, alphabet.__contains__):
+        if known:
+            yield "".join(run)
+
+
+@lru_cache(maxsize=1 << 16)
+def character_class(character: str) -> str:
+    """Letters, spaceless letters, digits and the rest: no token of WordPiece crosses from one to another."""
+    category = unicodedata.category(character)
+    if category[0] in "LM":
+        return "spaceless" if SPACELESS.match(character) else "letter"
+    return "digit" if category == "Nd" else "other"
+
+
+def segments(chunk: str) -> Iterator[str]:
+    """A chunk split where the class changes; the space stays with what follows, digits and their space are alone."""
+    space = chunk[:1] if chunk[:1] == " " else ""
+    for kind, run in groupby(chunk[len(space) :], character_class):
+        if kind == "digit":
+            yield from ([space] if space else [])
+            yield from run
+        else:
+            yield space + "".join(run)
+        space = ""
+    if space:
+        yield space
+
+
+class WordCache:
+    """A cache of the ids of words, as looking one up is faster than any library's encoding."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[int, ...]] = {}
+        self.characters = 0  # in total: words from a server's clients may have any length
+
+    def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
+        """The ids of normalized texts; new words are encoded at once, as no token crosses a space."""
+        split = [text.split(" ") for text in texts]
+        if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
+            self.known, self.characters = {}, 0  # replaced, not cleared: another thread may be reading the old one
+        known = self.known
+        new = list(set(chain.from_iterable(split)).difference(known))
+        known.update(zip(new, map(tuple, encode_words(new)), strict=True))
+        self.characters += sum(map(len, new))
+        ids_of = known.__getitem__
+        return [[*chain.from_iterable(map(ids_of, words))] for words in split]
+
+
+def has_words(texts: Sequence[str]) -> bool:
+    """Whether a cache of words helps, which needs spaces; guessed from a few texts, and only for speed."""
+    sample = texts[:: len(texts) // 64 + 1]
+    return 2 * sum(SPACELESS.search(text) is not None for text in sample) < len(sample)

@@ -8,10 +8,10 @@ from itertools import chain
 from typing import Any
 
 from dragoman.errors import TextError
+from dragoman.text.normalization import CACHED_WORDS, MARK, has_words, mark
 from dragoman.text.subword_sampling import DropStream, Lattice, bpe_dropout, sample_path, unigram_lattice
 from dragoman.text.token_table import FIRST_LEARNED, MARK_IDS, byte_ids
 from dragoman.text.tokenizer import ENCODE_BLOCK, SubwordTokenizer, pause_gc
-from dragoman.text.words import CACHED_WORDS, MARK, has_words, mark
 
 
 class SentencePieceTokenizer(SubwordTokenizer):

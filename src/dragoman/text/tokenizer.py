@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import VERSION, normalize
+from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
 from dragoman.text.subword_sampling import DropStream
-from dragoman.text.target_languages import add_language_tokens, check_language_codes, split_language_tokens
-from dragoman.text.token_table import TokenTable
-from dragoman.text.words import SPACELESS, WordCache, mark
+from dragoman.text.token_table import TokenTable, add_language_tokens, check_language_codes, split_language_tokens
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array

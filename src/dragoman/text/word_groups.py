@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.token_table import BYTE_TOKENS, byte_token_output
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.text.words import MARK, SPACELESS
 
 BYTE_RUN: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # characters that the vocabulary lacks
 SILENT: Final = tuple(token for byte, token in enumerate(BYTE_TOKENS) if not byte_token_output(byte))

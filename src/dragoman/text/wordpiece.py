@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.errors import TextError
+from dragoman.text.normalization import MARK
 from dragoman.text.subword_sampling import DropStream
 from dragoman.text.token_table import FIRST_LEARNED, byte_ids
 from dragoman.text.tokenizer import SubwordTokenizer
-from dragoman.text.words import MARK
 
 Trie = dict[str, Any]
 """Character -> the trie below it; "" -> the id of the token that ends here."""

@@ -16,7 +16,6 @@ from dragoman.config.recipe import apply_changes
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.inputs import OtherInputsError
 from dragoman.data.prepare.pipeline import prepare
-from dragoman.data.prepare.report import summarize
 from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
@@ -126,7 +125,7 @@ class TrainingPlan:
         finally:
             reporter.close()
         if not prepared.reused:
-            reporter.note(summarize(prepared))
+            reporter.note(prepared.summary)
         return prepared
 
     def choose_settings(self, prepared: Prepared, reporter: Reporter) -> None:

@@ -29,14 +29,12 @@ from dragoman.models.loading import as_arrays, build_model, load_weights
 from dragoman.progress import Reporter
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
-from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
+from dragoman.training.checkpoints.checkpoint import Checkpoints, TrainingState, average_weights
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.model_info import trained_model_info
-from dragoman.training.reporting.card import training_card
-from dragoman.training.reporting.curve import draw_curve
+from dragoman.training.reporting.card import trained_model_info, training_card
+from dragoman.training.reporting.metrics import draw_curve
 from dragoman.training.run_record import LOCK, RUN, RunRecord, check_output_directory, confirm_record
-from dragoman.training.state import TrainingState
-from dragoman.training.steps.allocator import keep_freed_memory
+from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
 
 RESULT = "result.json"

@@ -20,21 +20,24 @@ from dragoman.data.batch import Batch
 from dragoman.data.loader import Loader
 from dragoman.errors import DamagedError
 from dragoman.progress import Evaluation, Reporter
-from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints
-from dragoman.training.distributed.broadcast import broadcast_tensors, describe_checkpoint
+from dragoman.training.checkpoints.checkpoint import Checkpoint, Checkpoints, TrainingState, Window
 from dragoman.training.distributed.ranks import CollectiveError, Ranks
-from dragoman.training.distributed.replica import Replica
-from dragoman.training.distributed.sharding import Sharded, full_tensor, local_shard, shard_like, should_shard
+from dragoman.training.distributed.sharding import (
+    Replica,
+    Sharded,
+    broadcast_tensors,
+    describe_checkpoint,
+    full_tensor,
+    local_shard,
+    shard_like,
+    should_shard,
+)
 from dragoman.training.interrupt import EvaluationAbandonedError, InterruptedTrainingError, StopRequest
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.optim.schedule import learning_rate
+from dragoman.training.optim.optimizer import Optimizer, learning_rate
 from dragoman.training.reporting.metrics import METRICS_FILE, Metrics
-from dragoman.training.state import TrainingState, Window
-from dragoman.training.steps.base import precision
-from dragoman.training.steps.cuda_graph import CudaGraphSteps, supports_cuda_graph
-from dragoman.training.steps.eager import EagerSteps, wrap_task
-from dragoman.training.steps.result import StepResult
+from dragoman.training.steps.cuda_graph import CudaGraphSteps
+from dragoman.training.steps.eager import EagerSteps, StepResult, precision, supports_cuda_graph, wrap_task
 
 Evaluate = Callable[[nn.Module, Callable[[], None]], Evaluation]  # calls the function between batches: it may raise
 HIGHER_IS_BETTER = {"loss": False, "bleu": True}

@@ -19,8 +19,8 @@ from dragoman.engines.forced_decoding import Pairs, cross_maps
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.types import Search
 from dragoman.text import Tokenizer
+from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import ParsedIds
-from dragoman.text.words import MARK, SPACELESS
 
 MAX_WORDS, SENTENCES, LENGTH = 100, 80, 6
 SMOOTHING: Final = 0.01  # the count of a pair that occurs once, instead of 0

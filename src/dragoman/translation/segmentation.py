@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dragoman.text import Tokenizer
+from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import attach_depths
 from dragoman.text.word_groups import count_visible_words
-from dragoman.text.words import MARK, SPACELESS
 from dragoman.translation.options import Split
 from dragoman.translation.result import FLAGS, Translation
 

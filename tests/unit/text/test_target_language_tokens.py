@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.errors import TextError
 from dragoman.text import Tokenizer, learn, load_tokenizer, normalize
-from dragoman.text.target_languages import add_language_tokens, split_language_tokens
+from dragoman.text.token_table import add_language_tokens, split_language_tokens
 from raising import raises
 
 LINES = ["the old box <2de> stands in the hall", "we 2 see <2fr> the box", "der alte Kasten steht im Flur <2de>"] * 5

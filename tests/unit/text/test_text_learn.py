@@ -9,8 +9,8 @@ import pytest
 from dragoman.errors import TextError
 from dragoman.text import learn, normalize
 from dragoman.text.learn import choose_alphabet, count_words, limit_chunks, subsample
+from dragoman.text.normalization import segments
 from dragoman.text.token_table import FIRST_LEARNED
-from dragoman.text.words import segments
 from raising import raises
 
 KINDS = ["bpe", "unigram", "wordpiece"]

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import TextError
-from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokenizer, normalize, words
+from dragoman.text import BOS, EOS, N_SPECIAL, PAD, UNK, Tokenizer, normalization, normalize
+from dragoman.text.normalization import mark
 from dragoman.text.token_table import byte_ids
-from dragoman.text.words import mark
 from raising import raises
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -155,8 +155,8 @@ def test_importing_the_package_imports_no_library() -> None:
 
 
 def test_what_is_remembered_of_words_is_bounded_by_their_length_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "CACHED_CHARACTERS", 1000)
-    cache = words.WordCache()
+    monkeypatch.setattr(normalization, "CACHED_CHARACTERS", 1000)
+    cache = normalization.WordCache()
     asked: list[list[str]] = []
 
     def encode(new: list[str]) -> list[list[int]]:

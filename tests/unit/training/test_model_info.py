@@ -13,7 +13,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import ModelInfo
-from dragoman.training.model_info import trained_model_info
+from dragoman.training.reporting.card import trained_model_info
 from tiny_run import ENGLISH, GERMAN
 
 BASE = ModelInfo(300, ("fr",), ("it",), "CC0-1.0")

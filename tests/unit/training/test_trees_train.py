@@ -14,7 +14,7 @@ from dragoman.evaluation.validation import Validation
 from dragoman.models.loading import build_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.loss.cross_entropy import TranslationLoss
-from dragoman.training.steps.base import empty_batch
+from dragoman.training.steps.eager import empty_batch
 from raising import raises
 from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from dragoman.errors import DataError
-from dragoman.text.target_languages import is_language_code
+from dragoman.text.token_table import is_language_code
 from dragoman.values import MAX_WEIGHT, MIN_WEIGHT
 
 Form = Literal["plain", "tsv", "jsonl"]

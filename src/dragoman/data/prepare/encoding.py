@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from dragoman.arrays import Int64Array
 from dragoman.data.corpora.cleaning import EXAMPLES
-from dragoman.data.prepare.context import CHUNK, CleanText, PrepareContext, SideTokenizers
+from dragoman.data.prepare.staging import CHUNK, CleanText, PrepareContext, SideTokenizers
 from dragoman.data.prepare.target_languages import count_languages
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS
 from dragoman.data.shards import Part, Sentences, SentenceWriter, dtype_for, map_file
 from dragoman.errors import DataError
-from dragoman.text.target_languages import add_language_tokens
+from dragoman.text.token_table import add_language_tokens
 
 if TYPE_CHECKING:
     from dragoman.text import Tokenizer

@@ -19,15 +19,20 @@ import numpy.typing as npt
 
 from dragoman.config import DataRecipe, Recipe
 from dragoman.cpu import available_cores
-from dragoman.data.corpora.cleaning import Cleaner, Hashes, HashSet, check_chunk
+from dragoman.data.corpora.cleaning import Cleaner, Hashes, HashSet, check_chunk, detect_scripts, parse_script
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read_trees_file
-from dragoman.data.corpora.scripts import detect_scripts, parse_script
 from dragoman.data.prepare import inputs as sources
-from dragoman.data.prepare.context import CHUNK, CleanText, PrepareContext
 from dragoman.data.prepare.encoding import append_depths, append_texts, cached_tokenizer, encode_splits
-from dragoman.data.prepare.manifest import make_report, set_weights, write_manifest
-from dragoman.data.prepare.staging import staged
+from dragoman.data.prepare.staging import (
+    CHUNK,
+    CleanText,
+    PrepareContext,
+    make_report,
+    set_weights,
+    staging_directory,
+    write_manifest,
+)
 from dragoman.data.prepare.target_languages import (
     Chunk,
     check_languages,
@@ -129,7 +134,7 @@ def prepare(
     before = sources.file_states(everything)
     size = sum(size for _, size, _ in before)
     processes = processes or (available_cores() if size > INLINE else 1)
-    with staged(out) as staging, Workers(processes) as workers:
+    with staging_directory(out) as staging, Workers(processes) as workers:
         context = PrepareContext(staging, initial, workers, reporter)
         reporter.start_stage("clean", size, "B")
         valid_text = clean_valid(context, validation, hashes) if validation else None
@@ -232,9 +237,8 @@ def clean(
             open_files.enter_context(depths)
         for corpus in corpora:
             start = writers[0].count
-            trees = TreeAligner(
-                () if corpus.source_trees is None else read_trees_file(corpus.source_trees, hashes.open)
-            )
+            path = corpus.source_trees
+            trees = None if path is None else TreeAligner(read_trees_file(path, hashes.open))
             chunks = read_with_languages(corpus, CHUNK, targets, hashes.open)
             first: Chunk = next(chunks, ([], [], []))
             if scripts is None or targets:
@@ -244,11 +248,12 @@ def clean(
                 kept = np.flatnonzero(cleaner.filter(chunk))
                 for writer, texts in zip(writers, (chunk.sources, chunk.targets), strict=True):
                     append_texts(writer, [texts[i] for i in kept])
-                if depths is not None:
+                if depths is not None and trees is not None:
                     append_depths(depths, [trees.byte_depths(text) for text in chunk.sources], kept)
                 pair_hashes.append(chunk.hashes[kept])
                 languages.append(language_indices(chunk.languages, targets)[kept] if targets else languages[0])
-            trees.check_finished()
+            if trees is not None:
+                trees.check_finished()
             parts.append(Part(corpus.name, start, writers[0].count, corpus.weight))
     indices = np.concatenate(languages) if targets else None
     return CleanText(name, tuple(parts), np.concatenate(pair_hashes), cleaner, depths is not None, indices)

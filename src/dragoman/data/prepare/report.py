@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dragoman.data.prepared import MANIFEST, SIDES, Prepared
+from dragoman.data.prepared import SIDES, Prepared
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_EXAMPLE_CHARACTERS = 48  # characters of an example
@@ -28,20 +28,6 @@ def print_report(prepared: Prepared, console: Console) -> None:
     console.print(Text("\nLengths of the training sentences, in tokens", style="bold"))
     for line in histogram(split.source.lengths, split.target.lengths):
         console.print(Text(line), soft_wrap=True)
-
-
-def summarize(prepared: Prepared) -> str:
-    """The report in one line; rules that dropped nothing are left out."""
-    report = prepared.report
-    train, valid = (prepared.manifest["splits"].get(name, {"pairs": 0})["pairs"] for name in ("train", "valid"))
-    counts = [(rule, entry["dropped"]) for rule, entry in report["rules"].items()]
-    counts += [(f"{rule} (validation)", entry["dropped"]) for rule, entry in report.get("valid_rules", {}).items()]
-    dropped = [f"{count:,} {rule}" for rule, count in counts if count]
-    rest = (
-        f"dropped: {', '.join(dropped)}; examples are in {prepared.directory / MANIFEST}" if dropped else "none dropped"
-    )
-    read = report["read"] + report.get("valid_read", 0)
-    return f"{read:,} pairs read: {train:,} to train on, {valid:,} to validate with, {rest}"
 
 
 def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) -> None:

@@ -1,20 +1,76 @@
-"""The staging directory of `prepare`, whose write errors are reported as DataError."""
+"""The staging directory of `prepare`: what its steps share, and the manifest that completes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from dragoman import files
+import numpy as np
+import numpy.typing as npt
+
+from dragoman import __version__
+from dragoman.config import Recipe
+from dragoman.data.corpora.cleaning import RULES, Cleaner, Hashes
+from dragoman.data.prepare.workers import Workers
+from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared
+from dragoman.data.shards import Part
 from dragoman.errors import DataError, DragomanError
+from dragoman.files import sha256, staged, write_atomically
+from dragoman.progress import Reporter
+
+CHUNK = 8192  # pairs: large enough that sending them to a process costs little, small enough for many processes
+
+
+class TokenizerEntry(NamedTuple):
+    """A tokenizer as the manifest names it."""
+
+    name: str
+    vocabulary_size: int
+    fingerprint: str
+
+
+SideTokenizers = dict[str, TokenizerEntry]  # by side
+
+
+@dataclass(frozen=True)
+class CleanText:
+    """Cleaned text on disk: where each corpus lies in it, and a hash of each pair.
+
+    With `trees`, the depths of the source's bytes lie next to it. `languages` has the index of each pair's target
+    language in text.targets, if there are several.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    hashes: Hashes
+    cleaner: Cleaner
+    trees: bool = False
+    languages: npt.NDArray[np.uint16] | None = None
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+@dataclass(frozen=True)
+class PrepareContext:
+    """What every step of one preparation needs."""
+
+    staging: Path
+    recipe: Recipe
+    workers: Workers
+    reporter: Reporter
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
-    """An empty directory to write into, which becomes `out` when the block succeeds."""
+def staging_directory(out: Path) -> Iterator[Path]:
+    """An empty directory that becomes `out` when the block succeeds; write errors are DataErrors."""
     try:
-        with files.staged(out) as staging:
+        with staged(out) as staging:
             yield staging
     except OSError as error:  # usually a full disk; reading has errors of its own
         if isinstance(error, DragomanError):
@@ -22,3 +78,66 @@ def staged(out: Path) -> Iterator[Path]:
         raise DataError(
             f"cannot write {out}: {error.strerror or error}; nothing of it was kept", code="cannot_write"
         ) from error
+
+
+def make_report(train: CleanText, valid: CleanText | None, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What was read and what each rule dropped, with examples: every pair read is kept or counted here."""
+    report: dict[str, Any] = {"read": train.cleaner.n_read, "rules": rule_report(train.cleaner)}
+    if valid is not None:
+        report |= {"valid_read": valid.cleaner.n_read, "valid_rules": rule_report(valid.cleaner)}
+    kept = sum(split["pairs"] for split in splits.values())
+    n_read = train.cleaner.n_read + (valid.cleaner.n_read if valid else 0)
+    dropped = train.cleaner.n_dropped + (valid.cleaner.n_dropped if valid else 0)
+    assert kept + dropped == n_read, (kept, dropped, n_read)  # nothing is dropped silently
+    return report
+
+
+def rule_report(cleaner: Cleaner) -> dict[str, Any]:
+    """What each rule dropped, for JSON."""
+    return {
+        rule: {"why": RULES[rule], "dropped": d.count, "examples": d.examples} for rule, d in cleaner.dropped_by.items()
+    }
+
+
+def write_manifest(
+    context: PrepareContext,
+    inputs: dict[str, Any],
+    entries: SideTokenizers,
+    splits: dict[str, dict[str, Any]],
+    report: dict[str, Any],
+) -> None:
+    """Write the last file, which says what the directory holds and where it came from; remove intermediate text."""
+    for path in context.staging.glob("*-text.*"):
+        path.unlink()
+    tokenizers = {side: entries[side]._asdict() for side in SIDES}
+    files = sorted(path for path in context.staging.rglob("*") if path.is_file())
+    identity = json.dumps([inputs, tokenizers], sort_keys=True).encode()
+    manifest = {
+        "format": FORMAT,
+        "dragoman": __version__,
+        "fingerprint": hashlib.sha256(identity).hexdigest(),
+        "inputs": inputs,
+        "tokenizers": tokenizers,
+        "splits": splits,
+        "files": {
+            path.relative_to(context.staging).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+            for path in files
+        },
+        "report": report,
+    }
+    save_manifest(context.staging, manifest)
+
+
+def save_manifest(directory: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest whole or not at all."""
+    write_atomically(directory / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
+
+
+def set_weights(prepared: Prepared, weights: Sequence[float]) -> Prepared:
+    """The same data with these weights, which are all that may change without preparing again."""
+    parts = prepared.manifest["splits"]["train"]["parts"]
+    if [part["weight"] for part in parts] != list(weights):
+        for part, weight in zip(parts, weights, strict=True):
+            part["weight"] = weight
+        save_manifest(prepared.directory, prepared.manifest)
+    return prepared

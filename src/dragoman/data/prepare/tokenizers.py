@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dragoman.config import Recipe
-from dragoman.data.prepare.context import CHUNK, PrepareContext, SideTokenizers, TokenizerEntry
 from dragoman.data.prepare.encoding import chunk_ranges, read_texts
+from dragoman.data.prepare.staging import CHUNK, PrepareContext, SideTokenizers, TokenizerEntry
 from dragoman.data.prepare.target_languages import source_tokenizer
 from dragoman.data.prepared import SIDES, TOKENIZERS
 from dragoman.files import sha256

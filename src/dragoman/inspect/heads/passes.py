@@ -21,7 +21,7 @@ from dragoman.nn import LowRank, everything
 from dragoman.progress import Reporter
 from dragoman.search.types import NOT_FINITE, Search
 from dragoman.text import Tokenizer
-from dragoman.text.words import MARK
+from dragoman.text.normalization import MARK
 from dragoman.translation.translator import Translator
 
 MAX_CURVE_POINTS: Final = 24

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dragoman.errors import DragomanError, SearchError
 from dragoman.text import normalize
-from dragoman.text.words import SPACELESS
+from dragoman.text.normalization import SPACELESS
 from dragoman.values import describe_value
 
 LINE_END: Final = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")

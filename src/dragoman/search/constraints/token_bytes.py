@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import HANGUL, is_word_character
 from dragoman.text import Tokenizer
+from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.special_tokens import EOS, N_SPECIAL, UNK
-from dragoman.text.words import MARK, SPACELESS
 
 EDGE: Final = 256  # word boundary: between two characters that do not form one word
 UNCLEAR: Final = 257  # next to a byte of a character that has no token and is not complete yet

@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol
 
 from dragoman.errors import TextError
 from dragoman.text.imported.subword_nmt import SEPARATOR, SubwordCodes
+from dragoman.text.normalization import MARK
 from dragoman.text.sentencepiece import open_model
 from dragoman.text.special_tokens import UNK
 from dragoman.text.token_table import SPECIAL_TOKENS
-from dragoman.text.words import MARK
 
 
 class Segmenter(Protocol):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from dragoman.errors import TextError
-from dragoman.text.words import CACHED_WORDS
+from dragoman.text.normalization import CACHED_WORDS
 
 SEPARATOR: Final = "@@"
 END: Final = "</w>"

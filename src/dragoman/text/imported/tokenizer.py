@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.imported.segmentation import Segmenter, SentencePieceSegmenter, load_segmenter
-from dragoman.text.normalization import normalize
+from dragoman.text.normalization import MARK, normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
-from dragoman.text.target_languages import check_language_codes, language_token
-from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary
+from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, check_language_codes, language_token
 from dragoman.text.tokenizer import MAX_THREADS
-from dragoman.text.words import MARK
 from dragoman.values import rename_keys
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from dragoman.modeldir.verify import verify_model
 from dragoman.models.loading import as_arrays, load_weights
 from dragoman.text import Tokenizer
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
-from dragoman.training.model_info import trained_model_info
+from dragoman.training.reporting.card import trained_model_info
 from dragoman.training.run_record import RUN
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: one directory per step, complete or absent; a damaged one is never loaded.
+"""The training state and its checkpoints: one directory per step, complete or absent; a damaged one is never loaded.
 
 A directory gets its name only when it is complete and synced, and its manifest confirms it when it is read. `latest`
 names the newest for people and for tools that copy; it is updated last, and nothing here reads it.
@@ -10,7 +10,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -229,3 +229,42 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
             total += each[name]
         mean[name] = (total / len(weights)).to(last.dtype)
     return mean
+
+
+@dataclass
+class Window:
+    """Sums since the last line of the log; saved too, because a resumed run must log the same numbers."""
+
+    smoothed: float = 0.0
+    plain: float = 0.0
+    source_tokens: float = 0.0
+    target_tokens: float = 0.0
+    norm: float = 0.0
+    steps: int = 0
+
+
+@dataclass
+class TrainingState:
+    """Counters and the best evaluation of a run."""
+
+    step: int = 0
+    loader: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    source_tokens: float = 0.0
+    target_tokens: float = 0.0
+    best_value: float | None = None
+    best_step: int = 0
+    without_better: int = 0
+    unevaluated: bool = False  # the evaluation was interrupted, and comes first when the run resumes
+    metrics_lines: int = 0
+    window: Window = field(default_factory=Window)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, exact: JSON writes a float with all its digits."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
+        """The state that `to_json` wrote."""
+        return cls(**{**values, "window": Window(**values["window"])})

@@ -6,7 +6,10 @@ are the same with any number of ranks.
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
@@ -18,6 +21,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.errors import RecipeError
+from dragoman.training.checkpoints.checkpoint import PARTS, Checkpoint
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import LossSum
 
@@ -112,3 +116,64 @@ def shard_like(value: Tensor, pattern: Tensor) -> Tensor:
         sharded: Any = distribute_tensor(value.to(pattern.device), pattern.device_mesh, pattern.placements)
         return sharded  # type: ignore[no-any-return]
     return value.to(pattern.device, copy=True)
+
+
+class Replica:
+    """Lends the model itself; if its weights are sharded, a copy on rank 0 that is filled with full ones."""
+
+    def __init__(self, model: nn.Module, ranks: Ranks, sharded: bool) -> None:
+        self.ranks, self.sharded = ranks, sharded
+        self.copy = copy.deepcopy(model) if sharded and ranks.first else None
+
+    @contextmanager
+    def with_replaced(self, model: nn.Module, replacements: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+        """The model with some of its weights replaced; every rank must enter."""
+        if not self.sharded:
+            with self.with_weights(model, replacements) as lent:
+                yield lent
+            return
+        weights = {}
+        for name, tensor in {**model.state_dict(), **replacements}.items():
+            gathered = full_tensor(tensor)
+            if self.copy is not None:
+                weights[name] = gathered.cpu()
+        with self.with_weights(model, weights) as lent:
+            yield lent
+
+    @contextmanager
+    def with_weights(self, model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+        """The model with these full weights for the time of the context; on rank 0."""
+        if self.copy is not None:
+            self.copy.load_state_dict(dict(weights))
+            yield self.copy.to(self.ranks.device)
+            self.copy.cpu()  # training needs the memory of the device
+            return
+        if self.sharded:
+            yield model
+            return
+        kept = {name: tensor.detach().clone() for name, tensor in model.state_dict().items() if name in weights}
+        model.load_state_dict(dict(weights), strict=False)
+        try:
+            yield model
+        finally:
+            model.load_state_dict(kept, strict=False)
+
+
+def describe_checkpoint(saved: Checkpoint) -> dict[str, dict[str, Any]]:
+    """Type and shape of each tensor by part, and the training state, as JSON."""
+    about: dict[str, dict[str, Any]] = {
+        part: {name: (str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()}
+        for part, tensors in saved.parts().items()
+    }
+    return {**about, "state": {**saved.state, "step": saved.step}}
+
+
+def broadcast_tensors(
+    ranks: Ranks, saved: Checkpoint | None, about: dict[str, dict[str, Any]]
+) -> Iterator[tuple[str, str, Tensor]]:
+    """Each tensor with its part and name, on this rank's device; one at a time, to save memory."""
+    loaded = saved.parts() if saved is not None else {}
+    for part in PARTS:
+        for name, (kind, shape) in about[part].items():
+            tensor = loaded[part][name] if loaded else torch.empty(shape, dtype=getattr(torch, kind))
+            yield part, name, ranks.broadcast_tensor(tensor.to(ranks.device))

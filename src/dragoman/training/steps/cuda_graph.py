@@ -30,20 +30,9 @@ from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.optim.bf16_adam import Bf16Adam, supports_bf16_adam
 from dragoman.training.optim.bf16_weights import Bf16Weights, WithWeights
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps.base import add_tiles, derive_seed
-from dragoman.training.steps.result import StepResult
+from dragoman.training.steps.eager import StepResult, add_tiles, derive_seed
 
 MAX_QUEUED: Final = 2  # steps in flight; with more, the host waits for the oldest
-
-
-def supports_cuda_graph(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
-    """Whether a run can use CUDA graphs: a GPU, packed batches, compilation, an optimizer that can skip on the device.
-
-    PyTorch does not compile its recurrent layers.
-    """
-    fixed = ranks.device.type == "cuda" and recipe.compile and batch.layout == "packed"
-    plain = not any(isinstance(part, nn.RNNBase) for part in model.modules())
-    return fixed and recipe.optimizer in ("adam", "adamw") and plain
 
 
 def set_compile_cache() -> Path:

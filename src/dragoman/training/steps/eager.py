@@ -1,11 +1,16 @@
-"""Eager training steps: on any device, with any layout, in any number of processes."""
+"""Eager training steps, on any device, with any layout, in any number of processes; and what all steps share."""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import math
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +18,98 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
+from dragoman.errors import TrainingError
+from dragoman.native import why_not
+from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul, torch_bfloat16_works
+from dragoman.nn.layout import joint_tiles
+from dragoman.text.special_tokens import BOS, EOS, PAD
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.sharding import Sharded, full_tensor, local_shard
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps.base import derive_seed, empty_batch, to_device
-from dragoman.training.steps.result import StepResult
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Sums of the loss over target tokens, token counts, and the gradient norm before clipping."""
+
+    step: int
+    target: float
+    source: float
+    smoothed: float
+    plain: float
+    norm: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the step was applied."""
+        return math.isfinite(self.smoothed) and math.isfinite(self.norm)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch on the device; a rank whose epoch has ended takes part with a sentence of weight 0."""
+    if batch.layout == "packed":
+        return (add_tiles(batch) if triton_available(device.type) else batch).to(device)
+    return batch.to(device) if batch.n_sentences else empty_batch(device, batch.state)
+
+
+def add_tiles(batch: Batch) -> Batch:
+    """A packed batch with the tables that packed attention needs."""
+    tiles = joint_tiles(batch.source_lengths, batch.target_lengths, len(batch.source), len(batch.target_in))
+    return replace(batch, source_tiles=tiles[0], target_tiles=tiles[1])
+
+
+def empty_batch(device: torch.device, state: int = 0) -> Batch:
+    """A batch of one empty sentence with a target of padding: every weight gets a gradient of 0."""
+    one = torch.ones(1, 1, dtype=torch.long)
+    return Batch(
+        layout="padded",
+        source=one * EOS,
+        source_lengths=one[0],
+        target_in=one * BOS,
+        target_out=one * PAD,
+        target_lengths=one[0],
+        pairs=one[0] * -1,
+        n_sentences=0,
+        source_tokens=0,
+        target_tokens=0,
+        longest=1,
+        state=state,
+        source_depths=one * 0,
+    ).to(device)
+
+
+def derive_seed(*counters: int) -> int:
+    """A seed from counters such as (seed, step, micro-batch, rank)."""
+    text = "/".join(map(str, counters)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
+    """The context for forward passes: bfloat16 as the recipe says; on a CPU with our own kernel if possible."""
+    use_bfloat16 = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
+    if not use_bfloat16:
+        return nullcontext
+    if device.type == "cpu":
+        if has_bfloat16_matmul():
+            return bfloat16_matmul
+        if not torch_bfloat16_works():
+            raise TrainingError(
+                "train.precision='bfloat16' causes an illegal instruction on this CPU, and our own kernel is not "
+                f"available: {why_not('gemm')}; use train.precision='float32'",
+                code="precision_unavailable",
+            )
+    return lambda: torch.autocast(device.type, torch.bfloat16)
+
+
+def supports_cuda_graph(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: nn.Module) -> bool:
+    """Whether a run can use CUDA graphs: a GPU, packed batches, compilation, an optimizer that can skip on the device.
+
+    PyTorch does not compile its recurrent layers.
+    """
+    fixed = ranks.device.type == "cuda" and recipe.compile and batch.layout == "packed"
+    plain = not any(isinstance(part, nn.RNNBase) for part in model.modules())
+    return fixed and recipe.optimizer in ("adam", "adamw") and plain
 
 
 def wrap_task(task: nn.Module, recipe: TrainRecipe, ranks: Ranks) -> nn.Module:
@@ -113,3 +205,22 @@ class EagerSteps:
             with torch.no_grad():
                 for name, parameter in self.model.named_parameters():
                     local_shard(self.ema[name]).lerp_(local_shard(parameter), 1 - self.recipe.ema)
+
+
+TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # of mallopt(3)
+MAX_INT: Final = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Have the C library keep freed memory; return whether it does.
+
+    By default it returns large blocks at once, and the system clears every page that it hands out again: up to a fifth
+    of a step. Peak memory does not change.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # a C library that has no such switch
+        return False
+    return all(mallopt(name, value) for name, value in ((MMAP_MAX, 0), (TRIM_THRESHOLD, MAX_INT), (TOP_PAD, 1 << 26)))

@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.config import DataRecipe
-from dragoman.data.corpora.cleaning import RULES, Cleaner, HashSet, check_chunk
-from dragoman.data.corpora.scripts import count_letters, detect_scripts, expected_share, parse_script
+from dragoman.data.corpora.cleaning import (
+    RULES,
+    Cleaner,
+    HashSet,
+    check_chunk,
+    count_letters,
+    detect_scripts,
+    expected_share,
+    parse_script,
+)
 from dragoman.errors import DataError
 from dragoman.text.normalization import normalize
 from raising import raises

@@ -10,8 +10,7 @@ import torch
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import DamagedError
-from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.optim.schedule import learning_rate
+from dragoman.training.optim.optimizer import Optimizer, learning_rate
 from raising import raises
 
 PAPER = TrainRecipe()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dragoman.training.reporting.curve import draw_curve
+from dragoman.training.reporting.metrics import draw_curve
 
 
 def test_the_curve_is_drawn(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 CHILD = """
 import ctypes, resource, sys
-from dragoman.training.steps.allocator import keep_freed_memory
+from dragoman.training.steps.eager import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 c = ctypes.CDLL(None)

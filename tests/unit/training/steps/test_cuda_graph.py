@@ -20,11 +20,11 @@ from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.nn.kernels.availability import triton_available
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.distributed.replica import Replica
+from dragoman.training.distributed.sharding import Replica
 from dragoman.training.loss.cross_entropy import LossSum, TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer
-from dragoman.training.steps import cuda_graph
-from dragoman.training.steps.base import derive_seed
+from dragoman.training.steps import cuda_graph, eager
+from dragoman.training.steps.eager import derive_seed
 from no_gpu import stand_in
 
 VOCABULARY, PAD = 61, 0
@@ -292,12 +292,12 @@ def test_only_packed_compiled_runs_on_gpus_are_queued() -> None:
     one, packed = Ranks(device=torch.device("cuda")), batch(1)
     recipe = TrainRecipe(compile=True)
     plain, recurrent = torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.GRU(2, 3))
-    assert cuda_graph.supports_cuda_graph(recipe, one, packed, plain)
-    assert not cuda_graph.supports_cuda_graph(recipe, one, packed, recurrent)
-    assert not cuda_graph.supports_cuda_graph(TrainRecipe(), one, packed, plain)
-    assert not cuda_graph.supports_cuda_graph(TrainRecipe(compile=True, optimizer="muon"), one, packed, plain)
-    assert not cuda_graph.supports_cuda_graph(recipe, Ranks(), packed, plain)
-    assert cuda_graph.supports_cuda_graph(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
+    assert eager.supports_cuda_graph(recipe, one, packed, plain)
+    assert not eager.supports_cuda_graph(recipe, one, packed, recurrent)
+    assert not eager.supports_cuda_graph(TrainRecipe(), one, packed, plain)
+    assert not eager.supports_cuda_graph(TrainRecipe(compile=True, optimizer="muon"), one, packed, plain)
+    assert not eager.supports_cuda_graph(recipe, Ranks(), packed, plain)
+    assert eager.supports_cuda_graph(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
 
 
 def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:

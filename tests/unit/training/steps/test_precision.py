@@ -9,15 +9,15 @@ from dragoman.config import TrainRecipe
 from dragoman.errors import TrainingError
 from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul
 from dragoman.training.distributed.ranks import join
-from dragoman.training.steps.base import precision
+from dragoman.training.steps.eager import precision
 from raising import raises
 
 CPU = torch.device("cpu")
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *, kernel: bool, survives: bool) -> None:
-    monkeypatch.setattr("dragoman.training.steps.base.has_bfloat16_matmul", lambda: kernel)
-    monkeypatch.setattr("dragoman.training.steps.base.torch_bfloat16_works", lambda: survives)
+    monkeypatch.setattr("dragoman.training.steps.eager.has_bfloat16_matmul", lambda: kernel)
+    monkeypatch.setattr("dragoman.training.steps.eager.torch_bfloat16_works", lambda: survives)
 
 
 def test_a_cpu_that_dies_of_bfloat16_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
