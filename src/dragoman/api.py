@@ -222,9 +222,9 @@ def evaluate(
     `reference` and `source` have a file for each test set. `against`, another model or a file for each test set, adds a
     paired bootstrap test. `report` is a directory to write the figures and translations to.
     """
-    from dragoman.evaluation.metrics import compare_systems, make_metrics, score_corpus
-    from dragoman.evaluation.report import EvaluationReport, SetResult, prepare_directory
-    from dragoman.evaluation.systems import FileSystem, ModelSystem
+    from dragoman.evaluation.metrics import make_metrics
+    from dragoman.evaluation.report import EvaluationReport, prepare_directory
+    from dragoman.evaluation.systems import FileSystem, ModelSystem, score_systems
     from dragoman.evaluation.test_sets import read_test_sets
 
     hypotheses, others, trees, languages = _paths(hypothesis), _paths(against), _paths(source_trees), _texts(to)
@@ -262,21 +262,9 @@ def evaluate(
     try:
         for each in models:
             reporter.note(f"{each.model}: {each.engine_info}")
-        ours, *theirs = [each.translate(sets, reporter) for each in systems]
+        results = score_systems(systems, sets, list(metrics), tokenize, lowercase, reporter)
     finally:
         reporter.close()
-    how = (list(metrics), tokenize, lowercase)
-    results = [
-        SetResult(
-            test_set,
-            output.texts,
-            score_corpus(output.texts, test_set.references, *how),
-            output.seconds,
-            compare_systems(output.texts, theirs[0][i].texts, test_set.references, *how) if theirs else [],
-            output.flags,
-        )
-        for i, (test_set, output) in enumerate(zip(sets, ours, strict=True))
-    ]
     found = EvaluationReport(system.describe(), results, ", ".join(path.name for path in others) or None)
     if report is not None:
         found.write(Path(report))

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from dragoman.engines.select import EngineInfo
 from dragoman.errors import DataError
+from dragoman.evaluation.metrics import compare_systems, score_corpus
+from dragoman.evaluation.report import SetResult
 from dragoman.evaluation.test_sets import EvaluationSet, read_matching_lines
 from dragoman.files import MANIFEST, sha256
 from dragoman.progress import Reporter
@@ -131,3 +133,23 @@ class FileSystem:
     def translate(self, sets: Sequence[EvaluationSet], reporter: Reporter) -> list[SystemOutput]:
         """The translations of the files."""
         return self.outputs
+
+
+def score_systems(
+    systems: Sequence[System],
+    sets: Sequence[EvaluationSet],
+    metrics: Sequence[str],
+    tokenize: str | None,
+    lowercase: bool,
+    reporter: Reporter,
+) -> list[SetResult]:
+    """The scores of the first system on each test set, compared with those of the second, if there is one."""
+    ours, *others = [system.translate(sets, reporter) for system in systems]
+    settings = metrics, tokenize, lowercase
+    results = []
+    for i, (test_set, output) in enumerate(zip(sets, ours, strict=True)):
+        references = test_set.references
+        scores = score_corpus(output.texts, references, *settings)
+        compared = compare_systems(output.texts, others[0][i].texts, references, *settings) if others else []
+        results.append(SetResult(test_set, output.texts, scores, output.seconds, compared, output.flags))
+    return results
