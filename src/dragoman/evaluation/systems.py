@@ -18,7 +18,7 @@ from dragoman.evaluation.test_sets import EvaluationSet, read_matching_lines
 from dragoman.files import MANIFEST, sha256
 from dragoman.progress import Reporter
 from dragoman.search.types import Search
-from dragoman.translation.source_trees import depths_of_texts, parse_trees
+from dragoman.translation.pipeline import depths_of_texts
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ModelSystem:
     @property
     def reads_trees(self) -> bool:
         """Whether it reads dependency trees."""
-        return self.translator.tree_model.reads_trees
+        return self.translator.reads_trees
 
     @cached_property
     def engine_info(self) -> EngineInfo:
@@ -84,7 +84,7 @@ class ModelSystem:
                 raise DataError(message, code="missing_sources")
             if self.has_target_languages:
                 self.translator.resolve_target(test_set.to)
-            trees = parse_trees(self.translator.tree_model, test_set.trees) if self.reads_trees else None
+            trees = self.translator.parse_trees(test_set.trees) if self.reads_trees else None
             if trees is not None:
                 _, error = depths_of_texts(test_set.sources, trees)
                 if error is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp
 
 from dragoman import __version__
@@ -12,9 +14,10 @@ from dragoman.serve.api import api_router
 from dragoman.serve.errors import add_handlers
 from dragoman.serve.libretranslate import libretranslate_router
 from dragoman.serve.middleware import Log, Middleware
-from dragoman.serve.pages import page_router
 from dragoman.serve.service import Service
 
+MEDIA_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+PAGES: Final = {"/": "index.html", "/docs": "docs.html"}
 DESCRIPTION: Final = "Translation by your own models. Errors are {error: {code, message}}."
 
 
@@ -28,3 +31,24 @@ def create_app(service: Service, root_path: str = "", log: Log = lambda *_: None
     add_handlers(app)
     paths = {*page_paths, *app.openapi()["paths"], "/openapi.json"}
     return Middleware(app, service.limits, service.metrics, paths, log, root_path)
+
+
+def page_router() -> tuple[APIRouter, list[str]]:
+    """The routes of the pages and the files that they load, and their paths."""
+    router = APIRouter(include_in_schema=False)
+    web = files("dragoman.serve") / "web"
+    loaded = sorted(entry.name for entry in web.iterdir() if not entry.name.endswith(".html"))
+    paths = {**PAGES, **{f"/web/{name}": name for name in loaded}}
+    for path, name in paths.items():
+        handler = file_handler((web / name).read_bytes(), MEDIA_TYPES[name.rpartition(".")[2]])
+        router.add_api_route(path, handler, methods=["GET", "HEAD"])
+    return router, list(paths)
+
+
+def file_handler(content: bytes, media_type: str) -> Callable[[], Awaitable[Response]]:
+    """A handler that returns a file; browsers revalidate it, so page and server have the same version."""
+
+    async def handle() -> Response:
+        return Response(content, media_type=f"{media_type}; charset=utf-8", headers={"Cache-Control": "no-cache"})
+
+    return handle

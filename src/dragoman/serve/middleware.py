@@ -47,6 +47,7 @@ class Middleware:
         root_path: str = "",
     ) -> None:
         self.app, self.limits, self.metrics, self.log, self.paths = app, limits, metrics, log, paths
+        self.max_bytes = limits.max_bytes
         self.root_path = root_path  # a proxy may strip it from the paths, or not
         self.open_requests = 0
         self.large_body_bytes = 0
@@ -123,16 +124,16 @@ class Middleware:
                 return
 
     def _count(self, body: RequestBuffer, size: int) -> None:
-        if size > self.limits.max_bytes:
+        if size > self.max_bytes:
             raise RequestError(
                 413,
                 "too_large",
-                f"the body has over {self.limits.max_bytes:,} bytes; this server accepts "
+                f"the body has over {self.max_bytes:,} bytes; this server accepts "
                 f"{self.limits.max_characters:,} characters per request: send the text in several requests",
             )
         more = size - body.counted if size > SMALL_BODY_BYTES else 0
         if more > 0:
-            if self.large_body_bytes + more > MAX_LARGE_BODIES * self.limits.max_bytes:
+            if self.large_body_bytes + more > MAX_LARGE_BODIES * self.max_bytes:
                 raise self._overloaded()
             body.counted += more
             self.large_body_bytes += more

@@ -31,13 +31,13 @@ class BatchSettings:
     alignment: bool = False
     attention: bool = False
     to: str | None = None  # the target language, for a model with several
-    constraints: Constraints = field(default_factory=Constraints)
+    constraints: Constraints | None = None
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def constraint_options(self) -> dict[str, Any]:
         """The lexical constraints as options of a translator; empty without constraints."""
-        if not (self.constraints or self.terms):
+        if self.constraints is None:
             return {}
         return {"require": self.constraints.require, "avoid": self.constraints.avoid, "terms": self.terms}
 

@@ -8,7 +8,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from dragoman.search.types import MAX_BEAM, MAX_PENALTY, MAX_TOKENS, Sampling, Search
 from dragoman.serve.limits import MAX_AVOIDED, MAX_LENGTH_TOKENS, MAX_REQUIRED, MAX_TERMS, MAX_TEXTS
-from dragoman.translation.segmentation import TextTranslation
+from dragoman.translation.result import TextTranslation
 
 Alignment = list[tuple[int, int]]
 

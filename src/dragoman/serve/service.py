@@ -17,8 +17,8 @@ from dragoman.serve.metrics import Metrics
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
 from dragoman.serve.schema import SearchSettings, TranslateRequest
 from dragoman.serve.worker import StreamTranslator, Throughput, Worker
-from dragoman.translation.result import Translation
-from dragoman.translation.segmentation import SplitLine, TextTranslation, join_texts, split_texts
+from dragoman.translation.result import TextTranslation, Translation, join_texts
+from dragoman.translation.segmentation import SplitLine, split_texts
 from dragoman.values import suggest
 
 LARGE_CHARACTERS: Final = 20_000  # from here on work is done in a thread, to keep the event loop responsive
@@ -117,7 +117,7 @@ class Service:
             sampling=sampling,
         )
         model = self.model(body.model)
-        constraints, terms = parse_constraints(body) if isinstance(body, TranslateRequest) else (Constraints(), ())
+        constraints, terms = parse_constraints(body)
         to = model.check_target(body.to)
         return BatchSettings(model.name, search, alignment, to=to, constraints=constraints, terms=terms)
 
@@ -156,7 +156,7 @@ class Service:
         if len(sentences) > MAX_SENTENCES:
             message = f"the texts have {len(sentences):,} lines and sentences; send at most {MAX_SENTENCES:,} at a time"
             raise RequestError(413, "too_large", message)
-        if settings.constraints.require and any(layout.n_sentences > 1 for layout in layouts):
+        if settings.constraints and settings.constraints.require and any(layout.n_sentences > 1 for layout in layouts):
             message = "`require` applies to one sentence, but a text has several lines or sentences"
             raise RequestError(422, "constraints_with_lines", f"{message}; send sentences one by one, or use `terms`")
         if sum(count_characters(targets) for _, targets in settings.terms) > MAX_CONSTRAINT_CHARACTERS:
@@ -230,8 +230,10 @@ class Service:
         self.queue.close()
 
 
-def parse_constraints(body: TranslateRequest) -> tuple[Constraints, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """The lexical constraints and terms of a request, within the limits of the server."""
+def parse_constraints(body: SearchSettings) -> tuple[Constraints | None, tuple[tuple[str, tuple[str, ...]], ...]]:
+    """The lexical constraints and terms of a request, if it has any, within the limits of the server."""
+    if not isinstance(body, TranslateRequest) or not (body.require or body.avoid or body.terms):
+        return None, ()
     constraints, terms = Constraints.of(body.require, body.avoid), Terms(body.terms)
     size = count_characters(constraints.avoid) + sum(map(count_characters, constraints.require))
     if size > MAX_CONSTRAINT_CHARACTERS:

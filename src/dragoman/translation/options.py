@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
+from dragoman.config import ModelRecipe, Recipe, unused_keys
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Sampling, Search, check_integer
 from dragoman.text import Tree
+from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, suggest
 
@@ -50,6 +52,33 @@ class TranslationOptions(SearchOptions, total=False):
 
 
 @dataclass(frozen=True)
+class LengthLimits:
+    """Limits that hold for every model of an ensemble, or for a single model.
+
+    `longest` is the longest source, in tokens, that is not split; `source` and `output` are the numbers of positions,
+    None where they are unlimited. `tree_model` is the model that decides whether sentences come with trees.
+    """
+
+    longest: int
+    source: int | None
+    output: int | None
+    tree_model: ModelRecipe
+
+    @classmethod
+    def of(cls, recipes: Sequence[Recipe]) -> LengthLimits:
+        """The smallest limits of all; one model that reads trees is enough for sentences to need them."""
+        models = [recipe.model for recipe in recipes]
+        learned = [model for model in models if model.positions == "learned"]
+        sources = [m.max_positions - 1 for m in models if m in learned or m.pattern == "low_rank"]  # 1 for the end mark
+        return cls(
+            min([*(recipe.data.max_tokens for recipe in recipes), *sources]),
+            min(sources, default=None),
+            min((model.max_positions - 1 for model in learned), default=None),
+            next((model for model in models if model.reads_trees), models[0]),
+        )
+
+
+@dataclass(frozen=True)
 class TranslationRequest:
     """The checked options of one call."""
 
@@ -82,6 +111,23 @@ class TranslationRequest:
                 "split='sentences' cannot be combined with trees: a tree is that of a whole line",
                 code="trees_with_splitting",
             )
+
+    @property
+    def per_text(self) -> dict[str, list[Any]]:
+        """The options that are given text by text."""
+        each = None if self.constraints is None else self.constraints.each
+        options = {"prefixes": self.prefix, "languages": self.to, "constraints": each}
+        return {name: given for name, given in options.items() if isinstance(given, list)}
+
+    def check_counts(self, n_texts: int, finished: bool = True) -> None:
+        """Raise unless what is given text by text is given for all texts; `finished` where no more texts follow."""
+        for name, given in self.per_text.items():
+            if len(given) < n_texts or (finished and len(given) > n_texts):
+                raise SearchError(
+                    f"got {len(given)} {name} for {n_texts} texts{'' if finished else ' or more'}; give one for each, "
+                    "or one for all",
+                    code="count_mismatch",
+                )
 
 
 def resolve_search(
@@ -133,28 +179,90 @@ def check_texts(texts: object) -> None:
         )
 
 
-def parse_prefix(prefix: object) -> str | list[str] | None:
-    """The prefix of all translations, or a list with one for each."""
-    if prefix is None or isinstance(prefix, str):
-        return prefix
-    wrong = [prefix]
-    if isinstance(prefix, Iterable) and not isinstance(prefix, bytes | bytearray | Set | Mapping):
-        found = list(prefix)
+def parse_strings(name: str, value: object) -> str | list[str] | None:
+    """An option that is one str for all texts, or a list with one for each."""
+    if value is None or isinstance(value, str):
+        return value
+    wrong = [value]
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Set | Mapping):
+        found = list(value)
         wrong = [one for one in found if not isinstance(one, str)]
         if not wrong:
             return found
     raise SearchError(
-        f"prefix must be a str, or a list with one for each text; got {describe_value(wrong[0])}", code="wrong_type"
+        f"{name} must be a str, or a list with one for each text; got {describe_value(wrong[0])}", code="wrong_type"
     )
 
 
-def as_pairs(pairs: object) -> Iterable[object]:
-    """What may be pairs of a source and a target; `parse_pair` checks each."""
-    return pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
+def limit_length(search: Search, longest: int | None) -> Search:
+    """The search, with `max_length` within a model's positions for outputs."""
+    if longest is None or (search.max_length is not None and search.max_length <= longest):
+        return search
+    if search.min_length > longest:
+        raise SearchError(
+            f"min_length={search.min_length} is too large: this model has learned positions for {longest} tokens",
+            code="out_of_range",
+        )
+    return replace(search, max_length=longest)
 
 
-def parse_pair(pair: object) -> tuple[str, str]:
-    """A source and a target text."""
-    if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
-        return pair[0], pair[1]
-    raise SearchError(f"expected pairs (source, target) of texts; got {describe_value(pair)}", code="wrong_type")
+def parse_trees(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner | None) -> TreeAligner | None:
+    """The trees of a call, taken one by one; raise if a model needs them, or does not read them."""
+    if model.reads_trees and trees is None:
+        raise SearchError(
+            "this model has model.positions='syntax' and reads each sentence with its dependency tree; give the trees: "
+            "--source-trees with a CoNLL-U file, or trees=... in Python",
+            code="trees_missing",
+        )
+    if trees is not None and not model.reads_trees:
+        why = "positions" if "positions" not in unused_keys(model.architecture) else "architecture"
+        raise SearchError(
+            f"this model has model.{why}={getattr(model, why)!r} and does not read trees; drop them, or use a model "
+            "trained with model.positions='syntax'",
+            code="trees_not_supported",
+        )
+    if trees is None or isinstance(trees, TreeAligner):
+        return trees
+    if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
+        trees = [trees]  # one tree for one text; anything else is rejected when it is taken
+    return TreeAligner(trees)
+
+
+def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequence[str]]) -> str | list[str] | None:
+    """The target language of all texts, or a list with one for each; None where the model has only one.
+
+    `targets` are the languages of a multilingual model; `own` that of another model, if it is known.
+    """
+    codes = parse_strings("to", to)
+    listed = [codes] if isinstance(codes, str) else codes or []
+    if not targets:
+        for code in listed:
+            _check_only_language(code, own())
+        return None
+    if codes is None:
+        raise SearchError(
+            f"this model translates into {', '.join(targets)}; choose one: --to {targets[0]}, or to={targets[0]!r} in "
+            "Python",
+            code="target_language_missing",
+        )
+    for code in listed:
+        if code not in targets:
+            raise SearchError(
+                f"this model does not translate into {code!r}{suggest(code, targets)}", code="wrong_target_language"
+            )
+    return codes
+
+
+def _check_only_language(code: str, own: Sequence[str]) -> None:
+    """Raise unless the code is that of the model's only target language."""
+    if len(own) != 1:
+        raise SearchError(
+            f"to={code!r} was given, but this model has one target language and does not say which; drop --to, or "
+            "use a model trained with text.targets",
+            code="unknown_target_language",
+        )
+    if normalize_language(code) != own[0]:
+        raise SearchError(
+            f"to={code!r} was given, but this model translates only into {own[0]!r}; drop --to, or use another model",
+            code="wrong_target_language",
+        )

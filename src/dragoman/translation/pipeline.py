@@ -3,25 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import WINDOW_BATCHES, Hypothesis
-from dragoman.translation.assembly import Assembly, Ids
-from dragoman.translation.batches import SentenceJob, batches, windows
+from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis
+from dragoman.text import Tokenizer, normalize
+from dragoman.text.trees.dependency import TreeAligner
+from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.options import TranslationRequest
-from dragoman.translation.result import Translation
-from dragoman.translation.segmentation import encode_segments
-from dragoman.translation.source_trees import depths_of_texts
-from dragoman.translation.target_language import language_tokens
+from dragoman.translation.result import Assembly, Translation
+from dragoman.translation.segmentation import Ids, encode_segments
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
 UNCONSTRAINED: Final = Constraints()
+T = TypeVar("T")
+
+
+class SentenceJob(NamedTuple):
+    """A sentence to translate, the forced prefix of its translation, and its lexical constraints."""
+
+    source: Ids
+    prefix: Ids
+    constraints: Constraints
+
+
+def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
+    """Lists of at most `max_texts` texts, and of bounded size where they are long."""
+    window: list[str] = []
+    size = 0
+    for text in texts:
+        if not isinstance(text, str):
+            yield window  # those before it are translated
+            raise SearchError(f"a text to translate must be a str; got {describe_value(text)}", code="wrong_type")
+        window.append(text)
+        size += len(text)
+        if len(window) == max_texts or size > WINDOW_CHARACTERS:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window
+
+
+def batches(jobs: Sequence[SentenceJob], batch: int) -> Iterator[Sequence[SentenceJob]]:
+    """Jobs, longest first, in groups of at most `batch` sentences of typical length, or fewer that are longer."""
+    start = 0
+    while start < len(jobs):
+        length = max(1, len(jobs[start].source))
+        size = max(1, min(batch, batch * TYPICAL_TOKENS // length))
+        yield jobs[start : start + size]
+        start += size
 
 
 def translate_stream(
@@ -42,23 +77,15 @@ class Pipeline:
     def run(self, texts: Iterable[str]) -> Iterator[Translation]:
         """The translation of each text; texts before an invalid one are translated before the error is raised."""
         request, done = self.request, 0
+        limit = min(map(len, request.per_text.values()), default=None)
         for window in windows(texts, self.batch * WINDOW_BATCHES):
-            jobs, error = self._jobs(window, done)
+            jobs, error = self._jobs(window if limit is None else window[: limit - done], done)
             yield from self._translate(jobs)
             if error is not None:
                 raise error
             done += len(window)
-        if isinstance(request.prefix, list) and len(request.prefix) > done:
-            raise SearchError(
-                f"got {len(request.prefix)} prefixes, but only {done} texts; give one for each", code="count_mismatch"
-            )
-        if request.constraints is not None:
-            request.constraints.check_all_used(done)
-        if isinstance(request.to, list) and len(request.to) > done:
-            raise SearchError(
-                f"`to` has {len(request.to)} languages, but there are only {done} texts; give one for each",
-                code="count_mismatch",
-            )
+            request.check_counts(done, finished=False)
+        request.check_counts(done)
 
     def _jobs(self, window: list[str], first: int) -> tuple[list[list[SentenceJob]], DragomanError | None]:
         """The sentences of each text up to the first invalid one, and what is wrong with that one."""
@@ -88,10 +115,6 @@ class Pipeline:
         prefix = self.request.prefix
         if prefix is None:
             return [()] * count
-        if isinstance(prefix, list) and len(prefix) < first + count:
-            raise SearchError(
-                f"got more texts than the {len(prefix)} prefixes; give one for each", code="count_mismatch"
-            )
         chosen = [prefix] * count if isinstance(prefix, str) else prefix[first : first + count]
         return [*map(tuple, self.translator.target.encode_many(chosen))]
 
@@ -124,7 +147,9 @@ class Pipeline:
         """The translations of texts, each in its parts; equal parts are translated once."""
         request, translator = self.request, self.translator
         jobs = sorted({job for of_text in texts for job in of_text}, key=lambda job: (-len(job.source), job))
-        found = self._search([job for job in jobs if not job.constraints], [job for job in jobs if job.constraints])
+        constrained = [] if request.constraints is None else [job for job in jobs if job.constraints]
+        free = [job for job in jobs if not job.constraints] if constrained else jobs
+        found = self._search(free, constrained)
         attention: dict[tuple[Ids, Ids], Any] | None = {} if request.attention else None
         alignment: dict[tuple[Ids, Ids], Any] | None = {} if request.alignment else None
         if request.alignment or request.attention:
@@ -164,3 +189,48 @@ class Pipeline:
                 hypotheses = engine.search([job.source for job in group], request.search, prefixes, tables)
                 found.update(zip(group, hypotheses, strict=True))
         return found
+
+
+def depths_of_texts(texts: Sequence[str], trees: TreeAligner) -> tuple[list[bytes], DragomanError | None]:
+    """The depths of each text up to the first whose tree is wrong, and what is wrong with that one."""
+    found: list[bytes] = []
+    for text in texts:
+        try:
+            found.append(trees.byte_depths(normalize(text)))
+        except DragomanError as error:
+            return found, error
+    return found, None
+
+
+def with_all_trees_used(results: Iterator[T], trees: TreeAligner) -> Iterator[T]:
+    """The results; raise at their end if trees are left over."""
+    yield from results
+    trees.check_finished()
+
+
+def language_tokens(tokenizer: Tokenizer, to: str | Sequence[str] | None, first: int, count: int) -> list[Ids]:
+    """The language token, if any, before each of `count` texts from number `first` on."""
+    if to is None:
+        return [()] * count
+    if isinstance(to, str):
+        return [(tokenizer.target_id(to),)] * count
+    codes = to[first : first + count]
+    if len(codes) < count:
+        raise SearchError(
+            f"got more texts than the {len(to)} languages of `to`; give one for each, or one for all",
+            code="count_mismatch",
+        )
+    return [(tokenizer.target_id(code),) for code in codes]
+
+
+def encode_sources(
+    translator: Translator, texts: Sequence[str], trees: TreeAligner | None, to: str | list[str] | None, first: int = 0
+) -> tuple[list[Ids], DragomanError | None]:
+    """The source ids of each text, unsplit, with language tokens or depths, up to the first whose tree is wrong."""
+    tokenizer = translator.source
+    if trees is None:
+        before = language_tokens(tokenizer, to, first, len(texts))
+        return [(*token, *ids) for token, ids in zip(before, tokenizer.encode_many(texts), strict=True)], None
+    depths, error = depths_of_texts(texts, trees)
+    rows = tokenizer.encode_many(texts[: len(depths)])
+    return [attach_depths(ids, tokenizer, deep) for ids, deep in zip(rows, depths, strict=True)], error

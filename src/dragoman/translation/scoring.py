@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import WINDOW_BATCHES, WINDOW_CHARACTERS, Search
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.text.trees.token_depths import attach_depths
-from dragoman.translation.options import parse_pair
+from dragoman.translation.pipeline import encode_sources
 from dragoman.translation.result import Scored
-from dragoman.translation.source_trees import depths_of_texts
-from dragoman.translation.target_language import language_tokens
+from dragoman.translation.segmentation import Ids
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
-    from dragoman.translation.assembly import Ids
     from dragoman.translation.translator import Translator
 
 Pair = tuple[str, str]
@@ -24,7 +21,7 @@ Pair = tuple[str, str]
 
 def score_pairs(
     translator: Translator,
-    pairs: Iterable[object],
+    pairs: object,
     search: Search,
     trees: TreeAligner | None = None,
     batch: int | None = None,
@@ -38,15 +35,16 @@ def score_pairs(
     from dragoman.engines.forced_decoding import forced_log_probabilities
 
     engine, done = translator.engines.torch, 0
+    pairs = pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
     for window, pair_error in pair_windows(pairs, (batch or engine.batch) * WINDOW_BATCHES):
-        languages = language_tokens(translator.source, to, done, len(window))
-        encoded, error = encode_window(translator, window, trees, before + done, languages)
+        sources, tree_error = encode_sources(translator, [source for source, _ in window], trees, to, done)
+        encoded, error = encode_window(translator, window[: len(sources)], sources, before + done)
         rows = forced_log_probabilities(engine, encoded, batch)
         for (_, ids), row in zip(encoded, rows, strict=True):
             total = sum(row)
             tokens = (*translator.target.tokens(ids), "</s>")
             yield Scored(total / search.normalizer(len(row)), total, tokens, tuple(row))
-        if error := error or pair_error:
+        if error := error or tree_error or pair_error:
             raise error
         done += len(window)
     if isinstance(to, list) and len(to) > done:
@@ -56,18 +54,9 @@ def score_pairs(
 
 
 def encode_window(
-    translator: Translator, window: list[Pair], trees: TreeAligner | None, before: int, languages: Sequence[Ids]
+    translator: Translator, window: list[Pair], sources: list[Ids], before: int
 ) -> tuple[list[tuple[Ids, Ids]], DragomanError | None]:
-    """The ids of each pair up to the first invalid one, and what is wrong with that one.
-
-    `languages` are the language tokens before each source.
-    """
-    error, depths = None, None
-    if trees is not None:
-        depths, error = depths_of_texts([source for source, _ in window], trees)
-        window = window[: len(depths)]
-    texts = translator.source.encode_many([source for source, _ in window])
-    sources = [(*token, *ids) for token, ids in zip(languages, texts, strict=False)]  # fewer texts before a wrong tree
+    """The ids of each pair up to the first that is too long, and what is wrong with that one."""
     targets = translator.target.encode_many([target for _, target in window])
     encoded: list[tuple[Ids, Ids]] = []
     for number, (pair, source, target) in enumerate(zip(window, sources, targets, strict=True)):
@@ -82,9 +71,8 @@ def encode_window(
                     "pairs: shorten it, or leave it out",
                     code="text_too_long",
                 )
-        source_ids = source if depths is None else attach_depths(source, translator.source, depths[number])
-        encoded.append((source_ids, tuple(target)))
-    return encoded, error
+        encoded.append((source, tuple(target)))
+    return encoded, None
 
 
 def pair_windows(pairs: Iterable[object], max_pairs: int) -> Iterator[tuple[list[Pair], DragomanError | None]]:
@@ -104,3 +92,10 @@ def pair_windows(pairs: Iterable[object], max_pairs: int) -> Iterator[tuple[list
             window, size = [], 0
     if window:
         yield window, None
+
+
+def parse_pair(pair: object) -> tuple[str, str]:
+    """A source and a target text."""
+    if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
+        return pair[0], pair[1]
+    raise SearchError(f"expected pairs (source, target) of texts; got {describe_value(pair)}", code="wrong_type")

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from dragoman.text import Tokenizer
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import attach_depths
-from dragoman.text.word_groups import count_visible_words
 from dragoman.translation.options import Split
-from dragoman.translation.result import FLAGS, Translation
 
 Ids = tuple[int, ...]
 SplitLine = Callable[[str], list[str]]
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
-LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
 MAX_SENTENCE_CHARACTERS: Final = 2_000  # of a queued sentence; the translator splits it further where it must
 
 
@@ -137,19 +134,6 @@ class TextLayout:
         return sum(line.n_sentences for line in self.lines)
 
 
-@dataclass(frozen=True)
-class TextTranslation:
-    """The translation of a text of several lines; `alignment` counts the words of all lines."""
-
-    text: str
-    score: float
-    log_probability: float
-    flags: tuple[str, ...]
-    alignment: tuple[tuple[int, int], ...] | None = None
-    alternatives: tuple[TextTranslation, ...] = ()
-    unmet: tuple[str, ...] = ()
-
-
 def split_texts(texts: Sequence[str], split: SplitLine) -> tuple[list[TextLayout], list[str]]:
     """The layout of each text, and the sentences of all texts in order."""
     sentences: list[str] = []
@@ -171,51 +155,3 @@ def split_texts(texts: Sequence[str], split: SplitLine) -> tuple[list[TextLayout
             lines.append(LineLayout("".join(blank), 0, ""))
         layouts.append(TextLayout(tuple(lines)))
     return layouts, sentences
-
-
-def join_texts(layouts: Sequence[TextLayout], translations: Sequence[Translation]) -> list[TextTranslation]:
-    """The translation of each text, from the translations of its sentences."""
-    joined, start = [], 0
-    for layout in layouts:
-        joined.append(join_text(layout, translations[start : start + layout.n_sentences]))
-        start += layout.n_sentences
-    return joined
-
-
-def join_text(layout: TextLayout, translations: Sequence[Translation]) -> TextTranslation:
-    """The translation of one text; its alternatives are the next best of every sentence."""
-    ranked = [(best, *best.alternatives) for best in translations]
-    n_ranks = max(map(len, ranked), default=1)
-    best, *others = [_join_rank(layout, [of[min(rank, len(of) - 1)] for of in ranked]) for rank in range(n_ranks)]
-    return replace(best, alternatives=tuple(others)) if others else best
-
-
-def _join_rank(layout: TextLayout, sentences: Sequence[Translation]) -> TextTranslation:
-    """A text from one translation of each sentence."""
-    parts, flags, start = [], set(), 0
-    for line in layout.lines:
-        here = sentences[start : start + line.n_sentences]
-        start += line.n_sentences
-        parts += [line.before, join_segments([one.text.translate(LINE_BREAKS) for one in here]), line.after]
-        flags |= {flag for one in here for flag in one.flags}
-        if line.n_sentences > 1:
-            flags.add("split")
-    total = sum((one.log_probability for one in sentences), 0.0)
-    divisor = sum(one.log_probability / one.score for one in sentences if one.score)
-    score = sentences[0].score if len(sentences) == 1 else total / divisor if divisor else 0.0
-    unmet = tuple(phrase for one in sentences for phrase in one.unmet)
-    ordered = tuple(flag for flag in FLAGS if flag in flags)
-    return TextTranslation("".join(parts), score, total, ordered, join_alignments(sentences), unmet=unmet)
-
-
-def join_alignments(sentences: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
-    """The alignments of all sentences, counting words from the first sentence; None if there are none."""
-    links: list[tuple[int, int]] = []
-    n_source = n_target = 0
-    for one in sentences:
-        if one.alignment is None:
-            return None
-        links += [(source + n_source, target + n_target) for source, target in one.alignment]
-        n_source += count_visible_words(one.source_tokens)
-        n_target += count_visible_words(one.tokens)
-    return tuple(links)

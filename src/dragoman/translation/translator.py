@@ -10,7 +10,6 @@ Importing this is cheap: PyTorch is imported only where an engine needs it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -31,24 +30,23 @@ from dragoman.search.types import Mean, Sampling, Search, check_integer
 from dragoman.text import Tokenizer, Tree
 from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.text.trees.token_depths import attach_depths
-from dragoman.translation.assembly import Ids
-from dragoman.translation.length_limits import LengthLimits
 from dragoman.translation.options import (
+    LengthLimits,
     SearchOptions,
     Split,
     TranslationOptions,
     TranslationRequest,
-    as_pairs,
     check_texts,
-    parse_prefix,
+    limit_length,
+    parse_strings,
+    parse_trees,
     resolve_search,
+    resolve_target,
 )
-from dragoman.translation.pipeline import translate_stream
+from dragoman.translation.pipeline import encode_sources, translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
 from dragoman.translation.scoring import score_pairs
-from dragoman.translation.source_trees import depths_of_texts, parse_trees, with_all_trees_used
-from dragoman.translation.target_language import language_tokens, resolve_target
+from dragoman.translation.segmentation import Ids
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintCompiler
@@ -76,6 +74,7 @@ class Translator:
         self.n_language_tokens = 1 if source.targets else 0  # tokens before a source that name its target language
         self.longest = max(1, limits.longest - self.n_language_tokens)
         self.tree_model = limits.tree_model  # the model that decides whether sentences come with trees
+        self.reads_trees = self.tree_model.reads_trees
         self.language = "en"  # of the source, for splitting long text into sentences
 
     @classmethod
@@ -182,8 +181,9 @@ class Translator:
         `unmet` of the translation.
         """
         check_texts(texts)
+        unconstrained = require == () and avoid == () and terms is None and constraints is None
         request = TranslationRequest(
-            self._limit_length(
+            limit_length(
                 resolve_search(
                     search=search,
                     beam=beam,
@@ -194,29 +194,26 @@ class Translator:
                     min_length=min_length,
                     no_repeat=no_repeat,
                     sampling=sampling,
-                )
+                ),
+                self.longest_output,
             ),
             split=split,
             batch=batch,
             reproducible=reproducible,
             alignment=alignment,
             attention=attention,
-            prefix=parse_prefix(prefix),
-            trees=parse_trees(self.tree_model, trees),
+            prefix=parse_strings("prefix", prefix),
+            trees=self.parse_trees(trees),
             to=self.resolve_target(to),
-            constraints=RequestConstraints.parse(require, avoid, terms, constraints),
+            constraints=None if unconstrained else RequestConstraints.parse(require, avoid, terms, constraints),
         )
         if alignment or attention:
             self._check_attention()
-        for name, given in (("prefixes", request.prefix), ("languages", request.to)):
-            if isinstance(given, list) and isinstance(texts, Sized) and len(texts) != len(given):
-                raise SearchError(
-                    f"got {len(given)} {name} for {len(texts)} texts; give one for each, or one for all",
-                    code="count_mismatch",
-                )
+        if isinstance(texts, Sized):
+            request.check_counts(len(texts))
         if request.constraints is not None:
             self.engines.spec_for(EngineRequest(request.search, request.prefix is not None, constraints=True))
-            request.constraints.check(request.search, texts)
+            request.constraints.check(request.search)
         found = translate_stream(self, texts, request)
         if request.trees is None or request.trees is trees:
             return found
@@ -230,6 +227,10 @@ class Translator:
     def resolve_target(self, to: str | Sequence[str] | None) -> str | list[str] | None:
         """The target languages of a call; None where the model has only one. Raise where it does not have them."""
         return resolve_target(self.targets, to, lambda: read_info(self.engines.directory).target_languages)
+
+    def parse_trees(self, trees: Tree | Iterable[Tree] | TreeAligner | None) -> TreeAligner | None:
+        """The trees of a call, taken one by one; raise if this model needs them, or does not read them."""
+        return parse_trees(self.tree_model, trees) if self.reads_trees or trees is not None else None
 
     @property
     def running(self) -> EngineInfo:
@@ -251,7 +252,7 @@ class Translator:
         """
         if alignment or attention:
             self._check_attention()
-        search = self._limit_length(resolve_search(**options))
+        search = limit_length(resolve_search(**options), self.longest_output)
         return self.engines.info(EngineRequest(search, prefix is not None, constraints))
 
     @cached_property
@@ -274,15 +275,13 @@ class Translator:
         self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None, to: str | Sequence[str] | None = None
     ) -> list[Ids]:
         """The source ids of each text, unsplit, with language tokens, and with depths where the model reads trees."""
-        taken, rows = parse_trees(self.tree_model, trees), self.source.encode_many(texts)
-        before = language_tokens(self.source, self.resolve_target(to), 0, len(rows))
-        if taken is None:
-            return [(*token, *ids) for token, ids in zip(before, rows, strict=True)]
-        depths, error = depths_of_texts(texts, taken)
+        taken = self.parse_trees(trees)
+        rows, error = encode_sources(self, texts, taken, self.resolve_target(to))
         if error is not None:
             raise error
-        taken.check_finished()
-        return [attach_depths(ids, self.source, deep) for ids, deep in zip(rows, depths, strict=True)]
+        if taken is not None:
+            taken.check_finished()
+        return rows
 
     def score(
         self,
@@ -311,23 +310,11 @@ class Translator:
         of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or cut: a pair
         for which the model has no positions is rejected by its number, plus `before` from earlier calls.
         """
-        taken, search = parse_trees(self.tree_model, trees), Search(length_penalty=length_penalty)
+        taken, search = self.parse_trees(trees), Search(length_penalty=length_penalty)
         batch = None if batch is None else check_integer("batch", batch, 1)
         languages, before = self.resolve_target(to), check_integer("before", before, 0)
-        found = score_pairs(self, as_pairs(pairs), search, taken, batch, before, languages)
+        found = score_pairs(self, pairs, search, taken, batch, before, languages)
         return found if taken is None or taken is trees else with_all_trees_used(found, taken)
-
-    def _limit_length(self, search: Search) -> Search:
-        """The search, with `max_length` within this model's positions."""
-        longest = self.longest_output
-        if longest is None or (search.max_length is not None and search.max_length <= longest):
-            return search
-        if search.min_length > longest:
-            raise SearchError(
-                f"min_length={search.min_length} is too large: this model has learned positions for {longest} tokens",
-                code="out_of_range",
-            )
-        return replace(search, max_length=longest)
 
     def _check_attention(self) -> None:
         if self.engines.others:

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.translation.options import Split
-from dragoman.translation.result import Translation
+from dragoman.translation.result import Translation, join_texts
 from dragoman.translation.segmentation import (
     MAX_SENTENCE_CHARACTERS,
     SplitLine,
     fits,
-    join_texts,
     split_characters,
     split_line,
     split_texts,

@@ -20,8 +20,8 @@ from dragoman.engines.specs import TORCH
 from dragoman.errors import SearchError
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text import normalize
-from dragoman.translation.assembly import Assembly, longest_loop
 from dragoman.translation.options import SearchOptions, TranslationOptions, TranslationRequest, resolve_search
+from dragoman.translation.result import Assembly, longest_loop
 from dragoman.translation.segmentation import encode_segments, join_segments, split_tokens
 from raising import raises
 from small_model import model_at

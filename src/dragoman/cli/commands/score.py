@@ -96,12 +96,11 @@ def command(
     blocks = stream_pairs(*sides) if plain else read_pairs(sides, corpora)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
-    from dragoman.translation.source_trees import check_trees
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(directory, engine="torch", **engine, **models)
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
-    check_trees(translator.tree_model, aligner)
+    translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
     running = translator.running_for(search=search)
     report = ScoreReport(should_report(progress, place))

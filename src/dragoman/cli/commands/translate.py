@@ -126,14 +126,13 @@ def command(
     )
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
-    from dragoman.translation.source_trees import check_trees
     from dragoman.translation.translator import Translator
 
     translator = Translator.load(
         directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
     )
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
-    check_trees(translator.tree_model, aligner)
+    translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
     # loaded now, so that the first line is fast
     running = translator.running_for(search=search, prefix=prefix, alignment=alignments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ class RequestConstraints:
     """Constraints shared by `all` texts, of `each` text, and by the `terms` in a source."""
 
     all: Constraints
-    each: Sequence[Constraints] | None = None
+    each: list[Constraints] | None = None
     terms: Terms | None = None
 
     @classmethod
@@ -35,31 +35,16 @@ class RequestConstraints:
         """Whether any text may have a required phrase, rather than avoided ones only."""
         return bool(self.all.require or self.terms or any(one.require for one in self.each or ()))
 
-    def check(self, search: Search, texts: object) -> None:
-        """Raise before the first text is read if the search or the number of texts does not fit."""
+    def check(self, search: Search) -> None:
+        """Raise if the search cannot place required phrases."""
         if search.sampling is not None and self.requires_phrases:
             raise SearchError(
                 "required phrases cannot be combined with sampling; drop `sampling` or `require` (`avoid` is fine)",
                 code="constraints_with_sampling",
             )
-        if self.each is not None and isinstance(texts, Sized) and len(texts) != len(self.each):
-            raise SearchError(
-                f"got {len(self.each)} constraints for {len(texts)} texts; give one for each", code="count_mismatch"
-            )
-
-    def check_all_used(self, texts: int) -> None:
-        """Raise if there are more per-text constraints than texts."""
-        if self.each is not None and len(self.each) > texts:
-            raise SearchError(
-                f"got {len(self.each)} constraints, but only {texts} texts; give one for each", code="count_mismatch"
-            )
 
     def for_parts(self, index: int, parts: Sequence[str]) -> list[Constraints]:
         """The constraints of each part of the text number `index`."""
-        if self.each is not None and index >= len(self.each):
-            raise SearchError(
-                f"got more texts than the {len(self.each)} constraints; give one for each", code="count_mismatch"
-            )
         own = self.all if self.each is None else self.all.merge(self.each[index])
         if own.require and len(parts) > 1:
             raise SearchError(
