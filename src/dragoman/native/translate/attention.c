@@ -49,7 +49,7 @@ ALWAYS void score_positions(const int nq, const int np, const int half, const He
     for (int v = 0; v < h->key_vectors; v++)
         for (int p = 0; p < np; p++) {
             Floats key = load_vector(keys[p], v, half);
-            for (int i = 0; i < nq; i++) sum[i][p] += q[i][v] * key;
+            for (int i = 0; i < nq; i++) sum[i][p] = multiply_add(q[i][v], key, sum[i][p]);
         }
     for (int i = 0; i < nq; i++)
         for (int p = 0; p < np; p++) scores[i][at + p] = sum_head_lanes(sum[i][p], h->lanes);
@@ -63,7 +63,7 @@ ALWAYS void sum_values(const int nq, const int nv, const int half, int span, con
     for (int p = 0; p < span; p++)
         for (int v = 0; v < nv; v++) {
             Floats value = load_vector(values[p], from + v, half);
-            for (int i = 0; i < nq; i++) sum[i][v] += weights[i][p] * value;
+            for (int i = 0; i < nq; i++) sum[i][v] = multiply_add(weights[i][p], value, sum[i][v]);
         }
     for (int i = 0; i < nq; i++)
         for (int v = 0; v < nv; v++) out[i][from + v] = sum[i][v];

@@ -34,7 +34,7 @@ ALWAYS void float_rows(const int rows, const float *x, int k, int depth, const f
             const Floats *b = (const Floats *)(w + (size_t)i * BLOCK) + from;
             for (int c = 0; c < wide; c += 16 / LANES) __builtin_prefetch((const char *)(b + c) + ahead, 0, 3);
             for (int r = 0; r < rows; r++)
-                for (int c = 0; c < wide; c++) sum[r][c] += x[(size_t)r * k + i] * b[c];
+                for (int c = 0; c < wide; c++) sum[r][c] = multiply_add(splat(x[(size_t)r * k + i]), b[c], sum[r][c]);
         }
         for (int r = 0; r < rows; r++)
             for (int c = 0; c < wide; c++) ((Floats *)(out + r * BLOCK))[from + c] = sum[r][c];

@@ -44,6 +44,20 @@ typedef int8_t Bytes __attribute__((vector_size(16)));
 
 ALWAYS Floats splat(float x) { return x - (Floats){}; }
 
+/* The same for vectors, in the inner sums: gcc 13 fuses some of these by itself and others not, and then the number of rows
+would change a row's bits. */
+ALWAYS Floats multiply_add(Floats a, Floats b, Floats sum) {
+#if LANES == 16
+    return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+#elif LANES == 8 && defined(__FMA__)
+    return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+#elif NEON
+    return (Floats)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
+#else
+    return sum + a * b;
+#endif
+}
+
 ALWAYS Floats larger(Floats a, Floats b) {
 #if LANES == 16
     return (Floats)_mm512_max_ps((__m512)a, (__m512)b);
