@@ -203,7 +203,7 @@ def main() -> None:
     packages = ", ".join(f"{name} {version(name)}" for name in ("dragoman", "ctranslate2", "transformers", "torch"))
     print(f"{datetime.date.today()}, {packages}, {platform.machine()}\n")
     if options.model and options.text:
-        from dragoman.modeldir.tokenizers import load_tokenizers
+        from dragoman.modeldir.layout import load_tokenizers
 
         lines = [line for line in options.text.read_text(encoding="utf-8").split("\n") if line.strip()]
         check(options.model, load_tokenizers(options.model)[0].encode_many(lines[:500]), None)

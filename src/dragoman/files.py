@@ -39,6 +39,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write the file of an --out, and create its directory."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from None
+
+
 def sync(path: Path) -> None:
     """Flush a file's content, or the names in a directory, to the disk."""
     handle = os.open(path, os.O_RDONLY)

@@ -13,9 +13,7 @@ from dragoman import __version__
 from dragoman.config import DataRecipe, ModelRecipe, Recipe, TextRecipe
 from dragoman.errors import ConversionError, RecipeError
 from dragoman.files import check_new_directory, sha256
-from dragoman.modeldir.card import UNKNOWN_DATA, license_section
-from dragoman.modeldir.info import ModelInfo
-from dragoman.modeldir.languages import language_codes
+from dragoman.modeldir.info import UNKNOWN_DATA, ModelInfo, language_codes, license_section
 from dragoman.modeldir.save import save_model
 from dragoman.modeldir.weights import check_tensors
 from dragoman.models.loading import as_arrays, build_model

@@ -10,7 +10,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final, get_args
 
 from dragoman.engines.base import Engine, EngineRequest, EngineSpec
-from dragoman.engines.devices import check_device, has_gpu
 from dragoman.engines.specs import SPECS
 from dragoman.errors import SearchError
 from dragoman.modeldir.layout import RECIPE
@@ -179,3 +178,39 @@ class EngineSelector:
         prefix = "no engine here supports this request: " if self.engine == "auto" else "the engine "
         code = "unsupported_by_engine" if any(missing.values()) or not specs else "engine_not_available"
         return SearchError(f"{prefix}{'; '.join(reasons)}; {advice}", code=code)
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU to use; PyTorch is imported only where the system shows signs of one."""
+    if not (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def available_devices() -> list[str]:
+    """The CPU, and whatever else PyTorch can compute on here, by name."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        return ["cpu"]
+    found = torch.accelerator.current_accelerator()
+    kind = found.type if found is not None else "cuda"
+    return ["cpu", *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
+
+
+def check_device(device: str) -> str:
+    """The device of that name; raise if it is not there."""
+    if device == "cpu":
+        return device
+    available = available_devices()
+    if device in available or f"{device}:0" in available:
+        return device
+    import torch
+
+    no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
+    why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
+    raise SearchError(
+        f"there is no device {device!r} here{why}; use one of: auto, {', '.join(available)}", code="device_not_found"
+    )

@@ -1,13 +1,16 @@
-"""The engines, in the order in which "auto" tries them: declared capabilities, availability, loaders.
+"""The engines, in the order in which "auto" tries them: capabilities, availability, loaders, and a table of them.
 
 Importing this imports no engine and no PyTorch.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from itertools import zip_longest
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.engines.base import Capabilities, Engine, EngineSpec
 from dragoman.errors import DragomanError, SearchError
@@ -67,6 +70,22 @@ CUDA: Final = replace(
     position_codes=("sinusoidal", "learned", "none"),
     preferred_batch=512,
 )
+LABELS = {
+    "devices": "devices",
+    "precisions": "precisions, default first",
+    "searches": "searches",
+    "max_beam": "largest beam",
+    "no_repeat": "`no_repeat`",
+    "prefixes": "forced prefixes",
+    "constraints": "required, avoided phrases",
+    "ensembles": "ensembles",
+    "scoring": "scoring",
+    "attention": "attention",
+    "alignment": "word alignment",
+    "position_codes": "position codes",
+    "batch_invariant": "bit-identical in any batch",
+    "preferred_batch": "preferred batch, sentences",
+}
 
 
 def native_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
@@ -158,3 +177,55 @@ SPECS: Final = (
     EngineSpec("cuda", CUDA, cuda_unavailable, load_cuda),
     EngineSpec("torch", TORCH, lambda recipe, device: None, lambda selector: selector.torch),
 )
+
+
+@dataclass(frozen=True)
+class EngineStatus:
+    """An engine on this machine; `unavailable` is the reason why it cannot be used, if any."""
+
+    name: str
+    capabilities: Capabilities
+    unavailable: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as a JSON object."""
+        return {
+            "engine": self.name,
+            "available": self.unavailable is None,
+            "reason": self.unavailable,
+            "capabilities": asdict(self.capabilities),
+        }
+
+
+def engine_statuses(recipe: ModelRecipe | None, device: str) -> list[EngineStatus]:
+    """Every engine, and whether it can run a model (any model, without a recipe) on a device of this machine."""
+    return [EngineStatus(spec.name, spec.capabilities, spec.unavailable(recipe, device)) for spec in SPECS]
+
+
+def capability_rows() -> list[list[str]]:
+    """A header and one row per capability, with one column per engine."""
+    columns = [asdict(spec.capabilities) for spec in SPECS]
+    header = ["", *(f"`{spec.name}`" for spec in SPECS)]
+    return [header, *([label, *(_format(column[name]) for column in columns)] for name, label in LABELS.items())]
+
+
+def format_text(rows: Sequence[Sequence[str]], width: int = 22) -> str:
+    """Rows as aligned columns for a terminal; cells longer than `width` are wrapped."""
+    cells = [[wrap(cell.replace("`", ""), width) or [""] for cell in row] for row in rows]
+    lines = [line for row in cells for line in zip_longest(*row, fillvalue="")]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ("  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)) for line in lines)
+    return "".join(f"{line.rstrip()}\n" for line in padded)
+
+
+def format_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table."""
+    header, *body = rows
+    lines = [header, ["---"] * len(header), *body]
+    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, tuple) else f"{value:,}"

@@ -1,17 +1,22 @@
-"""`model.json`: vocabulary sizes, languages and license of a model."""
+"""`model.json` and `card.md`: vocabulary sizes, languages, license and training data of a model."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.errors import DamagedError
-from dragoman.modeldir.languages import card_languages
+from dragoman.errors import DamagedError, SearchError
 from dragoman.modeldir.layout import CARD, INFO
+from dragoman.text.language_codes import normalize_language
 
 FORMAT: Final = 2  # format 1 had neither this number nor anything but the vocabulary
+COMPRESSED_SUFFIXES: Final = {".gz", ".xz", ".zst", ".bz2"}
+UNKNOWN_DATA = "## Data\n\nUnknown; describe it here.\n"
 
 
 @dataclass(frozen=True)
@@ -73,3 +78,46 @@ def read_info(directory: Path) -> ModelInfo:
                 code="file_damaged",
             )
     return ModelInfo(sized, tuple(languages[0] or ()), tuple(languages[1] or ()), str(table.get("license", "")))
+
+
+def language_codes(names: Iterable[str]) -> tuple[str, ...]:
+    """The code of each name such as `train.de.gz` or `de`, without repeats; empty if one is not a known language."""
+    with suppress(SearchError):
+        return tuple(dict.fromkeys(normalize_language(language_suffix(name)) for name in names))
+    return ()
+
+
+def language_suffix(name: str) -> str:
+    """The last suffix of a file name before those of compression, as `de` of `train.de.gz`; of a bare word, itself."""
+    suffixes = [suffix for suffix in Path(name).suffixes if suffix not in COMPRESSED_SUFFIXES]
+    return suffixes[-1].removeprefix(".") if suffixes else name
+
+
+def card_languages(card: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The languages in the heading of a card, `# train.en to train.de`, where models of format 1 have them."""
+    with suppress(OSError, UnicodeDecodeError):
+        if found := re.match(r"# (.+) to (.+)\n", card.read_text(encoding="utf-8")):
+            return language_codes(found[1].split(", ")), language_codes(found[2].split(", "))
+    return (), ()
+
+
+def license_section(info: ModelInfo) -> str:
+    """The `## License` section, which says how to record a license where none is known."""
+    if info.license:
+        return f"## License\n\n{info.license}\n"
+    return """## License
+
+Unknown. The license of the training data, or of an imported model, says how this model may be used. Write it here, and
+record it in model.json (not by hand: the file is hashed) with Python:
+
+    from dragoman.modeldir.save import set_license
+    set_license("path/of/this/model", "CC-BY-4.0")
+"""
+
+
+def data_section(directory: Path) -> str:
+    """The `## Data` section of the card of a model, for a model that is derived from it."""
+    path = directory / CARD
+    card = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    found = re.search(r"^## Data\n.*?(?=^## |\Z)", card, re.DOTALL | re.MULTILINE)
+    return found.group().rstrip() + "\n" if found else UNKNOWN_DATA

@@ -1,4 +1,4 @@
-"""The names of the files in a model directory.
+"""The files of a model directory: their names, the tokenizers, and verification by SHA-256.
 
     my-model/           model.safetensors, recipe.toml, model.json, the tokenizers, card.md, manifest.json
     my-model/training/  the run that trained it: metrics, checkpoints, prepared data; models work without it
@@ -8,7 +8,17 @@ The manifest has the SHA-256 of every file that is loaded. People may edit the c
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Container
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
+
+from dragoman.errors import DamagedError, SearchError
+from dragoman.files import MANIFEST, manifest_entries, verify_manifest
+from dragoman.native.build import cache_directory
+from dragoman.text import Tokenizer, load_tokenizer
+from dragoman.text.store import TOKENIZER_KINDS, read_description
 
 WEIGHTS: Final = "model.safetensors"
 RECIPE: Final = "recipe.toml"
@@ -17,3 +27,86 @@ CARD: Final = "card.md"
 TRAINING: Final = "training"
 REQUIRED: Final = (WEIGHTS, RECIPE, INFO)  # beside the tokenizers' files and the manifest
 EDITABLE: Final = (CARD,)
+
+
+def tokenizer_names(files: Container[str]) -> tuple[str, ...]:
+    """The names of the tokenizers among the files of a directory."""
+    return ("shared",) if "shared.json" in files else ("source", "target")
+
+
+def load_tokenizers(directory: Path) -> tuple[Tokenizer, Tokenizer]:
+    """Load the tokenizers of source and target; a shared one is the same object twice."""
+    names = tokenizer_names({path.name for path in directory.glob("*.json")})
+    loaded = [load_tokenizer(directory, name) for name in names]
+    return loaded[0], loaded[-1]
+
+
+def save_tokenizers(directory: Path, source: Tokenizer, target: Tokenizer) -> None:
+    """Write the tokenizers' files; one that serves both sides is written once, as `shared`."""
+    named = {"shared": source} if source is target else {"source": source, "target": target}
+    for name, tokenizer in named.items():
+        tokenizer.save(directory, name)
+
+
+def check_same_tokens(directory: Path, other: Path) -> None:
+    """Raise SearchError if the ids of two verified models mean different tokens, by the hashes of their tokenizers."""
+    for side in (0, -1):
+        (path, digest, targets), (other_path, *others) = (tokenizer_file(place, side) for place in (directory, other))
+        if [digest, targets] != others:
+            what = f"{other_path} differs from {path}" if digest != others[0] else "their target languages differ"
+            raise SearchError(
+                f"{other} cannot be in an ensemble with {directory}: {what}, so the same id means different tokens; "
+                "train both on the same prepared data, or one with --from the other",
+                code="different_tokenizers",
+            )
+
+
+def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
+    """The file with the tokens of the source (0) or target (-1), its SHA-256, and its target languages."""
+    files = manifest_entries(directory)
+    name = tokenizer_names(files)[side]
+    found = next(name + suffix for suffix, _ in TOKENIZER_KINDS.values() if name + suffix in files)
+    return directory / found, files[found][1], read_description(directory / f"{name}.json").get("targets", [])
+
+
+def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of each file of a model, by its manifest, which must list everything that a model needs."""
+    files = manifest_entries(directory, REQUIRED, EDITABLE)
+    for name in tokenizer_names(files):
+        if f"{name}.json" not in files or not any(name + suffix in files for suffix, _ in TOKENIZER_KINDS.values()):
+            raise DamagedError(
+                f"{directory / MANIFEST} does not list {name}.json and the tokenizer's model; restore it from a copy",
+                code="manifest_incomplete",
+            )
+    return files
+
+
+def verify_model(directory: Path) -> None:
+    """Raise DamagedError unless every file is there, byte for byte; the card may be edited or removed."""
+    hashed_files(directory)
+    verify_manifest(directory, ignored=EDITABLE)
+
+
+def verify_model_cached(directory: Path) -> None:
+    """Verify a model, but hash its files only if they changed since the last time.
+
+    The user's cache directory remembers what was verified, by the manifest's content and by size, times and inode of
+    each file. Whether the manifest lists everything is checked every time.
+    """
+    files = hashed_files(directory)
+    try:
+        manifest = (directory / MANIFEST).read_bytes()
+        stats = [(name, (directory / name).stat()) for name in sorted(files)]
+    except (OSError, ValueError):
+        verify_model(directory)  # which says what is wrong
+        return
+    state = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]
+    key = hashlib.sha256(repr((str(directory.resolve()), manifest, state)).encode()).hexdigest()
+    marker = cache_directory() / "verified" / key
+    with suppress(OSError):  # a directory that may not be entered
+        if marker.exists():
+            return
+    verify_model(directory)
+    with suppress(OSError):  # a cache that cannot be written only makes the next start slower
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()

@@ -9,9 +9,7 @@ from pathlib import Path
 from dragoman.config import Recipe
 from dragoman.errors import ModelNotFoundError, SearchError
 from dragoman.files import MANIFEST
-from dragoman.modeldir.layout import RECIPE, TRAINING
-from dragoman.modeldir.tokenizers import check_same_tokens
-from dragoman.modeldir.verify import verify_model_cached
+from dragoman.modeldir.layout import RECIPE, TRAINING, check_same_tokens, verify_model_cached
 from dragoman.values import describe_value, suggest, suggest_directory
 
 HINT = "; give the --out of a finished training"

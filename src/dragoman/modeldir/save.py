@@ -17,9 +17,7 @@ from dragoman.config import Recipe
 from dragoman.errors import DragomanError, OutputError
 from dragoman.files import MANIFEST, sha256, staged, sync, write_atomically, write_manifest
 from dragoman.modeldir.info import ModelInfo, read_info
-from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS
-from dragoman.modeldir.tokenizers import save_tokenizers
-from dragoman.modeldir.verify import hashed_files, verify_model
+from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS, hashed_files, save_tokenizers, verify_model
 from dragoman.text import Tokenizer
 
 Arrays = Mapping[str, NDArray[Any]]

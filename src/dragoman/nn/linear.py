@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.nn.kernels.cpu_bf16 import Bf16LinearFunction, cpu_bf16_matmul, uses_bfloat16
+from dragoman.nn.kernels.cpu_bf16 import Bf16LinearFunction, cpu_bf16_matmul
+
+_enabled = False
+
+
+@contextmanager
+def bfloat16_matmul() -> Iterator[None]:
+    """Compute the products of this block, and of its gradients, in bfloat16; all else keeps its precision."""
+    global _enabled  # a plain name, which torch.compile can watch
+    before, _enabled = _enabled, True
+    try:
+        yield
+    finally:
+        _enabled = before
+
+
+def uses_bfloat16(x: Tensor) -> bool:
+    """Whether products of `x` are computed by the kernel."""
+    return _enabled and x.device.type == "cpu" and x.dtype == torch.float32
 
 
 def matmul_into(left: Tensor, right: Tensor, out: Tensor, *, add: bool = False) -> None:

@@ -15,9 +15,8 @@ from torch import Tensor
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
 from dragoman.randomness import GAMMA, MULTIPLIERS
-from dragoman.search.beam import Finished
+from dragoman.search.beam import Finished, Rules
 from dragoman.search.constraints.beam import AvoidedMask, BatchConstraints
-from dragoman.search.rules import Rules
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
@@ -73,7 +72,7 @@ def sample(
     Scores use the model's own probabilities, whatever the temperature. Of `constraints`, only `avoid` is supported.
     """
     n, beams, device = len(limits), search.n_best, limits.device
-    avoided = AvoidedMask.from_tables(constraints, device)
+    avoided = None if constraints is None else AvoidedMask.from_tables(constraints, device)
     rules, sampling = Rules(search, limits, prefixes, avoided), search.sampling or Sampling()
     finished = Finished(n, beams, rules)
     sentences = torch.arange(n, device=device)

@@ -10,8 +10,7 @@ from typing import Any
 
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
-from dragoman.modeldir.info import read_info
-from dragoman.modeldir.languages import language_codes
+from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
 from dragoman.serve.service import ServedModel

@@ -19,10 +19,9 @@ from dragoman.data.prepare.pipeline import prepare
 from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
-from dragoman.modeldir.layout import TRAINING
+from dragoman.modeldir.layout import TRAINING, verify_model_cached
 from dragoman.modeldir.locate import read_recipe
-from dragoman.modeldir.verify import verify_model_cached
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
 from dragoman.progress import Reporter
 from dragoman.training.defaults import (

@@ -21,10 +21,9 @@ from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, exclusive_lock, write_atomically
 from dragoman.modeldir.info import ModelInfo, read_info
-from dragoman.modeldir.layout import TRAINING
+from dragoman.modeldir.layout import TRAINING, verify_model
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
-from dragoman.modeldir.verify import verify_model
 from dragoman.models.loading import as_arrays, build_model, load_weights
 from dragoman.progress import Reporter
 from dragoman.text import vocabulary_sizes

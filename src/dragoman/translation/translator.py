@@ -19,10 +19,8 @@ from dragoman.engines.base import EngineRequest
 from dragoman.engines.select import EngineInfo, EngineSelector
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import read_info
-from dragoman.modeldir.layout import RECIPE
+from dragoman.modeldir.layout import RECIPE, load_tokenizers, verify_model_cached
 from dragoman.modeldir.locate import find_ensemble, find_model
-from dragoman.modeldir.tokenizers import load_tokenizers
-from dragoman.modeldir.verify import verify_model_cached
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms

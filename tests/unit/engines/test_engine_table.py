@@ -11,7 +11,7 @@ import pytest
 from command_line import leave
 from dragoman.engines.base import Capabilities
 from dragoman.engines.select import ENGINES
-from dragoman.engines.table import LABELS, capability_rows, format_markdown
+from dragoman.engines.specs import LABELS, capability_rows, format_markdown
 from small_model import model_at
 
 DOCS = Path(__file__).parents[3] / "docs" / "translating.md"

@@ -143,7 +143,7 @@ def test_declared_position_codes_are_those_of_the_model_checks() -> None:
 
 def test_a_device_without_the_precision(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.engines.select.has_gpu", lambda: True)
-    monkeypatch.setattr("dragoman.engines.devices.available_devices", lambda: ["cpu", "cuda:0"])
+    monkeypatch.setattr("dragoman.engines.select.available_devices", lambda: ["cpu", "cuda:0"])
     with raises(SearchError, "unsupported_by_engine", "device='cuda'", "precision='int8'", "'native' or 'ctranslate2'"):
         EngineSelector(directory, "cuda", precision="int8")
     assert EngineSelector(directory, precision="bfloat16").device == "cuda"
@@ -187,7 +187,7 @@ def test_an_engine_that_is_not_available_says_why(directory: Path, monkeypatch: 
 def test_a_device_that_is_not_here_is_refused_at_once(
     directory: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.engines.devices.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"])
+    monkeypatch.setattr("dragoman.engines.select.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"])
     with raises(SearchError, "device_not_found", f"'{device}'", "auto, cpu, cuda:0, cuda:1"):
         EngineSelector(directory, device)
     assert EngineSelector(directory, "cuda").device == "cuda"

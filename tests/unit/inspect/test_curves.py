@@ -9,8 +9,7 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.evaluation.layer_costs import Curve
-from dragoman.inspect import curves
-from dragoman.inspect.curves import draw_curves
+from dragoman.inspect.pictures import draw_curves
 from raising import raises
 
 PANELS = {
@@ -23,7 +22,7 @@ PANELS = {
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that were saved."""
     figures: list[Any] = []
-    monkeypatch.setattr(curves, "save_figure", lambda figure, _: figures.append(figure) or "")
+    monkeypatch.setattr("dragoman.inspect.pictures.save_figure", lambda figure, _: figures.append(figure) or "")
     return figures
 
 

@@ -10,8 +10,13 @@ import pytest
 import torch
 
 from dragoman.inspect.attention.maps import AttentionKind
-from dragoman.inspect.heads.labels import label_head
-from dragoman.inspect.heads.statistics import HeadStatistics, StatisticsAccumulator, aligned_keys, attention_context
+from dragoman.inspect.heads.statistics import (
+    HeadStatistics,
+    StatisticsAccumulator,
+    aligned_keys,
+    attention_context,
+    label_head,
+)
 from dragoman.nn import Padded, Rule, both, causal, everything, window
 from dragoman.translation.alignment_head import AlignmentHead
 

@@ -9,8 +9,7 @@ import pytest
 
 from dragoman import Translator
 from dragoman.cli import main
-from dragoman.modeldir.card import data_section, license_section
-from dragoman.modeldir.info import ModelInfo, read_info
+from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
 from dragoman.modeldir.layout import CARD
 from dragoman.modeldir.locate import find_model
 from dragoman.serve.loading import open_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.modeldir.languages import language_codes
+from dragoman.modeldir.info import language_codes
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from dragoman import Translator
 from dragoman.errors import OutputError
 from dragoman.files import MANIFEST
 from dragoman.modeldir.info import ModelInfo, read_info
-from dragoman.modeldir.layout import CARD, INFO
+from dragoman.modeldir.layout import CARD, INFO, verify_model
 from dragoman.modeldir.save import set_license
-from dragoman.modeldir.verify import verify_model
 from raising import raises
 from tiny_model import write_tiny_model
 

@@ -11,7 +11,7 @@ import pytest
 from dragoman import Translator
 from dragoman.errors import DamagedError, ModelNotFoundError
 from dragoman.files import MANIFEST, verify_manifest
-from dragoman.modeldir.verify import verify_model, verify_model_cached
+from dragoman.modeldir.layout import verify_model, verify_model_cached
 from dragoman.models.loading import load_model
 from dragoman.text.special_tokens import PAD
 from raising import raises
@@ -29,7 +29,7 @@ def test_files_are_hashed_once_and_again_when_touched(tmp_path: Path, monkeypatc
         read.append(path)
         verify_manifest(path, **options)
 
-    monkeypatch.setattr("dragoman.modeldir.verify.verify_manifest", counted)
+    monkeypatch.setattr("dragoman.modeldir.layout.verify_manifest", counted)
     verify_model_cached(model)
     (model / "card.md").write_text("# edited\n")
     verify_model_cached(model)

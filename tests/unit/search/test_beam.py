@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from dragoman import Padded, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.engines.torch import TorchEngine
-from dragoman.search.beam import beam_search, fast_topk
-from dragoman.search.rules import Rules
+from dragoman.search.beam import Rules, beam_search, fast_topk
 from dragoman.search.types import Hypothesis, Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 from table_model import TableModel, beam_from_definition, exhaustive

@@ -18,8 +18,8 @@ def command(model: str | None, device: str, as_json: bool) -> None:
     With MODEL (a directory, or a model's name), for that model.
     """
     check_stdout()
-    from dragoman.engines.devices import check_device, has_gpu
-    from dragoman.engines.table import capability_rows, engine_statuses, format_text
+    from dragoman.engines.select import check_device, has_gpu
+    from dragoman.engines.specs import capability_rows, engine_statuses, format_text
     from dragoman.modeldir.locate import find_model, read_recipe
 
     recipe = None if model is None else read_recipe(find_model(model)).model

@@ -68,8 +68,8 @@ def attention(
 
     recorded = record_attention(translator, source, target, read_trees(trees), to)
     if out.suffix.lower() == ".html":
+        from dragoman.files import write_output
         from dragoman.inspect.attention.page import attention_page
-        from dragoman.inspect.pictures import write_output
 
         write_output(out, attention_page(recorded.select(kind, layer, head), words))
     else:
@@ -205,7 +205,7 @@ def costs(
         found = measure_costs(sizes, drawn if sizes is all_sizes[-1] else lengths)
         click.echo(format_table([cost for cost in found if cost.n in lengths]) + "\n")
     if out is not None:
-        from dragoman.inspect.curves import draw_curves
+        from dragoman.inspect.pictures import draw_curves
 
         settings = f"d = {widths[-1]}, {n_heads} heads, k = {kernel}, r = {neighbors}"
         title = f"Table 1, measured: {settings}. Dashed: the formulas"

@@ -65,7 +65,7 @@ def command(
         load_pyplot()  # fail before the work if it is missing
     sources, targets = first_pairs(source, target, pairs)
     from dragoman.data.corpora.reader import read_trees_file
-    from dragoman.inspect.pictures import write_output
+    from dragoman.files import write_output
     from dragoman.translation.translator import Translator
 
     source_trees = None

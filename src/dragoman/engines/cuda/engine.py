@@ -32,7 +32,7 @@ from dragoman.engines.specs import CUDA, cuda_unavailable
 from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 from dragoman.search.types import NOT_FINITE, Hypothesis, Search
 
 if TYPE_CHECKING:

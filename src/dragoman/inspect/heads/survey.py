@@ -20,7 +20,6 @@ from dragoman.engines.forced_decoding import Pairs
 from dragoman.errors import SearchError
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
-from dragoman.inspect.heads.labels import label_head
 from dragoman.inspect.heads.passes import (
     PruningPoint,
     measure_ablations,
@@ -29,7 +28,7 @@ from dragoman.inspect.heads.passes import (
     measure_statistics,
     translate_greedily,
 )
-from dragoman.inspect.heads.statistics import HeadStatistics
+from dragoman.inspect.heads.statistics import HeadStatistics, label_head
 from dragoman.models import Transformer
 from dragoman.progress import Reporter, SilentReporter
 from dragoman.text import Tree

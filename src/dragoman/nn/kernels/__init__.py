@@ -1,1 +1,20 @@
 """Kernels behind the operations of `nn`: Triton, cuBLASLt, and operators that hold them together."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Final
+
+import torch
+
+HAS_TRITON: Final = find_spec("triton") is not None
+INTERPRETED: Final = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def triton_available(device_type: str) -> bool:
+    """Whether the kernels run on this type of device: CUDA with Triton, or any in Triton's interpreter.
+
+    PyTorch also calls AMD's GPUs cuda; their Triton lacks features that our kernels use.
+    """
+    return HAS_TRITON and (INTERPRETED or (device_type == "cuda" and torch.version.hip is None))

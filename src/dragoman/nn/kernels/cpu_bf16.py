@@ -1,7 +1,7 @@
 """Matrix products in bfloat16 on a CPU, by our own kernel (`native/gemm/`).
 
-Inside `bfloat16_matmul`, products of float32 matrices use the processor's matrix unit or dot products: operands are
-rounded to bfloat16; sums, inputs and results stay float32. Norms, softmax, residuals and weights keep their precision.
+It uses the processor's matrix unit or dot products: operands are rounded to bfloat16; sums, inputs and results stay
+float32.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -18,19 +16,6 @@ import torch
 from torch import Tensor
 
 from dragoman.native import library
-
-_enabled = False
-
-
-@contextmanager
-def bfloat16_matmul() -> Iterator[None]:
-    """Compute the products of this block, and of its gradients, in bfloat16."""
-    global _enabled  # a plain name, which torch.compile can watch
-    before, _enabled = _enabled, True
-    try:
-        yield
-    finally:
-        _enabled = before
 
 
 @cache
@@ -61,11 +46,6 @@ def torch_bfloat16_works() -> bool:
     """
     test = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); (x @ x).sum().item()"
     return subprocess.run([sys.executable, "-c", test], capture_output=True, check=False).returncode == 0
-
-
-def uses_bfloat16(x: Tensor) -> bool:
-    """Whether products of `x` are computed by the kernel."""
-    return _enabled and x.device.type == "cpu" and x.dtype == torch.float32
 
 
 @torch.library.custom_op("dragoman::cpu_bf16_matmul", mutates_args=("out",), device_types="cpu")

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 from dragoman.nn.kernels.gpu_matmul import matmul
 
 ROWS_PER_PROGRAM: Final = 256  # in the backward pass

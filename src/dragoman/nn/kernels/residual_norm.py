@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.nn.dropout import hashed_mask
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 
 ROWS_PER_PROGRAM: Final = 64  # in the backward pass; twice as many if they are wide
 ROWS_PER_TILE: Final = 4  # half as many if they are wide

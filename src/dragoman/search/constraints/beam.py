@@ -74,9 +74,9 @@ class AvoidedMask:
         self.lists: dict[tuple[int, int], Tensor] = {}
 
     @classmethod
-    def from_tables(cls, tables: BatchConstraints | None, device: torch.device) -> AvoidedMask | None:
+    def from_tables(cls, tables: BatchConstraints, device: torch.device) -> AvoidedMask | None:
         """The mask for a batch; None where nothing is avoided."""
-        if tables is None or not any(one is not None and one.avoided for one in tables):
+        if not any(one is not None and one.avoided for one in tables):
             return None
         return cls(tables, device)
 
@@ -168,9 +168,9 @@ class BeamAllocator:
         self.now = ConstraintProgress(automata.starts[owners], torch.full_like(zero, OTHER), zero, none, none)
 
     @classmethod
-    def from_tables(cls, tables: BatchConstraints | None, device: torch.device) -> BeamAllocator | None:
+    def from_tables(cls, tables: BatchConstraints, device: torch.device) -> BeamAllocator | None:
         """The allocator for a batch; None where nothing is required."""
-        if tables is None or not any(one is not None and one.required for one in tables):
+        if not any(one is not None and one.required for one in tables):
             return None
         return cls(tables, device)
 

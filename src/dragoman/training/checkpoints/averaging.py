@@ -16,13 +16,10 @@ from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
 from dragoman.files import check_new_directory
-from dragoman.modeldir.card import data_section, license_section
-from dragoman.modeldir.info import ModelInfo, read_info
-from dragoman.modeldir.layout import RECIPE, TRAINING
+from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
+from dragoman.modeldir.layout import RECIPE, TRAINING, load_tokenizers, verify_model
 from dragoman.modeldir.locate import is_model, read_recipe
 from dragoman.modeldir.save import save_model
-from dragoman.modeldir.tokenizers import load_tokenizers
-from dragoman.modeldir.verify import verify_model
 from dragoman.models.loading import as_arrays, load_weights
 from dragoman.text import Tokenizer
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dragoman.data.batch import Batch
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout, Packed, Padded
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 from dragoman.nn.linear import matmul_into
 from dragoman.training.loss.fused_cross_entropy import projected_loss
 from dragoman.training.loss.r_drop import ProjectedRDrop

@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 from dragoman.training.optim.bf16_weights import Bf16Weights
 from dragoman.training.optim.optimizer import Optimizer
 

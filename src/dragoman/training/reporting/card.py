@@ -9,9 +9,7 @@ from typing import Any
 from dragoman import __version__
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.prepared import Prepared
-from dragoman.modeldir.card import license_section
-from dragoman.modeldir.info import ModelInfo
-from dragoman.modeldir.languages import language_codes
+from dragoman.modeldir.info import ModelInfo, language_codes, license_section
 from dragoman.text import vocabulary_sizes
 from dragoman.training.checkpoints.checkpoint import TrainingState
 

@@ -20,9 +20,10 @@ from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.errors import TrainingError
 from dragoman.native import why_not
-from dragoman.nn.kernels.availability import triton_available
-from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul, torch_bfloat16_works
+from dragoman.nn.kernels import triton_available
+from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul, torch_bfloat16_works
 from dragoman.nn.layout import joint_tiles
+from dragoman.nn.linear import bfloat16_matmul
 from dragoman.text.special_tokens import BOS, EOS, PAD
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.sharding import Sharded, full_tensor, local_shard

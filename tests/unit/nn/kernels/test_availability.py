@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dragoman.nn.kernels import availability as kernels
+from dragoman.nn import kernels
 
 
 @pytest.mark.parametrize(("hip", "interpreted", "cuda", "cpu"), [

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dragoman.nn.kernels import cpu_bf16 as module
-from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, cpu_bf16_matmul, has_bfloat16_matmul
-from dragoman.nn.linear import Linear, linear, matmul_into
+from dragoman.nn.kernels.cpu_bf16 import cpu_bf16_matmul, has_bfloat16_matmul
+from dragoman.nn.linear import Linear, bfloat16_matmul, linear, matmul_into
 
 needs_unit = pytest.mark.skipif(not has_bfloat16_matmul(), reason="no instructions for bfloat16, or no C compiler")
 SIZES = st.integers(1, 100)

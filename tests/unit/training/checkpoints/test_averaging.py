@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from dragoman.cli import main
 from dragoman.config import Recipe
 from dragoman.modeldir.info import ModelInfo, read_info
-from dragoman.modeldir.verify import verify_model
+from dragoman.modeldir.layout import verify_model
 from dragoman.models.loading import load_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.averaging import common_info, parts_of_run, write_average

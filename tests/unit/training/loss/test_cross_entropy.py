@@ -12,7 +12,8 @@ from dragoman import Transformer
 from dragoman.config import ModelRecipe
 from dragoman.data.batch import FlatSentences, make_batch
 from dragoman.data.batching import PackedShape
-from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
+from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
+from dragoman.nn.linear import bfloat16_matmul
 from dragoman.training.loss.cross_entropy import ProjectedCrossEntropy, TranslationLoss, smoothed_cross_entropy
 
 N, V = 7, 11

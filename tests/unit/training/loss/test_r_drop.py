@@ -12,7 +12,8 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.batch import Batch, FlatSentences, make_batch
 from dragoman.data.batching import PackedShape
 from dragoman.errors import RecipeError
-from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul, has_bfloat16_matmul
+from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
+from dragoman.nn.linear import bfloat16_matmul
 from dragoman.training.loss.cross_entropy import TranslationLoss, layouts
 from dragoman.training.loss.r_drop import ProjectedRDrop
 from raising import raises

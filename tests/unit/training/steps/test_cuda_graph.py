@@ -17,7 +17,7 @@ from dragoman.data.batch import Batch, FlatSentences, make_batch
 from dragoman.data.batching import PackedShape
 from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.nn.kernels import gpu_matmul as products
-from dragoman.nn.kernels.availability import triton_available
+from dragoman.nn.kernels import triton_available
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.sharding import Replica

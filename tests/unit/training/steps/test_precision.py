@@ -7,7 +7,7 @@ import torch
 
 from dragoman.config import TrainRecipe
 from dragoman.errors import TrainingError
-from dragoman.nn.kernels.cpu_bf16 import bfloat16_matmul
+from dragoman.nn.linear import bfloat16_matmul
 from dragoman.training.distributed.ranks import join
 from dragoman.training.steps.eager import precision
 from raising import raises
