@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.imported_model import ImportOptions
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.translation.translator import Translator
 

@@ -287,7 +287,7 @@ def import_model(
     an Opus-MT model are no target languages.
     """
     from dragoman.conversion.detect import read_source_model
-    from dragoman.conversion.options import ImportOptions
+    from dragoman.conversion.imported_model import ImportOptions
     from dragoman.files import check_new_directory
 
     check_new_directory(Path(out))

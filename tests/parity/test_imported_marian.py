@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.imported_model import ImportOptions
 from dragoman.models.loading import load_model
 from dragoman.text import BOS, EOS, PAD, load_tokenizer
 from dragoman.text.imported.tokenizer import ImportedTokenizer

@@ -1,91 +1,43 @@
-"""Detect the toolkit of a model by its files, and read it."""
+"""The toolkits whose models can be imported, and which of them a model is of."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from dragoman.conversion.checkpoint_files import read_pickle
-from dragoman.conversion.from_fairseq import is_fairseq, read_fairseq
-from dragoman.conversion.from_joeynmt import is_joeynmt, read_joeynmt
-from dragoman.conversion.from_marian import is_marian, read_marian
-from dragoman.conversion.imported_model import ImportedModel
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.from_fairseq import FAIRSEQ
+from dragoman.conversion.from_joeynmt import JOEYNMT
+from dragoman.conversion.from_marian import MARIAN
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions
 from dragoman.errors import ConversionError
 from dragoman.files import format_names
 from dragoman.modeldir.locate import is_model
 from dragoman.values import suggest_directory
 
-PREFERRED_CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
-SAFE_CLASSES: Final = (  # in checkpoints next to tensors: settings, and NumPy numbers
-    Namespace, np.dtype, *(type(np.dtype(kind)) for kind in (np.float32, np.float64, np.int32, np.int64)),
-    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"), np._core.multiarray.scalar,  # type: ignore[attr-defined]
-)  # fmt: skip
-EXPECTED: Final = (
-    "expected a directory of Opus-MT (config.json, source.spm, ...) or of JoeyNMT (config.yaml, *.ckpt), or a "
-    "checkpoint of fairseq (*.pt)"
-)
+IMPORTERS: Final[tuple[Importer, ...]] = (MARIAN, JOEYNMT, FAIRSEQ)
+EXPECTED: Final = f"expected {' or '.join(importer.expected for importer in IMPORTERS)}"
 
 
 def read_source_model(path: Path, options: ImportOptions) -> ImportedModel:
     """Read the model at a path, of any supported toolkit."""
     if not path.exists():
-        raise ConversionError(
-            f"{path} does not exist{suggest_directory(path, is_importable) or f'; {EXPECTED}'}", code="model_not_found"
-        )
+        hint = suggest_directory(path, lambda other: find_importer(other) is not None) or f"; {EXPECTED}"
+        raise ConversionError(f"{path} does not exist{hint}", code="model_not_found")
     if path.is_dir() and is_model(path):
         raise ConversionError(f"{path} is already a Dragoman model; use it as it is", code="already_imported")
-    if is_marian(path):
-        check_unused(options, "Opus-MT", "tokenizer", "target_tokenizer", "vocabulary")
-        return read_marian(path, options.one_target)
-    if is_joeynmt(path):
-        check_unused(options, "JoeyNMT", "vocabulary", "one_target")
-        return read_joeynmt(path, options)
-    check_unused(options, "fairseq", "one_target")
-    checkpoint = path if path.is_file() else choose_checkpoint(path)
-    found = read_pickle(checkpoint, SAFE_CLASSES)
-    if is_fairseq(found):
-        return read_fairseq(checkpoint, found, options)
-    if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
-        raise ConversionError(
-            f"{checkpoint} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be "
-            "imported",
-            code="unsupported_model",
-        )
-    held = f"; it has {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
-    raise ConversionError(f"{checkpoint} is not a model that can be imported{held}; {EXPECTED}", code="not_a_model")
-
-
-def is_importable(path: Path) -> bool:
-    """Whether a directory looks like a model to import."""
-    return is_marian(path) or is_joeynmt(path)
-
-
-def choose_checkpoint(directory: Path) -> Path:
-    """The checkpoint of a directory, which may have several."""
-    there = sorted(directory.glob("*.pt"))
-    best = next((directory / name for name in PREFERRED_CHECKPOINTS if directory / name in there), None)
-    if best is not None or len(there) == 1:
-        return best if best is not None else there[0]
-    if there:
-        raise ConversionError(
-            f"{directory} has {format_names(there)}; choose one to import, such as {there[-1]}",
-            code="several_checkpoints",
-        )
-    held = f" (it has {format_names(directory.iterdir())})" if any(directory.iterdir()) else " (it is empty)"
-    raise ConversionError(f"{directory} is not a model that can be imported{held}; {EXPECTED}", code="not_a_model")
-
-
-def check_unused(options: ImportOptions, toolkit: str, *names: str) -> None:
-    """Reject options that have no effect."""
-    for name in names:
-        value: Any = getattr(options, name)
-        if value:
+    importer = find_importer(path)
+    if importer is None:
+        held = f"it has {format_names(path.iterdir())}" if any(path.iterdir()) else "it is empty"
+        raise ConversionError(f"{path} is not a model that can be imported ({held}); {EXPECTED}", code="not_a_model")
+    for name, value in vars(options).items():
+        if value and name not in importer.options:
             option = "--" + name.replace("_", "-")
             raise ConversionError(
-                f"{option} has no effect for a model of {toolkit}; leave it out", code="unused_option"
+                f"{option} has no effect for a model of {importer.toolkit}; leave it out", code="unused_option"
             )
+    return importer.read(path, options)
+
+
+def find_importer(path: Path) -> Importer | None:
+    """The importer of the toolkit that a path looks like a model of."""
+    return next((importer for importer in IMPORTERS if importer.recognizes(path)), None)

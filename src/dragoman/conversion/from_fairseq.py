@@ -13,16 +13,22 @@ import torch
 from torch import Tensor
 
 from dragoman.conversion.from_marian import DECODER, ENCODER  # fairseq's names, which Marian's came from
-from dragoman.conversion.imported_model import ImportedModel, model_recipe
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
-from dragoman.conversion.options import ImportOptions
-from dragoman.conversion.source_checkpoint import SourceCheckpoint, SourceSettings, read_bytes
+from dragoman.conversion.source_checkpoint import (
+    SourceCheckpoint,
+    SourceSettings,
+    choose_checkpoint,
+    read_bytes,
+    read_pickle,
+)
 from dragoman.conversion.subword_model import read_subword_models, tokenization_notes
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 
 TOOLKIT: Final = "fairseq"
 SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
+CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 MAX_POSITIONS: Final = 4096  # for which sines are written down
 BOS, PAD, EOS, UNK = range(4)
 ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
@@ -57,13 +63,10 @@ IGNORED_TENSORS: Final = (  # not weights
 )  # fmt: skip
 
 
-def is_fairseq(found: Any) -> bool:
-    """Whether a checkpoint is of fairseq."""
-    return isinstance(found, Mapping) and "model" in found and ("cfg" in found or "args" in found)
-
-
-def read_fairseq(path: Path, found: Mapping[str, Any], options: ImportOptions) -> ImportedModel:
-    """Convert a checkpoint that was read from `path`."""
+def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
+    """Read the model of a checkpoint, or of a directory with one."""
+    path = path if path.is_file() else choose_checkpoint(path, "*.pt", CHECKPOINTS)
+    found = read_checkpoint(path)
     settings, task = SourceSettings(model_settings(found, path), path), SourceSettings(task_settings(found), path)
     check_supported(settings, task)
     for name, (usual, what) in REQUIRED_SETTINGS.items():
@@ -132,6 +135,22 @@ def read_fairseq(path: Path, found: Mapping[str, Any], options: ImportOptions) -
         longest=settings.integer("max_source_positions", 1024, 2) - 1,
         languages=(str(languages[0]), str(languages[1])) if known else None,
         notes=tokenization_notes(*subword_models),
+    )
+
+
+def read_checkpoint(path: Path) -> Mapping[str, Any]:
+    """The content of a checkpoint of fairseq; reject those of other toolkits."""
+    found = read_pickle(path)
+    if isinstance(found, Mapping) and "model" in found and ("cfg" in found or "args" in found):
+        return found
+    if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
+        raise ConversionError(
+            f"{path} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be imported",
+            code="unsupported_model",
+        )
+    held = f"; it has {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
+    raise ConversionError(
+        f"{path} is not a checkpoint of fairseq{held}; of other toolkits, give a directory", code="not_a_model"
     )
 
 
@@ -285,3 +304,12 @@ def sines(count: int, d: int) -> Tensor:
     rates = torch.exp(torch.arange(half, dtype=torch.float) * -(math.log(10000) / (half - 1)))
     angles = torch.arange(PAD + 1, PAD + 1 + count, dtype=torch.float)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos(), torch.zeros(count, d % 2)], 1)
+
+
+FAIRSEQ: Final = Importer(
+    TOOLKIT,
+    "a checkpoint of fairseq (*.pt)",
+    options=("tokenizer", "target_tokenizer", "vocabulary"),
+    recognizes=lambda path: path.is_file() or any(path.glob("*.pt")),
+    read=read_fairseq,
+)

@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from dragoman.conversion.checkpoint_files import read_pickle
-from dragoman.conversion.imported_model import ImportedModel, model_recipe
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import ACTIVATIONS, EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
-from dragoman.conversion.options import ImportOptions
-from dragoman.conversion.sentencepiece_model import restrict_vocabulary
-from dragoman.conversion.source_checkpoint import SourceCheckpoint, SourceSettings, read_bytes
-from dragoman.conversion.subword_model import SubwordModel, read_subword_model, tokenization_notes
+from dragoman.conversion.source_checkpoint import (
+    SourceCheckpoint,
+    SourceSettings,
+    choose_checkpoint,
+    read_bytes,
+    read_pickle,
+)
+from dragoman.conversion.subword_model import SubwordModel, read_subword_model, restrict_vocabulary, tokenization_notes
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError, MissingExtraError
 from dragoman.text.imported.segmentation import SUBWORD_NMT_RESTRICTED, encode_model
@@ -48,13 +51,8 @@ DECODER: Final = LayerNames(
 )
 
 
-def is_joeynmt(path: Path) -> bool:
-    """Whether this is the directory of a JoeyNMT model."""
-    return path.is_dir() and (path / CONFIG).is_file()
-
-
 def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
-    """Read the model of such a directory."""
+    """Read the model of a directory of JoeyNMT."""
     config = read_yaml(path / CONFIG)
     model, data = (config_section(config, name, path / CONFIG) for name in ("model", "data"))
     encoder, decoder = (config_section(model, name, path / CONFIG) for name in ("encoder", "decoder"))
@@ -72,7 +70,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
             )
         settings.require("alpha", 1.0, "weighted residual connections")
     text = JoeyNMTText(path, data, options)
-    checkpoint = next((path / name for name in CHECKPOINTS if (path / name).is_file()), None) or single_checkpoint(path)
+    checkpoint = choose_checkpoint(path, "*.ckpt", CHECKPOINTS)
     found = read_pickle(checkpoint)
     tensors = found.get("model_state") if isinstance(found, Mapping) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
@@ -174,17 +172,6 @@ def shared_choice(
             code="unsupported_setting",
         )
     return found[0]
-
-
-def single_checkpoint(path: Path) -> Path:
-    """The only checkpoint, under any name."""
-    there = sorted(path.glob("*.ckpt"))
-    if len(there) == 1:
-        return there[0]
-    what = f"several checkpoints ({', '.join(file.name for file in there[:4])}, ...)" if there else "no *.ckpt"
-    raise ConversionError(
-        f"{path} has {what}; expected one of {', '.join(CHECKPOINTS)}, or a single one", code="several_checkpoints"
-    )
 
 
 def embeddings(
@@ -303,3 +290,12 @@ def check_text_settings(settings: SourceSettings) -> None:
     for name, usual, what in (("pretokenizer", "none", "Moses pretokenization"),
                               ("separator", "@@", "another continuation mark")):  # fmt: skip
         SourceSettings(own if isinstance(own, dict) else {}, settings.where).require(name, usual, what)
+
+
+JOEYNMT: Final = Importer(
+    TOOLKIT,
+    f"a directory of JoeyNMT ({CONFIG}, *.ckpt)",
+    options=("tokenizer", "target_tokenizer"),
+    recognizes=lambda path: (path / CONFIG).is_file(),
+    read=read_joeynmt,
+)

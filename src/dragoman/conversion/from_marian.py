@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
-from dragoman.conversion.checkpoint_files import read_pickle, read_safetensors
-from dragoman.conversion.imported_model import ImportedModel, model_recipe
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import (
     ACTIVATIONS,
     EmbeddingTables,
@@ -21,7 +20,14 @@ from dragoman.conversion.layer_names import (
     LayerNames,
     interleave_sines,
 )
-from dragoman.conversion.source_checkpoint import SourceCheckpoint, SourceSettings, read_bytes, read_json
+from dragoman.conversion.source_checkpoint import (
+    SourceCheckpoint,
+    SourceSettings,
+    read_bytes,
+    read_json,
+    read_pickle,
+    read_safetensors,
+)
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
@@ -59,13 +65,8 @@ REQUIRED_SETTINGS: Final = {  # settings that older converters wrote; the one va
 }
 
 
-def is_marian(path: Path) -> bool:
-    """Whether this is a directory of Hugging Face."""
-    return path.is_dir() and (path / "config.json").is_file()
-
-
-def read_marian(path: Path, one_target: bool = False) -> ImportedModel:
-    """Read the model of such a directory; with `one_target`, tokens such as >>fra<< are not target languages."""
+def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
+    """Read the model of a directory of Hugging Face."""
     config = SourceSettings(read_json(path / "config.json"), path / "config.json")
     if (kind := config.values.get("model_type")) != "marian":
         raise ConversionError(
@@ -78,7 +79,7 @@ def read_marian(path: Path, one_target: bool = False) -> ImportedModel:
     weights = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if weights is None:
         raise ConversionError(f"{path} has neither {' nor '.join(WEIGHTS)}; copy the whole model", code="file_missing")
-    text = MarianText(path, config, one_target)
+    text = MarianText(path, config, options.one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
     stored = SourceCheckpoint(check_tensors_by_name(tensors, weights), weights)
     d, positions = config.integer("d_model"), config.integer("max_position_embeddings", 1024, 2)
@@ -266,3 +267,12 @@ def language_tokens(names: Sequence[str]) -> dict[str, int]:
     return {
         code: i for code, i in found.items() if len(code) <= MAX_LANGUAGE_CODE and re.fullmatch(LANGUAGE_CODE, code)
     }
+
+
+MARIAN: Final = Importer(
+    "Opus-MT",
+    "a directory of Opus-MT (config.json, source.spm, ...)",
+    options=("one_target",),
+    recognizes=lambda path: (path / "config.json").is_file(),
+    read=read_marian,
+)

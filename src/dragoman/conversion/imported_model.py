@@ -1,8 +1,8 @@
-"""A model of another toolkit, converted and ready to be written as a model directory."""
+"""A model of another toolkit, converted and ready to be written as a model directory; and what reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,22 @@ from dragoman.modeldir.weights import check_tensors
 from dragoman.models.loading import as_arrays, build_model
 from dragoman.text import PAD, vocabulary_sizes
 from dragoman.text.imported.tokenizer import ImportedTokenizer
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """Options of `dragoman import`.
+
+    `tokenizer` is the subword model of the text, also of the target unless `target_tokenizer` is given. `vocabulary` is
+    the directory of the vocabularies, if they are not next to the model. `one_target` means that tokens such as >>fra<<
+    are not target languages.
+    """
+
+    tokenizer: Path | None = None
+    target_tokenizer: Path | None = None
+    vocabulary: Path | None = None
+    one_target: bool = False
+
 
 MAX_TOKENS = 1024  # of a source that is not split
 
@@ -99,6 +115,17 @@ All settings are in recipe.toml; those of [train] are not the ones that it was t
 
 None yet: run `dragoman evaluate`.
 """
+
+
+@dataclass(frozen=True)
+class Importer:
+    """A toolkit: what its models look like, the import options that they use, and how they are read."""
+
+    toolkit: str
+    expected: str
+    options: tuple[str, ...]
+    recognizes: Callable[[Path], bool]
+    read: Callable[[Path, ImportOptions], ImportedModel]
 
 
 def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:

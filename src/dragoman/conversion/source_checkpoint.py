@@ -1,16 +1,30 @@
-"""The settings and tensors of another toolkit's model, checked while they are read."""
+"""The settings and tensors of another toolkit's model, checked while they are read.
+
+PyTorch's files are pickles, and a pickle can call any function. They are read with `weights_only`, which allows
+tensors, plain containers, and a short list of harmless classes that toolkits keep their settings in.
+"""
 
 from __future__ import annotations
 
 import json
+import pickle
+import re
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.errors import ConversionError
+from dragoman.files import format_names
+
+SAFE_CLASSES: Final = (  # in checkpoints next to tensors: settings, and NumPy numbers
+    Namespace, np.dtype, *(type(np.dtype(kind)) for kind in (np.float32, np.float64, np.int32, np.int64)),
+    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"), np._core.multiarray.scalar,  # type: ignore[attr-defined]
+)  # fmt: skip
 
 
 class SourceSettings:
@@ -155,3 +169,59 @@ def read_bytes(path: Path) -> bytes:
         raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
     except OSError as error:
         raise ConversionError(f"{path} cannot be read: {error.strerror}", code="file_unreadable") from None
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise ConversionError(
+            f"{path} cannot be read ({type(error).__name__}: {error}); copy it again", code="file_damaged"
+        ) from None
+    return tensors
+
+
+def choose_checkpoint(directory: Path, pattern: str, preferred: Sequence[str]) -> Path:
+    """The checkpoint of a directory: the first of the preferred names, or else the only one that matches."""
+    there = sorted(directory.glob(pattern))
+    best = [directory / name for name in preferred if directory / name in there] or there
+    if not there or (best is there and len(there) > 1):
+        raise ConversionError(
+            f"{directory} has {format_names(there) or f'no {pattern}'}; expected a single one, or one "
+            f"named {', '.join(preferred)}",
+            code="several_checkpoints",
+        )
+    return best[0]
+
+
+def read_pickle(path: Path) -> Any:
+    """Load what `torch.save` wrote: tensors, plain containers and SAFE_CLASSES; anything else is rejected."""
+    try:
+        with torch.serialization.safe_globals([*SAFE_CLASSES]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
+            r"([\w.]+) (?:was|is) not an allowed", str(error)
+        )
+        if found is None:
+            raise ConversionError(
+                f"{path} cannot be read (not a PyTorch file, or damaged); copy it again", code="file_damaged"
+            ) from None
+        raise ConversionError(
+            f"{path} would load {found[1]}, which is not a plain value; that could run code of the file's author. If "
+            "you trust it, load it with its own toolkit, and save plain values only",
+            code="unsafe_pickle",
+        ) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # torch's errors for a truncated file vary
+        first = (str(error).splitlines() or ["damaged"])[0]
+        raise ConversionError(
+            f"{path} cannot be read ({type(error).__name__}: {first}); copy it again", code="file_damaged"
+        ) from None

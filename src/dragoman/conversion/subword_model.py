@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from dragoman.conversion.source_checkpoint import read_bytes
 from dragoman.errors import ConversionError, TextError
@@ -15,6 +17,11 @@ PRETOKENIZED_NOTE = (
     "The text must come as tokens separated by spaces, as in training. To translate plain text, give --tokenizer with "
     "its sentencepiece model or its subword-nmt codes."
 )
+
+# Of sentencepiece's Protocol Buffer: types of tokens, wire types, and the key of a token.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = range(1, 6)
+VARINT, BYTES = 0, 2
+TOKEN: Final = 1 << 3 | BYTES
 
 
 @dataclass(frozen=True)
@@ -57,3 +64,75 @@ def read_subword_models(source: Path | None, target: Path | None) -> tuple[Subwo
 def tokenization_notes(*models: SubwordModel) -> list[str]:
     """Notes for users of these subword models."""
     return [PRETOKENIZED_NOTE] if any(model.kind == "spaces" for model in models) else []
+
+
+def restrict_vocabulary(model: bytes, vocabulary: Container[str]) -> bytes:
+    """The sentencepiece model without tokens outside of a vocabulary, except single characters.
+
+    Not all releases of the library have a SetVocabulary that does it, so the model's bytes are changed: tokens are
+    field 1, each with a text (1), a score (2) and a type (3), and the last of repeated numbers counts.
+    """
+    restricted = bytearray()
+    for field, kind, start, content, end in read_fields(model):
+        if (field, kind) != (1, BYTES):
+            restricted += model[start:end]
+            continue
+        text, of_kind = "", NORMAL
+        for inner, _, _, value, stop in read_fields(model[content:end]):
+            if inner == 1:
+                text = model[content + value : content + stop].decode("utf-8")
+            elif inner == 3:
+                of_kind = read_varint(model[content:end], value)[0]
+        entry = model[content:end]
+        if of_kind not in (UNKNOWN, CONTROL, USER_DEFINED):
+            entry += bytes([3 << 3 | VARINT, NORMAL if text in vocabulary or len(text) == 1 else UNUSED])
+        restricted += bytes([TOKEN]) + write_varint(len(entry)) + entry
+    return bytes(restricted)
+
+
+def read_fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+    """For each field: its number, its wire type, and where it, its content and the next field begin."""
+    position = 0
+    while position < len(message):
+        key, content = read_varint(message, position)
+        match key & 7:
+            case 0:
+                end = read_varint(message, content)[1]
+            case 1:
+                end = content + 8
+            case 2:
+                size, content = read_varint(message, content)
+                end = content + size
+            case 5:
+                end = content + 4
+            case kind:
+                raise ConversionError(
+                    f"a sentencepiece model has a field of unknown wire type {kind}; copy it again",
+                    code="file_damaged",
+                )
+        if end > len(message):
+            raise ConversionError(
+                "a sentencepiece model ends in the middle of a field; copy it again", code="file_damaged"
+            )
+        yield key >> 3, key & 7, position, content, end
+        position = end
+
+
+def read_varint(message: bytes, position: int) -> tuple[int, int]:
+    """A number in base 128, lowest digit first, and where it ends."""
+    value = shift = 0
+    while position < len(message):
+        byte = message[position]
+        value, shift, position = value | (byte & 127) << shift, shift + 7, position + 1
+        if byte < 128:
+            return value, position
+    raise ConversionError("a sentencepiece model ends in the middle of a number; copy it again", code="file_damaged")
+
+
+def write_varint(value: int) -> bytes:
+    """The inverse of `read_varint`."""
+    digits = bytearray()
+    while value > 127:
+        digits.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*digits, value])

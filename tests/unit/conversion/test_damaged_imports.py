@@ -16,7 +16,7 @@ import torch
 from fairseq_files import write_fairseq
 
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.imported_model import ImportOptions
 from dragoman.errors import ConversionError
 from opus_model import write_opus
 

@@ -14,7 +14,7 @@ from plain_transformer import Plain
 from command_line import leave
 from dragoman.config import Recipe
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.imported_model import ImportOptions
 from dragoman.errors import ConversionError
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.models.loading import load_model

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from command_line import leave
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.imported_model import ImportOptions
 from dragoman.errors import SearchError
 from dragoman.translation.translator import Translator
 from opus_model import LANGUAGES, lines, write_opus

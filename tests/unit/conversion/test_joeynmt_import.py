@@ -18,8 +18,8 @@ from torch import Tensor
 from command_line import leave
 from dragoman.config import Recipe
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
-from dragoman.conversion.sentencepiece_model import restrict_vocabulary
+from dragoman.conversion.imported_model import ImportOptions
+from dragoman.conversion.subword_model import restrict_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.modeldir.info import read_info
 from dragoman.models.loading import load_model

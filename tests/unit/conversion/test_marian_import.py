@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from command_line import leave
 from dragoman.config import Recipe
 from dragoman.conversion.detect import read_source_model
-from dragoman.conversion.options import ImportOptions
+from dragoman.conversion.imported_model import ImportOptions
 from dragoman.errors import ConversionError
 from dragoman.files import verify_manifest
 from dragoman.modeldir.info import read_info
