@@ -36,54 +36,22 @@ if TYPE_CHECKING:
     from dragoman.translation.result import Translation as Translation
     from dragoman.translation.translator import Translator as Translator
 
-_HOME = {
-    "AttentionMaps": "dragoman.models",
-    "Convolutional": "dragoman.models",
-    "Constraints": "dragoman.search.constraints.phrases",
-    "Corpus": "dragoman.data.corpora.corpus",
-    "DragomanError": "dragoman.errors",
-    "Packed": "dragoman.nn",
-    "Padded": "dragoman.nn",
-    "Recipe": "dragoman.config",
-    "Recurrent": "dragoman.models",
-    "Sampling": "dragoman.search.types",
-    "Search": "dragoman.search.types",
-    "SilentReporter": "dragoman.progress",
-    "Terms": "dragoman.search.constraints.terms",
-    "Transformer": "dragoman.models",
-    "Translation": "dragoman.translation.result",
-    "Translator": "dragoman.translation.translator",
-    "average": "dragoman.api",
-    "evaluate": "dragoman.api",
-    "import_model": "dragoman.api",
-    "prepare": "dragoman.api",
-    "train": "dragoman.api",
+_MODULES = {  # of the public names, as above
+    "api": "average evaluate import_model prepare train",
+    "config": "Recipe",
+    "data.corpora.corpus": "Corpus",
+    "errors": "DragomanError",
+    "models": "AttentionMaps Convolutional Recurrent Transformer",
+    "nn": "Packed Padded",
+    "progress": "SilentReporter",
+    "search.constraints.phrases": "Constraints",
+    "search.constraints.terms": "Terms",
+    "search.types": "Sampling Search",
+    "translation.result": "Translation",
+    "translation.translator": "Translator",
 }
-
-__all__ = [
-    "AttentionMaps",
-    "Constraints",
-    "Convolutional",
-    "Corpus",
-    "DragomanError",
-    "Packed",
-    "Padded",
-    "Recipe",
-    "Recurrent",
-    "Sampling",
-    "Search",
-    "SilentReporter",
-    "Terms",
-    "Transformer",
-    "Translation",
-    "Translator",
-    "__version__",
-    "average",
-    "evaluate",
-    "import_model",
-    "prepare",
-    "train",
-]
+_HOME = {name: f"dragoman.{module}" for module, names in _MODULES.items() for name in names.split()}
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
