@@ -8,17 +8,18 @@ Progress goes to stderr, with live bars in a terminal or notebook; `reporter=dra
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Recipe, toml_value
-from dragoman.data.corpora.corpus import Corpus
-from dragoman.errors import ConversionError, DataError, ModelNotFoundError, TrainingError
+from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
+from dragoman.errors import ConversionError, DataError, TrainingError
+from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
 from dragoman.search.types import Mean, Search
+from dragoman.training.reporting.metrics import TrainingResult
 
 if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared
@@ -29,20 +30,6 @@ PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
 Changes = Mapping[str, object] | Sequence[str]
 METRICS = ("BLEU", "chrF", "TER")
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """A trained model: its directory, its recipe, and how training went.
-
-    `metrics` are the scores of the final weights on the validation set. `curve` has the entries of metrics.jsonl: those
-    with "loss" are logged steps, those with "valid" are evaluations.
-    """
-
-    path: Path
-    recipe: Recipe
-    metrics: Mapping[str, float]
-    curve: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,7 @@ def prepare(
     source: Paths = (),
     target: Paths = (),
     corpora: Sequence[Corpus] = (),
-    valid: Corpus | tuple[PathLike, PathLike] | Sequence[Corpus] | None = None,
+    valid: ValidationSets = None,
     recipe: Recipe | PathLike = "base",
     changes: Changes = (),
     tokenizers: PathLike | None = None,
@@ -85,13 +72,13 @@ def prepare(
     from dragoman.data.prepare.pipeline import prepare as prepare_corpora
     from dragoman.training.plan import load_recipe
 
-    reporter = reporter if reporter is not None else ConsoleReporter()
+    reporter = reporter or ConsoleReporter()
     try:
         return prepare_corpora(
-            _corpora(source, target, corpora),
+            all_corpora(_paths(source), _paths(target), corpora),
             load_recipe(recipe, _changes(changes)),
             out,
-            valid=_validation_sets(valid),
+            valid=validation_corpora(valid),
             tokenizers=None if tokenizers is None else Path(tokenizers),
             anew=overwrite,
             processes=processes,
@@ -107,7 +94,7 @@ def train(
     source: Paths = (),
     target: Paths = (),
     corpora: Sequence[Corpus] = (),
-    valid: Corpus | tuple[PathLike, PathLike] | Sequence[Corpus] | None = None,
+    valid: ValidationSets = None,
     recipe: Recipe | PathLike | None = None,
     changes: Changes = (),
     start_from: PathLike | None = None,
@@ -137,9 +124,9 @@ def train(
     from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
 
     out, start_from = Path(out), None if start_from is None else Path(start_from)
-    pairs, valid_sets = _corpora(source, target, corpora), _validation_sets(valid)
+    pairs, valid_sets = all_corpora(_paths(source), _paths(target), corpora), validation_corpora(valid)
     ranks = join(None if device is None else torch.device(device))
-    report: Reporter = (reporter if reporter is not None else ConsoleReporter()) if ranks.first else SilentReporter()
+    report: Reporter = (reporter or ConsoleReporter()) if ranks.first else SilentReporter()
     if tensorboard and ranks.first:
         report = TensorBoardReporter(out / TRAINING / "tensorboard", report)
     if ranks.device.type == "cpu" and ranks.world == 1 and (warning := busy_machine_warning(torch.get_num_threads())):
@@ -188,7 +175,7 @@ def train(
             evaluator: Any = validation(prepared, final)
             run_training(prepared, final, out, evaluate=evaluator, reporter=report, ranks=ranks, start_from=start_from)
             report.note(f"{out} is finished")
-    return _training_result(out, final)
+    return TrainingResult.read(out / TRAINING, final)
 
 
 def evaluate(
@@ -258,7 +245,7 @@ def evaluate(
         each.check(sets)
     if report is not None:
         prepare_directory(Path(report))
-    reporter = reporter if reporter is not None else ConsoleReporter(transient=True)
+    reporter = reporter or ConsoleReporter(transient=True)
     try:
         for each in models:
             reporter.note(f"{each.model}: {each.engine_info}")
@@ -288,7 +275,6 @@ def import_model(
     """
     from dragoman.conversion.detect import read_source_model
     from dragoman.conversion.imported_model import ImportOptions
-    from dragoman.files import check_new_directory
 
     check_new_directory(Path(out))
     if target_tokenizer is not None and tokenizer is None:
@@ -313,9 +299,7 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     `models` is the directory of a training run, whose `last` checkpoints (by default as many as its recipe says), or
     those of the steps `checkpoints`, are averaged; or two or more finished models of the same shape and vocabulary.
     """
-    from dragoman.files import check_new_directory
-    from dragoman.training.checkpoints.averaging import is_run_or_model, part_of_model, parts_of_run, write_average
-    from dragoman.values import suggest_directory
+    from dragoman.training.checkpoints.averaging import load_parts, write_average
 
     directories = _paths(models)
     if checkpoints and last is not None:
@@ -326,30 +310,9 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
             code="exclusive_options",
         )
     check_new_directory(Path(out))
-    for directory in directories:
-        if not directory.is_dir():
-            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
-            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
-    if len(directories) == 1:
-        parts = parts_of_run(directories[0], last, checkpoints)
-    else:
-        parts = [part_of_model(model) for model in directories]
+    parts = load_parts(directories, last, checkpoints)
     write_average(parts, Path(out))
     return AverageResult(Path(out), tuple(part.name for part in parts))
-
-
-def _training_result(out: Path, recipe: Recipe) -> TrainingResult:
-    """The result of a finished run, as its directory has it."""
-    from dragoman.modeldir.layout import TRAINING
-    from dragoman.training.reporting.metrics import METRICS_FILE, Metrics
-    from dragoman.training.run import RESULT
-
-    curve = tuple(Metrics(out / TRAINING / METRICS_FILE).read())
-    if (out / TRAINING / RESULT).is_file():
-        scores = json.loads((out / TRAINING / RESULT).read_text(encoding="utf-8"))["scores"]
-    else:  # a model without its training, or of an older version
-        scores = next((entry["valid"] for entry in reversed(curve) if "valid" in entry), {})
-    return TrainingResult(out, recipe, scores, curve)
 
 
 def _paths(value: Paths) -> list[Path]:
@@ -365,33 +328,3 @@ def _changes(changes: Changes) -> list[str]:
     if isinstance(changes, Mapping):
         return [f"{key}={toml_value(value)}" for key, value in changes.items()]
     return [changes] if isinstance(changes, str) else list(changes)
-
-
-def _corpora(source: Paths, target: Paths, corpora: Sequence[Corpus]) -> list[Corpus]:
-    """The plain files as corpora, and the other corpora after them."""
-    sources, targets = _paths(source), _paths(target)
-    if len(sources) != len(targets):
-        raise DataError(
-            f"there are {len(sources)} source files but {len(targets)} target files; give one --target for each "
-            "--source",
-            code="count_mismatch",
-        )
-    found = [*(Corpus(*files) for files in zip(sources, targets, strict=True)), *corpora]
-    if not found:
-        raise DataError("there are no sentence pairs; give source and target files, or corpora", code="no_corpus")
-    return found
-
-
-def _validation_sets(
-    valid: Corpus | tuple[PathLike, PathLike] | Sequence[Corpus] | None,
-) -> list[Corpus]:
-    if valid is None or isinstance(valid, Corpus):
-        return [] if valid is None else [valid]
-    items: list[Any] = list(valid)
-    if len(items) == 2 and all(isinstance(each, PathLike) for each in items):
-        return [Corpus(Path(items[0]), Path(items[1]))]
-    if not all(isinstance(each, Corpus) for each in items):
-        raise DataError(
-            f"valid must be a (source, target) pair of files, a Corpus, or several; got {valid!r}", code="wrong_type"
-        )
-    return items

@@ -31,12 +31,10 @@ from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.checkpoint import Checkpoints, TrainingState, average_weights
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.card import trained_model_info, training_card
-from dragoman.training.reporting.metrics import draw_curve
+from dragoman.training.reporting.metrics import RESULT_FILE, draw_curve
 from dragoman.training.run_record import LOCK, RUN, RunRecord, check_output_directory, confirm_record
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
-
-RESULT = "result.json"
 
 
 def is_finished(out: Path) -> bool:
@@ -258,7 +256,7 @@ def write_result(
     card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info)
     try:
         result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
-        write_atomically(out / TRAINING / RESULT, json.dumps(result, indent=1) + "\n")
+        write_atomically(out / TRAINING / RESULT_FILE, json.dumps(result, indent=1) + "\n")
         draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         save_model(
             out,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from dragoman.data.corpora.corpus import Corpus
+from dragoman.data.corpora.corpus import Corpus, all_corpora, plain_corpora
 from dragoman.errors import DataError
 
 FILE = click.Path(path_type=Path)
@@ -109,20 +109,12 @@ def parse_corpora(
     valid_languages: tuple[str, ...],
 ) -> CorpusArguments:
     """The corpora in order, with their weights, trees and languages."""
-    if len(sources) != len(targets):
-        raise DataError(
-            f"there are {len(sources)} --source but {len(targets)} --target files; give one --target for each --source",
-            code="count_mismatch",
-        )
 
     def both_sides(path: Path, form: Literal["tsv", "jsonl"]) -> Corpus:
         return Corpus(path, form=form, source_key=source_key, target_key=target_key, to_key=to_key)
 
-    corpora = [Corpus(s, t) for s, t in zip(sources, targets, strict=True)]
-    corpora += [both_sides(path, "tsv") for path in tsvs]
-    corpora += [both_sides(path, "jsonl") for path in jsonls]
-    if not corpora:
-        raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl", code="no_corpus")
+    single_files = [both_sides(path, "tsv") for path in tsvs] + [both_sides(path, "jsonl") for path in jsonls]
+    corpora = all_corpora(sources, targets, single_files)
     corpora = assign_languages(corpora, languages, "--to")
     if weights and len(weights) != len(corpora):
         raise DataError(
@@ -135,11 +127,7 @@ def parse_corpora(
             code="count_mismatch",
         )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
-    if len(valid_sources) != len(valid_targets):
-        raise DataError(
-            "a validation set needs both sides: give --valid-source and --valid-target", code="count_mismatch"
-        )
-    valid = [Corpus(s, t) for s, t in zip(valid_sources, valid_targets, strict=True)]
+    valid = plain_corpora(valid_sources, valid_targets, "valid-")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
     valid = assign_languages(valid, valid_languages, "--valid-to")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from dragoman.errors import DataError
 from dragoman.text.token_table import is_language_code
@@ -134,6 +135,42 @@ class Corpus:
     def name(self) -> str:
         """The name of this corpus in reports."""
         return " + ".join(path.name for path in (self.source, self.target) if path is not None)
+
+
+ValidationSets = Corpus | tuple[str | Path, str | Path] | Sequence[Corpus] | None
+
+
+def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], valid: str = "") -> list[Corpus]:
+    """Plain files as corpora; `valid` is the prefix of the options of validation sets."""
+    if len(sources) != len(targets):
+        raise DataError(
+            f"there are {len(sources)} source files but {len(targets)} target files; give one --{valid}target for each "
+            f"--{valid}source",
+            code="count_mismatch",
+        )
+    return [Corpus(*files) for files in zip(sources, targets, strict=True)]
+
+
+def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequence[Corpus]) -> list[Corpus]:
+    """Plain files as corpora, and the other corpora after them; reject none at all."""
+    found = [*plain_corpora(sources, targets), *others]
+    if not found:
+        raise DataError(
+            "there are no sentence pairs; give --source and --target, --tsv or --jsonl, or corpora", code="no_corpus"
+        )
+    return found
+
+
+def validation_corpora(valid: ValidationSets) -> list[Corpus]:
+    """The validation sets as corpora: one, several, or the files of one as a (source, target) pair."""
+    items: list[Any] = [] if valid is None else [valid] if isinstance(valid, Corpus) else list(valid)
+    if len(items) == 2 and all(isinstance(each, str | Path) for each in items):
+        return [Corpus(Path(items[0]), Path(items[1]))]
+    if not all(isinstance(each, Corpus) for each in items):
+        raise DataError(
+            f"valid must be a (source, target) pair of files, a Corpus, or several; got {valid!r}", code="wrong_type"
+        )
+    return items
 
 
 def column_number(key: str) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
-from dragoman.errors import DamagedError, TrainingError
+from dragoman.errors import DamagedError, ModelNotFoundError, TrainingError
 from dragoman.files import check_new_directory
 from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
 from dragoman.modeldir.layout import RECIPE, TRAINING, load_tokenizers, verify_model
@@ -25,6 +25,7 @@ from dragoman.text import Tokenizer
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
 from dragoman.training.reporting.card import trained_model_info
 from dragoman.training.run_record import RUN
+from dragoman.values import suggest_directory
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,17 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
     return [
         Part(f"{run.name}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step)) for step in chosen
     ]
+
+
+def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequence[int] = ()) -> list[Part]:
+    """Checkpoints of one training run, or several finished models."""
+    for directory in directories:
+        if not directory.is_dir():
+            hint = suggest_directory(directory, is_run_or_model) or "; give the --out of a training"
+            raise ModelNotFoundError(f"there is no directory {directory}{hint}")
+    if len(directories) == 1:
+        return parts_of_run(directories[0], last, steps)
+    return [part_of_model(directory) for directory in directories]
 
 
 def is_run_or_model(directory: Path) -> bool:

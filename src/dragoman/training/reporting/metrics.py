@@ -6,17 +6,19 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dragoman.config import Recipe
 from dragoman.errors import TrainingError
 from dragoman.files import sync
 
 # Keys that depend on the clock: two runs that are equal bit for bit may differ in them.
 CLOCK: Final = frozenset({"seconds", "target_tokens_per_second"})
 
-
 METRICS_FILE: Final = "metrics.jsonl"
+RESULT_FILE: Final = "result.json"
 
 
 class Metrics:
@@ -70,6 +72,30 @@ class Metrics:
             with self.path.open(encoding="utf-8") as file:
                 for line in file:
                     yield json.loads(line)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model: its directory, its recipe, and how training went.
+
+    `metrics` are the scores of the final weights on the validation set. `curve` has the entries of metrics.jsonl: those
+    with "loss" are logged steps, those with "valid" are evaluations.
+    """
+
+    path: Path
+    recipe: Recipe
+    metrics: Mapping[str, float]
+    curve: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def read(cls, training: Path, recipe: Recipe) -> TrainingResult:
+        """The result of a finished run, from the `training` directory of its model."""
+        curve = tuple(Metrics(training / METRICS_FILE).read())
+        if (training / RESULT_FILE).is_file():
+            scores = json.loads((training / RESULT_FILE).read_text(encoding="utf-8"))["scores"]
+        else:  # a model without its training, or of an older version
+            scores = next((entry["valid"] for entry in reversed(curve) if "valid" in entry), {})
+        return cls(training.parent, recipe, scores, curve)
 
 
 def draw_curve(entries: Sequence[Mapping[str, Any]], path: Path) -> bool:
