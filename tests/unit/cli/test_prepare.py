@@ -104,11 +104,11 @@ def test_a_validation_set_is_read_as_training_files_are(tmp_path):
     ("args", "message"),
     [
         ([], "there are no sentence pairs"),
-        (["--source", "x.en"], "there are 1 --source but 0 --target files"),
+        (["--source", "x.en"], "give one --target for each --source"),
         (["--source", "x.en", "--target", "x.de"], "there is no file x.en"),
         (["--tsv", "x.tsv", "--weight", "1", "--weight", "2"], "there are 2 weights for 1 corpora"),
         (["--jsonl", "x.jsonl"], "need --source-key and --target-key"),
-        (["--tsv", "x.tsv", "--valid-source", "y"], "needs both sides"),
+        (["--tsv", "x.tsv", "--valid-source", "y"], "--valid-target for each --valid-source"),
         (["--tsv", "x.tsv", "--valid-tsv", "y.tsv"], "there is no file x.tsv"),
         (["--tsv", "x", "--valid-tsv", "y", "--valid-source", "s", "--valid-target", "t"], "s + t and y"),
         (["--source", "s", "--target", "t", "--source-key", "en"], "there are only plain files"),
