@@ -7,24 +7,36 @@ off at the length limit has no end mark. Greedy search is the same up to roundin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.config import Recipe
+import numpy as np
+from numpy.typing import NDArray
+
+from dragoman.config import ModelRecipe, Recipe
 from dragoman.engines.base import check_supported
-from dragoman.engines.ctranslate2_model import MARKS, to_ctranslate2, unsupported_part
 from dragoman.engines.native import default_threads
 from dragoman.engines.specs import CTRANSLATE2
-from dragoman.errors import SearchError
-from dragoman.files import MANIFEST
+from dragoman.errors import DragomanError, MissingExtraError, SearchError
+from dragoman.files import MANIFEST, check_new_directory, staged
+from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE
+from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
 from dragoman.native.build import cache_directory
 from dragoman.search.types import Hypothesis, Search
-from dragoman.text.special_tokens import BOS, EOS, PAD
+from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
+from dragoman.values import suggest
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintTables
+
+ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
+MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
+Tensors = Mapping[str, NDArray[np.float32]]
+MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
 class CTranslate2Engine:
@@ -110,3 +122,126 @@ class CTranslate2Engine:
             ids = [self.ids[token] if token in self.ids else int(token) for token in tokens]
             ranked.append(Hypothesis(ids, total / search.normalizer(length + 1), total, cut))
         return sorted(ranked, key=lambda h: -h.score)[: search.n_best]
+
+
+def unsupported_part(recipe: ModelRecipe) -> str | None:
+    """The first part of a model that CTranslate2 does not support."""
+    default = ModelRecipe()
+    for name in ("architecture", "attention", "pattern", "norm"):
+        if getattr(recipe, name) != getattr(default, name):
+            return f"model.{name}={getattr(recipe, name)!r}"
+    if recipe.positions not in CTRANSLATE2.position_codes:
+        return f"model.positions={recipe.positions!r}"
+    if recipe.n_heads * recipe.key_size != recipe.d_model or recipe.n_heads * recipe.value_size != recipe.d_model:
+        return "heads whose width is not d_model / n_heads"
+    return None
+
+
+def to_ctranslate2(
+    directory: str | Path, out: str | Path, quantization: str | None = None, tokens: Sequence[str] | None = None
+) -> None:
+    """Write the model of a verified `directory` to the new directory `out`; `quantization` is "int8", "float16"...
+
+    Without `tokens`, a token is named by its id, and the four special tokens by their usual names.
+    """
+    try:
+        from ctranslate2.specs import TransformerSpec, common_spec, model_spec
+    except ImportError:
+        raise MissingExtraError("ctranslate2", "ctranslate2", "converting to CTranslate2") from None
+    directory, out = Path(directory), Path(out)
+    if quantization is not None and quantization not in model_spec.ACCEPTED_MODEL_TYPES:
+        raise DragomanError(
+            f"unknown quantization {quantization!r}{suggest(quantization, sorted(model_spec.ACCEPTED_MODEL_TYPES))}",
+            code="unknown_choice",
+        )
+    check_new_directory(out)
+    recipe = read_recipe(directory).model
+    if part := unsupported_part(recipe):
+        raise DragomanError(
+            f"CTranslate2 does not support {part}; it takes models with the paper's kind of layers",
+            code="unsupported_model",
+        )
+    weights = map_weights(directory)
+    if weights is None:
+        raise DragomanError(
+            f"the weights of {directory} are not float32; give a model as `dragoman train` writes it",
+            code="unsupported_weights",
+        )
+    source, target = read_info(directory).vocabulary_sizes
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
+    for side, size in (("source", source), ("target", target)):
+        if tokens is not None and len(tokens) != size:
+            raise DragomanError(
+                f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}",
+                code="count_mismatch",
+            )
+    spec = TransformerSpec.from_config(
+        (recipe.encoder_layers, recipe.decoder_layers),
+        recipe.n_heads,
+        pre_norm=recipe.norm_order == "pre",
+        activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
+    )
+    fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
+    if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
+        spec.config.layer_norm_epsilon = recipe.norm_epsilon
+    spec.register_source_vocabulary(list(tokens or token_names(source)))
+    spec.register_target_vocabulary(list(tokens or token_names(target)))
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    with staged(out) as directory_to_write:
+        spec.save(str(directory_to_write))
+        shutil.copy(directory / RECIPE, directory_to_write / RECIPE)
+
+
+def token_names(vocabulary: int) -> list[str]:
+    """A name for each id."""
+    return [MARKS.get(i, str(i)) for i in range(vocabulary)]
+
+
+def fill_weights(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
+    """Assign the weights to CTranslate2's specification."""
+    embeddings = [weights[f"embeddings.tables.{name}"] for name in EMBEDDING_TABLES[recipe.tie]]
+    spec.encoder.embeddings[0].weight, spec.decoder.embeddings.weight = embeddings[:2]
+    spec.decoder.projection.weight = embeddings[2]
+    if recipe.output_bias:
+        spec.decoder.projection.bias = weights["embeddings.output_bias"]
+    for side, part in (("source", spec.encoder), ("target", spec.decoder)):
+        learned = weights.get(f"{side}_positions.table")
+        part.position_encodings.encodings = (
+            position_table(MAX_POSITIONS, recipe.d_model) if learned is None else learned
+        )
+    if recipe.norm_order == "pre":
+        copy_norm(spec.encoder.layer_norm, weights, "encoder_norm")
+        copy_norm(spec.decoder.layer_norm, weights, "decoder_norm")
+    for side, layers in (("encoder", spec.encoder.layer), ("decoder", spec.decoder.layer)):
+        for i, layer in enumerate(layers):
+            at = f"{side}.{i}"
+            copy_linear(layer.self_attention.linear[0], weights, f"{at}.attention.qkv")
+            copy_linear(layer.self_attention.linear[1], weights, f"{at}.attention.output")
+            copy_norm(layer.self_attention.layer_norm, weights, f"{at}.around_attention.norm")
+            if side == "decoder":
+                for j, name in enumerate(("query", "key_value", "output")):
+                    copy_linear(layer.attention.linear[j], weights, f"{at}.cross.{name}")
+                copy_norm(layer.attention.layer_norm, weights, f"{at}.around_cross.norm")
+            copy_linear(layer.ffn.linear_0, weights, f"{at}.feed_forward.inner")
+            copy_linear(layer.ffn.linear_1, weights, f"{at}.feed_forward.outer")
+            copy_norm(layer.ffn.layer_norm, weights, f"{at}.around_feed_forward.norm")
+
+
+def copy_linear(spec: Any, weights: Tensors, name: str) -> None:
+    """Copy a matrix, and its bias if there is one."""
+    spec.weight = weights[f"{name}.weight"]
+    if f"{name}.bias" in weights:
+        spec.bias = weights[f"{name}.bias"]
+
+
+def copy_norm(spec: Any, weights: Tensors, name: str) -> None:
+    """Copy the gain and bias of a layer norm."""
+    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def position_table(positions: int, d_model: int) -> NDArray[np.float32]:
+    """The position code of section 3.5, `[positions, d_model]`."""
+    angle = np.arange(positions)[:, None] * 10000.0 ** (-np.arange(0, d_model, 2) / d_model)
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(positions, d_model).astype(np.float32)

@@ -107,7 +107,7 @@ def ctranslate2_unavailable(recipe: ModelRecipe | None, device: str) -> str | No
         return "it is used on the CPU only"
     if find_spec("ctranslate2") is None:
         return "it is not installed: pip install 'dragoman[ctranslate2]'"
-    from dragoman.engines.ctranslate2_model import unsupported_part
+    from dragoman.engines.ctranslate2 import unsupported_part
 
     part = None if recipe is None else unsupported_part(recipe)
     return f"it does not support {part}" if part else None

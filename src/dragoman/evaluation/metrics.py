@@ -10,7 +10,6 @@ from dragoman.errors import DataError
 from dragoman.values import suggest
 
 METRICS: Final = ("BLEU", "chrF", "TER")
-LOWER_IS_BETTER: Final = frozenset({"TER"})
 RESAMPLES: Final = 1000
 
 

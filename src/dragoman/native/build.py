@@ -19,10 +19,9 @@ import sys
 import tempfile
 import time
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Final
-
-from dragoman.native.structures import Structures, layout_mismatch
 
 HERE: Final = Path(__file__).parent
 EXPORT: Final = '-DEXPORT=__attribute__((visibility("default")))'  # the functions that Python calls
@@ -44,6 +43,7 @@ RETRY_SECONDS: Final = 24 * 3600  # until a failed build is tried again: memory 
 SELF_TEST: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).self_test())"
 
 _reasons: dict[str, str] = {}
+Structures = tuple[type[ctypes.Structure], ...]
 
 
 @cache
@@ -176,3 +176,36 @@ def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path
                 return path
             reasons.append(f"{folder.name}, built with {' '.join(target) or 'plain flags'}, failed its self-test")
     return reasons[0]  # of the flags that suit this machine best
+
+
+class _Layout(ctypes.Structure):
+    """A row of `structure_layouts`: a structure or one of its fields; the last row has no name."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("offset", ctypes.c_size_t), ("size", ctypes.c_size_t))
+
+
+def layout_mismatch(code: ctypes.CDLL, structures: Structures) -> str | None:
+    """The first structure or field that Python and C lay out differently, or None."""
+    expected = {structure.__name__: (0, ctypes.sizeof(structure)) for structure in structures}
+    for structure in structures:
+        for name, *_ in structure._fields_:
+            field = getattr(structure, name)
+            expected[f"{structure.__name__}.{name}"] = (field.offset, field.size)
+    found = _reported_layouts(code) if structures else {}
+    for name in [*expected, *found]:
+        if expected.get(name) != found.get(name):
+            return f"{name} has (offset, size) {found.get(name)} in C, but {expected.get(name)} in Python"
+    return None
+
+
+def _reported_layouts(code: ctypes.CDLL) -> dict[str, tuple[int, int]]:
+    try:
+        rows = ctypes.pointer(_Layout.in_dll(code, "structure_layouts"))
+    except ValueError:  # the library does not report any
+        return {}
+    found = {}
+    for i in count():
+        if rows[i].name is None:
+            break
+        found[rows[i].name.decode()] = (rows[i].offset, rows[i].size)
+    return found

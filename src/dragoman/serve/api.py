@@ -11,7 +11,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from dragoman.serve.attention_view import attention_response
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
 from dragoman.serve.middleware import DEADLINE
@@ -25,6 +24,7 @@ from dragoman.serve.schema import (
     Status,
     TranslateRequest,
     TranslateResponse,
+    attention_response,
 )
 from dragoman.serve.service import Service
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import ModelRecipe
-from dragoman.engines.ctranslate2 import CTranslate2Engine
-from dragoman.engines.ctranslate2_model import to_ctranslate2, unsupported_part
+from dragoman.engines.ctranslate2 import CTranslate2Engine, to_ctranslate2, unsupported_part
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import Sampling, Search

@@ -123,7 +123,7 @@ KEYS = "encoder.1.attention.function.key_table"
 VALUES = "decoder.0.attention.function.value_table"
 TOLD_DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "other keys": ("rotary", of_recipe("d_k = 10", "d_k = 12"), r"qkv.weight of shape \(81, 52\).*\(93, 52"),
-    "no pairs": ("rotary", of_recipe("d_k = 10", "d_k = 9"), "turns pairs of features, but d_k=9 is odd"),
+    "no pairs": ("rotary", of_recipe("d_k = 10", "d_k = 9"), "pairs of features, but d_k=9 is odd"),
     "other heads": ("alibi", of_recipe("n_heads = 6", "n_heads = 7"), r"\(174, 58\).*\(203, |\(58, 66\).*\(58, 77"),
     "farther": ("relative", of_recipe("max_distance = 4", "max_distance = 5"), r"_table of shape \(9, .*\(11, "),
     "much farther": ("relative", of_recipe("max_distance = 4", "max_distance = 1000000"), "2000001|numbers"),

@@ -15,7 +15,7 @@ from dragoman.engines.native import NativeEngine
 from dragoman.engines.native_layout import STRUCTURES
 from dragoman.modeldir.weights import map_weights
 from dragoman.native import build, library, why_not
-from dragoman.native.structures import layout_mismatch
+from dragoman.native.build import layout_mismatch
 from dragoman.search.types import Search
 from random_models import PAPER, TOLD, sentences, write_random
 

@@ -18,9 +18,9 @@ from dragoman.errors import DamagedError, SearchError, TextError
 from dragoman.models import EncoderDecoder
 from dragoman.search.types import Search
 from dragoman.serve.app import create_app
-from dragoman.serve.attention_view import attention_response, locate_words
 from dragoman.serve.errors import to_request_error
 from dragoman.serve.loading import has_attention
+from dragoman.serve.schema import attention_response, locate_words
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
 

@@ -12,10 +12,9 @@ import click
 from dragoman import api
 from dragoman.cli import note
 from dragoman.cli.options.completion import complete_model
-from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
+from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import check_stdout
-from dragoman.engines.select import ENGINES, PRECISIONS
 from dragoman.search.types import Search
 
 if TYPE_CHECKING:
@@ -45,12 +44,7 @@ FILE = click.Path(path_type=Path)
 )
 @ensemble_options
 @click.option("--language", default="en", show_default=True, help="Source language, for splitting long lines.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
-              help="Engine; auto chooses the fastest that supports the model.")  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
-              help="Precision of the weights; auto is int8 on a CPU if the engine supports it.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads (default: OMP_NUM_THREADS, or all).")
+@engine_options
 @click.option("--batch", type=int, help="Sentences per batch (default: the engine's choice).")
 def command(
     model: str | None,

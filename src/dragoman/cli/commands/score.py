@@ -13,7 +13,7 @@ from dragoman.cli import note
 from dragoman.cli.input import STDIN, check_inputs, parse_path, stream_lines, stream_pairs
 from dragoman.cli.line_progress import LineReporter, should_report
 from dragoman.cli.options.completion import complete_model
-from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
+from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import open_output, resolve_output
 from dragoman.data.corpora.compression import check_file

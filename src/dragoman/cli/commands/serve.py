@@ -11,7 +11,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.options.completion import complete_model
-from dragoman.engines.select import ENGINES, PRECISIONS
+from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
 
@@ -21,12 +21,7 @@ from dragoman.errors import MissingExtraError
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for a free one.")
 @click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
 @click.option("--max-beam", type=int, default=16, show_default=True, help="Largest beam size of a request.")
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
-              help="Engine; auto chooses the fastest that supports the model.")  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
-              help="Precision of the weights; auto is int8 on a CPU if the engine supports it.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads (default: OMP_NUM_THREADS, or all).")
+@engine_options
 @click.option("--reproducible", is_flag=True, help="Translate each sentence alone: identical results.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Open requests; more are answered 429.")
 @click.option("--max-characters", type=int, default=1_000_000, show_default=True, help="Characters per request.")

@@ -12,12 +12,11 @@ from dragoman.cli.input import check_inputs, decode_argument, parse_path, stream
 from dragoman.cli.line_progress import LineReporter, should_report
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
-from dragoman.cli.options.ensemble_options import ensemble_arguments, ensemble_options
+from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import open_output, resolve_output
 from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
-from dragoman.engines.select import ENGINES, PRECISIONS
 from dragoman.search.types import MAX_BEAM, Sampling, Search
 
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
@@ -64,12 +63,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option(
     "--language", default="en", show_default=True, help="Source language, for splitting lines into sentences."
 )
-@click.option("--engine", type=click.Choice(["auto", *ENGINES]), default="auto", show_default=True,
-              help="Engine; auto takes the fastest available one (see `dragoman engines`).")  # fmt: skip
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
-@click.option("--precision", type=click.Choice(PRECISIONS), default="auto", show_default=True,
-              help="Precision of the weights; auto is int8 on a CPU where the engine supports it.")  # fmt: skip
-@click.option("--threads", type=int, help="CPU threads.  [default: OMP_NUM_THREADS, or all]")
+@engine_options
 @click.option("--batch", type=int, help="Sentences per batch.  [default: the engine's choice]")
 @click.option("--reproducible", is_flag=True, help="Bit-identical output, whatever else is translated; slower.")
 @click.option("--progress/--no-progress", default=None,
@@ -94,10 +88,6 @@ def command(
     ensemble: tuple[str, ...],
     mean: str,
     language: str,
-    engine: str,
-    device: str,
-    precision: str,
-    threads: int | None,
     progress: bool | None,
     **settings: Any,
 ) -> None:
@@ -128,9 +118,8 @@ def command(
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
 
-    translator = Translator.load(
-        directory, device=device, engine=engine, threads=threads, precision=precision, language=language, **models
-    )
+    engine = {name: settings.pop(name) for name in ("engine", "device", "precision", "threads")}
+    translator = Translator.load(directory, language=language, **engine, **models)
     aligner = TreeAligner(tree for path in tree_files for tree in read_trees_file(path)) if tree_files else None
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
@@ -145,16 +134,9 @@ def command(
         request = EngineRequest(search, prefix is not None, constraints=bool(line_constraints))
         other = translator.engines.spec_for(request).name if line_constraints else running.engine
         note(f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}")
+    options = {"search": search, "prefix": prefix, "alignment": alignments, "trees": aligner, "to": to, **settings}
     with open_output(place) as (target, done), report:
         for found in stream_lines(sources):
-            options = {
-                "search": search,
-                "prefix": prefix,
-                "alignment": alignments,
-                "trees": aligner,
-                "to": to,
-                **settings,
-            }
             found, constraints, wrong = line_constraints.take(found)
             for translation in translator.stream(found, **options, **constraints):
                 report.count(translation)

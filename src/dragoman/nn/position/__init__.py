@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from dragoman.nn.layout import Layout
 from dragoman.nn.position.learned import LearnedPositions
-from dragoman.nn.position.linear_bias import LinearBias
-from dragoman.nn.position.relative import RelativePositions
+from dragoman.nn.position.relative import LinearBias, RelativePositions
 from dragoman.nn.position.rotary import RotaryPositions
 from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
 from dragoman.nn.position.syntax import SyntaxPositions

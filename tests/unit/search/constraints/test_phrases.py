@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dragoman import Constraints, Terms
 from dragoman.errors import DataError, SearchError
-from dragoman.search.constraints.aho_corasick import Automaton
 from dragoman.search.constraints.phrases import count_occurrences, occurrences
 from dragoman.search.constraints.request import RequestConstraints
+from dragoman.search.constraints.tables import Automaton
 from raising import raises
 
 
