@@ -218,7 +218,7 @@ def evaluate(
     if (model is None) == (not hypotheses):
         raise DataError(
             "give either a model to translate with, or --hypothesis with files of translations",
-            code="exclusive_options",
+            code="conflicting_options",
         )
     sets = read_test_sets(_paths(reference), _paths(source), _texts(names), trees, languages)
     make_metrics(list(metrics), sets[0].references, tokenize)  # reject a wrong name before translating
@@ -303,11 +303,11 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
 
     directories = _paths(models)
     if checkpoints and last is not None:
-        raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="exclusive_options")
+        raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
         raise TrainingError(
             f"--last and --checkpoints choose checkpoints of one training, but you gave {len(directories)} directories",
-            code="exclusive_options",
+            code="conflicting_options",
         )
     check_new_directory(Path(out))
     parts = load_parts(directories, last, checkpoints)

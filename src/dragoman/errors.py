@@ -24,8 +24,6 @@ class DragomanError(Exception):
 class RecipeError(DragomanError, ValueError):
     """An invalid recipe: an unknown key, a value of the wrong type, settings that do not go together."""
 
-    default_code = "invalid_recipe"
-
 
 class ShapeError(DragomanError, ValueError):
     """Tensors that do not fit the model or each other."""
@@ -36,19 +34,15 @@ class ShapeError(DragomanError, ValueError):
 class TextError(DragomanError, ValueError):
     """Text that cannot be encoded, or a tokenizer that cannot be learned or loaded."""
 
-    default_code = "invalid_text"
-
 
 class DataError(DragomanError, ValueError):
     """Sentence pairs that cannot be used as they are."""
-
-    default_code = "invalid_data"
 
 
 class DamagedError(DragomanError, OSError):
     """Files that are missing, damaged, or not what their manifest says."""
 
-    default_code = "damaged"
+    default_code = "file_damaged"
 
 
 class ModelNotFoundError(DragomanError, FileNotFoundError):
@@ -66,8 +60,6 @@ class OutputError(DragomanError, OSError):
 class TrainingError(DragomanError, RuntimeError):
     """A training run that cannot start or continue."""
 
-    default_code = "training_failed"
-
 
 class MissingExtraError(DragomanError, ImportError):
     """An optional package is not installed; the message holds the pip line that installs it."""
@@ -80,8 +72,6 @@ class MissingExtraError(DragomanError, ImportError):
 
 class SearchError(DragomanError, ValueError):
     """A search or a translation request that is not possible as requested."""
-
-    default_code = "invalid_search"
 
 
 class ConversionError(DragomanError, ValueError):

@@ -104,7 +104,7 @@ def manifest_entries(
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="manifest_damaged"
+            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
         ) from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
@@ -112,12 +112,12 @@ def manifest_entries(
             code="unsupported_format",
         )
     if not files:
-        raise DamagedError(f"{path} lists no files; restore it from a copy", code="manifest_damaged")
+        raise DamagedError(f"{path} lists no files; restore it from a copy", code="file_damaged")
     for name in files:
         if name in ("", "..") or Path(name).name != name:
             raise DamagedError(
                 f"{path} lists {name!r}, which is not a file of {directory}; restore it from a copy",
-                code="manifest_damaged",
+                code="file_damaged",
             )
     for name in required:
         if name not in files:
@@ -150,7 +150,7 @@ def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Coll
             found = sha256(file)
         except OSError as error:
             raise DamagedError(
-                f"{file} cannot be read ({error.strerror}); restore it from a copy", code="file_damaged"
+                f"{file} cannot be read ({error.strerror}); restore it from a copy", code="file_unreadable"
             ) from None
         if found != digest:
             raise DamagedError(
@@ -167,7 +167,7 @@ def format_names(paths: Iterable[Path]) -> str:
 def check_new_directory(out: Path) -> None:
     """Raise OutputError unless `out` can become a new directory: it does not exist yet, or is empty."""
     if out.exists() and not out.is_dir():
-        raise OutputError(f"{out} is a file; choose a new directory", code="output_exists")
+        raise OutputError(f"{out} is a file; choose a new directory", code="not_a_directory")
     if out.exists() and (found := format_names(out.iterdir())):
         raise OutputError(f"{out} already exists and contains {found}; choose a new directory", code="output_exists")
 

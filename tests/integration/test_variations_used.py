@@ -62,7 +62,7 @@ def test_what_does_not_know_a_variation_refuses_it(name: str, tmp_path: Path) ->
     directory = write_tiny_model(tmp_path / "model", *VARIATIONS[name])
     key = VARIATIONS[name][0].split("=")[0]
     for engine in ("ctranslate2",) if name in IN_C else ("native", "ctranslate2"):
-        with raises(SearchError, "engine_not_available", f"'{engine}'", f"{key}='{name}'", "'torch'"):
+        with raises(SearchError, "engine_unavailable", f"'{engine}'", f"{key}='{name}'", "'torch'"):
             Translator.load(directory, engine=engine).translate("the old box")
     with pytest.raises(DragomanError, match=key):
         to_ctranslate2(directory, tmp_path / "exported")

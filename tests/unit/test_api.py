@@ -43,7 +43,7 @@ def test_prepare_twice(tmp_path: Path) -> None:
         )
         assert prepared.reused == bool(time)
         assert len(prepared.split("valid")) > 0
-    with raises(DataError, "other_inputs", "data.max_tokens"):
+    with raises(DataError, "run_mismatch", "data.max_tokens"):
         dragoman.prepare(
             source=corpus.source,
             target=corpus.target,
@@ -99,11 +99,11 @@ def test_a_recipe_a_model_to_start_from_and_a_validation_set(tmp_path: Path) -> 
 def test_wrong_arguments(tmp_path: Path) -> None:
     with raises(DataError, "count_mismatch"):
         dragoman.train(source=["a.en", "b.en"], target="a.de", out=tmp_path / "out")
-    with raises(DataError, "no_corpus"):
+    with raises(DataError, "no_data"):
         dragoman.prepare(out=tmp_path / "out")
     with raises(DataError, "wrong_type"):
         dragoman.train(source="a.en", target="a.de", valid="v.en", out=tmp_path / "out")
-    with raises(DataError, "exclusive_options"):
+    with raises(DataError, "conflicting_options"):
         dragoman.evaluate(reference="a.de")
     assert not list(tmp_path.iterdir())
 

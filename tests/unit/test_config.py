@@ -68,17 +68,17 @@ def test_any_text_survives_toml(text: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        (["model.window=3"], ("unused_key", "model.window=3", "model.pattern='full'", "'local'")),
-        (["model.pattern=local", "model.rank=3"], ("unused_key", "rank=3", "model.pattern='local'", "'low_rank'")),
-        (["model.max_distance=3"], ("unused_key", "max_distance=3", "model.positions='sinusoidal'")),
+        (["model.window=3"], ("unused_setting", "model.window=3", "model.pattern='full'", "'local'")),
+        (["model.pattern=local", "model.rank=3"], ("unused_setting", "rank=3", "model.pattern='local'", "'low_rank'")),
+        (["model.max_distance=3"], ("unused_setting", "max_distance=3", "model.positions='sinusoidal'")),
         (["model.pattern=local", "model.window=-1"], ("out_of_range", "model.window", "0", "-1")),
-        (["model.positions=rotary", "model.d_k=5"], ("odd_dimension", "d_k=5")),
-        (["model.positions=alibi", "model.attention=additive"], ("incompatible_settings", "positions='alibi'")),
-        (["model.pattern=low_rank", "model.positions=rotary"], ("incompatible_settings", "model.positions='rotary'")),
+        (["model.positions=rotary", "model.d_k=5"], ("not_divisible", "d_k=5")),
+        (["model.positions=alibi", "model.attention=additive"], ("conflicting_settings", "positions='alibi'")),
+        (["model.pattern=low_rank", "model.positions=rotary"], ("conflicting_settings", "model.positions='rotary'")),
         (["model.d_modle=3"], ("unknown_key", "model.d_modle", "'d_model'")),
-        (["modle.d_model=3"], ("unknown_section", "'model'")),
+        (["modle.d_model=3"], ("unknown_key", "'model'")),
         (["model.zzz=3"], ("unknown_key", "model.zzz", "d_model")),
-        (["model.n_heads=7"], ("indivisible", "d_model=512", "model.n_heads=7", "[1")),
+        (["model.n_heads=7"], ("not_divisible", "d_model=512", "model.n_heads=7", "[1")),
         (
             ["model.positions=sinusodial"],
             ("unknown_choice", "positions='sinusodial'", "'sinusoidal'"),
@@ -93,7 +93,7 @@ def test_any_text_survives_toml(text: str) -> None:
         (["model.d_k=0"], ("out_of_range", "model.d_k", "1", "0")),
         (
             ["model.d_model=9", "model.n_heads=3"],
-            ("odd_dimension", "d_model=9", "d_model=10", "model.positions='learned'"),
+            ("not_divisible", "d_model=9", "d_model=10", "model.positions='learned'"),
         ),
         (["model.preset=bsae"], ("unknown_preset", "model.preset='bsae'", "'base'")),
         (["d_model=3"], ("invalid_change", "'d_model=3'", "section.key=value")),
@@ -148,7 +148,7 @@ def test_every_choice_of_the_model_can_be_built() -> None:
                 if name == "architecture" or name in unused_keys(recipe.architecture):
                     continue
                 if choice in IN_ATTENTION and recipe.architecture == "convolutional":
-                    with raises(RecipeError, "incompatible_settings"):
+                    with raises(RecipeError, "conflicting_settings"):
                         replace(recipe, **{name: choice})
                     continue
                 recipe = replace(recipe, **{name: choice})
@@ -172,18 +172,21 @@ def test_a_preset_gives_a_rival_the_sizes_that_it_has(architecture: str) -> None
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        (["architecture=recurrent", "n_heads=4"], ("unused_key", "model.n_heads=4", "model.architecture='recurrent'")),
+        (
+            ["architecture=recurrent", "n_heads=4"],
+            ("unused_setting", "model.n_heads=4", "model.architecture='recurrent'"),
+        ),
         (
             ["architecture=recurrent", "positions=learned"],
-            ("unused_key", "model.architecture='transformer'", "'convolutional'"),
+            ("unused_setting", "model.architecture='transformer'", "'convolutional'"),
         ),
-        (["architecture=convolutional", "cell=gru"], ("unused_key", "model.cell='gru'", "'convolutional'")),
-        (["architecture=convolutional", "attention=additive"], ("unused_key", "model.attention='additive'")),
+        (["architecture=convolutional", "cell=gru"], ("unused_setting", "model.cell='gru'", "'convolutional'")),
+        (["architecture=convolutional", "attention=additive"], ("unused_setting", "model.attention='additive'")),
         (["architecture=convolutional", "kernel_width=4"], ("out_of_range", "kernel_width=4")),
         (["architecture=convolutional", "kernel_width=0"], ("out_of_range", "kernel_width=0")),
-        (["architecture=convolutional", "d_model=7"], ("odd_dimension", "model.d_model=7")),
-        (["kernel_width=5"], ("unused_key", "model.kernel_width=5", "model.architecture='transformer'")),
-        (["cell=gru"], ("unused_key", "model.cell='gru'", "model.architecture='transformer'")),
+        (["architecture=convolutional", "d_model=7"], ("not_divisible", "model.d_model=7")),
+        (["kernel_width=5"], ("unused_setting", "model.kernel_width=5", "model.architecture='transformer'")),
+        (["cell=gru"], ("unused_setting", "model.cell='gru'", "model.architecture='transformer'")),
         (["architecture=recurent"], ("unknown_choice", "'recurrent'")),
     ],
 )
@@ -255,7 +258,7 @@ def test_numbers_of_thousands_of_digits_are_refused_in_words(tmp_path: Path) -> 
 
 
 def test_heads_for_the_widest_model_are_found_at_once() -> None:
-    with raises(RecipeError, "indivisible", "model.n_heads=7", "[1", "2"):
+    with raises(RecipeError, "not_divisible", "model.n_heads=7", "[1", "2"):
         Recipe.load("base", ["model.d_model=1000000", "model.n_heads=7"])
 
 
@@ -274,7 +277,7 @@ def test_what_would_stop_all_learning_is_refused(key: str) -> None:
 
 
 def test_keys_that_are_no_texts_are_refused() -> None:
-    with raises(RecipeError, "unknown_section"):
+    with raises(RecipeError, "unknown_key"):
         Recipe.from_table({3: {}})
     with raises(RecipeError, "unknown_key", "model.3"):
         Recipe.from_table({"model": {3: 4}})

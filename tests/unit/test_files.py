@@ -53,7 +53,7 @@ def test_write_atomically_replaces_and_leaves_nothing(tmp_path: Path, monkeypatc
 def test_a_manifest_confirms_and_refuses(tmp_path: Path) -> None:
     fill(tmp_path, "text")
     verify_manifest(tmp_path)
-    cases = {"a": (b"texT", "file_damaged"), "b": (b"texttex", "file_damaged"), MANIFEST: (b"{}", "manifest_damaged")}
+    cases = {"a": (b"texT", "file_damaged"), "b": (b"texttex", "file_damaged"), MANIFEST: (b"{}", "file_damaged")}
     for name, (content, code) in cases.items():
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(content)
@@ -85,8 +85,8 @@ def test_a_new_directory_is_absent_or_empty(tmp_path: Path) -> None:
     check_new_directory(tmp_path / "new")
     check_new_directory(tmp_path)
     (tmp_path / "file").touch()
-    for taken in (tmp_path, tmp_path / "file"):
-        with raises(OutputError, "output_exists", str(taken)):
+    for taken, code in ((tmp_path, "output_exists"), (tmp_path / "file", "not_a_directory")):
+        with raises(OutputError, code, str(taken)):
             check_new_directory(taken)
 
 
@@ -120,7 +120,7 @@ def test_a_manifest_names_files_of_its_directory_alone(tmp_path: Path, name: str
     manifest = json.loads((tmp_path / MANIFEST).read_text())
     manifest["files"][name.format(tmp_path if name[0:1] == "{" else tmp_path.name)] = manifest["files"]["a"]
     (tmp_path / MANIFEST).write_text(json.dumps(manifest))
-    with raises(DamagedError, "manifest_damaged"):
+    with raises(DamagedError, "file_damaged"):
         verify_manifest(tmp_path)
 
 

@@ -30,7 +30,7 @@ def test_a_recipe_with_them_comes_back_from_its_file(tmp_path, capsys) -> None:
         (['text.targets=["German!"]'], ("invalid_language_code", "'German!'")),
         (["text.targets=de"], ("wrong_type", "text.targets")),
         (['text.targets=["de", "fr"]', "text.vocabulary_size=301"], ("out_of_range", "at least 302")),
-        (['text.targets=["de"]', "model.positions=syntax"], ("incompatible_settings", "model.positions='syntax'")),
+        (['text.targets=["de"]', "model.positions=syntax"], ("conflicting_settings", "model.positions='syntax'")),
     ],
 )
 def test_what_is_rejected(changes, expected) -> None:

@@ -63,7 +63,8 @@ def check_uncompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
     for magic, suffix in COMPRESSIONS.items():
         if start.startswith(magic):
             raise DataError(
-                f"{path} is compressed as {suffix}; give the name of the file, or decompress it", code="compressed_pipe"
+                f"{path} is compressed as {suffix}; give the name of the file, or decompress it",
+                code="unsupported_compression",
             )
     yield start
     yield from blocks

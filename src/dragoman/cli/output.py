@@ -35,14 +35,14 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
         try:
             output = output.resolve()
         except (OSError, RuntimeError):
-            raise OutputError(f"{output} is a link to itself; choose another --output", code="bad_link") from None
+            raise OutputError(f"{output} is a link to itself; choose another --output", code="cannot_write") from None
     if output.is_dir():
-        raise OutputError(f"{output} is a directory; give the name of a file", code="is_a_directory")
+        raise OutputError(f"{output} is a directory; give the name of a file", code="not_a_file")
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise OutputError(
             f"{output} ends in {output.suffix}, but text is written uncompressed; leave {output.suffix} out, or "
             "write to a pipe that compresses",
-            code="compressed_output",
+            code="unsupported_compression",
         )
     check_not_input(output, str(output), files)
     check_not_input(

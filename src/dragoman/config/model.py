@@ -95,7 +95,7 @@ class ModelRecipe:
             raise RecipeError(
                 f"model.d_model={self.d_model} is not divisible by model.n_heads={self.n_heads}; use n_heads from "
                 f"{divisors(self.d_model)}, or give both model.d_k and model.d_v",
-                code="indivisible",
+                code="not_divisible",
             )
         for name in ("d_k", "d_v"):
             if getattr(self, name) is not None:
@@ -104,32 +104,32 @@ class ModelRecipe:
             raise RecipeError(
                 f"model.d_model={self.d_model} is odd, but sinusoidal positions are pairs of sine and cosine; "
                 f"use d_model={self.d_model + 1}, or model.positions='learned'",
-                code="odd_dimension",
+                code="not_divisible",
             )
         if self.architecture == "convolutional" and self.positions in IN_ATTENTION:
             raise RecipeError(
                 f"model.positions={self.positions!r} needs self-attention, which model.architecture='convolutional' "
                 "does not have; use 'learned', 'sinusoidal' or 'none'",
-                code="incompatible_settings",
+                code="conflicting_settings",
             )
         if self.positions == "rotary" and self.key_size % 2:
             raise RecipeError(
                 f"model.positions='rotary' rotates pairs of features, but d_k={self.key_size} is odd; use an even "
                 "model.d_k, or other model.n_heads",
-                code="odd_dimension",
+                code="not_divisible",
             )
         if self.attention == "additive" and self.positions in ("relative", "alibi"):
             raise RecipeError(
                 f"model.positions={self.positions!r} changes dot-product scores, which model.attention='additive' "
                 "does not have; use 'sinusoidal', 'learned', 'rotary' or 'none', or the dot product",
-                code="incompatible_settings",
+                code="conflicting_settings",
             )
         if self.pattern == "low_rank" and (self.attention == "additive" or self.positions in IN_ATTENTION):
             one = f"positions={self.positions!r}" if self.positions in IN_ATTENTION else "attention='additive'"
             raise RecipeError(
                 f"model.pattern='low_rank' mixes keys before attention, so it cannot be combined with model.{one}; "
                 "use positions 'sinusoidal', 'learned' or 'none' and the scaled dot product, or another pattern",
-                code="incompatible_settings",
+                code="conflicting_settings",
             )
         if self.kernel_width < 1 or self.kernel_width % 2 == 0:
             raise RecipeError(
@@ -149,7 +149,7 @@ class ModelRecipe:
                 raise RecipeError(
                     f"model.{name}={given!r} has no effect with model.{key}={chosen!r}; leave it out, or use "
                     f"model.{key}={' or '.join(map(repr, users))}",
-                    code="unused_key",
+                    code="unused_setting",
                 )
 
     @property

@@ -47,14 +47,14 @@ class Recipe:
             raise RecipeError(
                 f"text.targets={list(self.text.targets)} cannot be combined with model.positions='syntax': a "
                 "language's token has no place in a tree; use other positions, or a model for each language",
-                code="incompatible_settings",
+                code="conflicting_settings",
             )
         model = self.model
         if self.train.r_drop and not (model.dropout or model.attention_dropout or model.feed_forward_dropout):
             raise RecipeError(
                 f"train.r_drop={self.train.r_drop} needs dropout: without it, both passes are the same; set "
                 "model.dropout, or train.r_drop=0",
-                code="incompatible_settings",
+                code="conflicting_settings",
             )
 
     @classmethod
@@ -90,9 +90,7 @@ class Recipe:
         parsed: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
-                raise RecipeError(
-                    f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_section"
-                )
+                raise RecipeError(f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
             if not isinstance(values, Mapping):
                 raise RecipeError(
                     f"{name} is a section of the recipe; write [{name}] with its keys below, not {values!r}",

@@ -277,7 +277,7 @@ def embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes: list[i
     elif not shared:
         raise ConversionError(
             f"{stored.where} has no tensor decoder.output_projection.weight, and does not share the embeddings",
-            code="tensor_missing",
+            code="weights_mismatch",
         )
     return EmbeddingTables(source, target, output, not settings.boolean("no_scale_embedding"))
 

@@ -248,7 +248,7 @@ def token_id(file: Path, names: list[str], mark: str) -> int:
     """The id of a special token."""
     if mark not in names:
         raise ConversionError(
-            f"{file} has no token {mark!r}, which is required; copy the whole model", code="unknown_token"
+            f"{file} has no token {mark!r}, which is required; copy the whole model", code="vocabulary_mismatch"
         )
     return names.index(mark)
 

@@ -107,14 +107,14 @@ class SourceCheckpoint:
         if name not in self.tensors:
             raise ConversionError(
                 f"{self.where} has no tensor {name}; its settings imply one of shape {list(shape)}",
-                code="tensor_missing",
+                code="weights_mismatch",
             )
         found = self.tensors[name]
         if list(found.shape) != [*shape]:
             raise ConversionError(
                 f"{self.where} has the tensor {name} of shape {list(found.shape)}, but its settings imply "
                 f"{[*shape]}; they belong to different models, or to an unsupported kind",
-                code="shape_mismatch",
+                code="weights_mismatch",
             )
         self.taken.add(name)
         tensor = found.detach().to(torch.float32)
@@ -142,7 +142,7 @@ class SourceCheckpoint:
             raise ConversionError(
                 f"{self.where} has the tensor {rest[0]}{more}, which its settings do not imply; this kind of model "
                 "cannot be imported",
-                code="unexpected_tensor",
+                code="weights_mismatch",
             )
 
 

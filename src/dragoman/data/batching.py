@@ -206,5 +206,5 @@ def check_lengths(source: Int64Array, target: Int64Array, source_room: int, targ
             raise DataError(
                 f"a {side} sentence has {longest} tokens with EOS, but a batch has room for {room}; raise "
                 f"data.batch_tokens to at least {longest}, or prepare with a smaller data.max_tokens",
-                code="sentence_too_long",
+                code="text_too_long",
             )

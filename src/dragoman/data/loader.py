@@ -55,7 +55,7 @@ class Loader:
         if not len(split):
             raise DataError("there are no pairs to make batches from", code="no_pairs_left")
         if recipe.sampling and sampler is None:
-            raise DataError("data.sampling needs a sampler; use Prepared.loader", code="missing_sampler")
+            raise DataError("data.sampling needs a sampler; use Prepared.loader", code="missing_option")
         self.split, self.recipe, self.rank, self.world, self.epochs = split, recipe, rank, world, epochs
         self.sampler = sampler if recipe.sampling else None
         self.weights = recipe.weights or tuple(part.weight for part in split.parts)
@@ -153,7 +153,7 @@ class Loader:
             raise DataError(
                 f"the loader's state says that {done} batches of epoch {epoch} are done, but it has {len(plan)}; "
                 "the state belongs to other data or settings",
-                code="state_mismatch",
+                code="checkpoint_mismatch",
             )
         after = (epoch, done + self.world) if done + self.world < len(plan) else (epoch + 1, 0)
         self._cursor = after

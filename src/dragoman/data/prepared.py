@@ -108,7 +108,8 @@ class Prepared:
                 "; there were too few pairs to hold some out, so give validation files" if name == "valid" else ""
             )
             raise DataError(
-                f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}", code="unknown_split"
+                f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}",
+                code="unknown_choice",
             )
         sides = [
             Sentences.open(
@@ -175,7 +176,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(
             f"{path} has format {found!r}; this version reads format {FORMAT}, so prepare the data again",
-            code="unknown_format",
+            code="unsupported_format",
         )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
         raise DataError(

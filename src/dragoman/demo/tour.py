@@ -96,7 +96,7 @@ def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, P
         if path.exists() and path.read_bytes() != content:
             raise OutputError(
                 f"{path} already exists, and is not of a demo with --pairs {size}; choose another --out",
-                code="file_exists",
+                code="output_exists",
             )
     out.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():

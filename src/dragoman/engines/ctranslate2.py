@@ -165,7 +165,7 @@ def to_ctranslate2(
     if weights is None:
         raise DragomanError(
             f"the weights of {directory} are not float32; give a model as `dragoman train` writes it",
-            code="unsupported_weights",
+            code="unsupported_precision",
         )
     source, target = read_info(directory).vocabulary_sizes
     shapes = {name: weight.shape for name, weight in weights.items()}

@@ -247,7 +247,7 @@ class NativeEngine:
         if failed == TILES_UNAVAILABLE:
             raise SearchError(
                 "the system denies access to the processor's tile registers; use engine 'torch'",
-                code="engine_not_available",
+                code="engine_unavailable",
             )
         if failed:
             raise MemoryError(

@@ -176,7 +176,7 @@ class EngineSelector:
                 advice = f"use {' or '.join(map(repr, names))}{how}"
                 break
         prefix = "no engine here supports this request: " if self.engine == "auto" else "the engine "
-        code = "unsupported_by_engine" if any(missing.values()) or not specs else "engine_not_available"
+        code = "unsupported_by_engine" if any(missing.values()) or not specs else "engine_unavailable"
         return SearchError(f"{prefix}{'; '.join(reasons)}; {advice}", code=code)
 
 
@@ -212,5 +212,5 @@ def check_device(device: str) -> str:
     no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
     why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
     raise SearchError(
-        f"there is no device {device!r} here{why}; use one of: auto, {', '.join(available)}", code="device_not_found"
+        f"there is no device {device!r} here{why}; use one of: auto, {', '.join(available)}", code="device_unavailable"
     )

@@ -152,7 +152,7 @@ def load_ctranslate2(selector: EngineSelector) -> Engine | None:
         raise SearchError(
             f"the model cannot be converted for CTranslate2: {error}; set DRAGOMAN_CACHE to a writable directory, or "
             "use engine 'auto'",
-            code="engine_not_available",
+            code="engine_unavailable",
         ) from None
     if engine is not None and selector.precision != "auto" and not engine.precision.startswith(selector.precision):
         return None  # this CPU does not have it

@@ -62,7 +62,7 @@ def score_brackets(pairs: Iterable[tuple[Bracketing, Bracketing]]) -> BracketSco
             raise DataError(
                 f"{other.where}: the trees have different words ({len(one.words)} and {len(other.words)}), from "
                 f"{first_difference(one.words, other.words)}; both need the same words in the same order",
-                code="words_differ",
+                code="tree_mismatch",
             )
         found, expected = (count_phrases(tree, other.tags) for tree in (one, other))
         both = (found & expected).total()

@@ -81,7 +81,7 @@ class ModelSystem:
         for test_set in sets:
             if test_set.sources is None:
                 message = f"{test_set.name} has no sources; give --source for each --reference"
-                raise DataError(message, code="missing_sources")
+                raise DataError(message, code="missing_option")
             if self.has_target_languages:
                 self.translator.resolve_target(test_set.to)
             trees = self.translator.parse_trees(test_set.trees) if self.reads_trees else None

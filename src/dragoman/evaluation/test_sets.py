@@ -50,7 +50,7 @@ def read_test_sets(
 ) -> list[EvaluationSet]:
     """Read test sets from files; by default they have the names of their references."""
     if not references:
-        raise DataError("there are no references; give --reference for each test set", code="missing_references")
+        raise DataError("there are no references; give --reference for each test set", code="missing_option")
     if sources and len(sources) != len(references):
         raise DataError(
             f"there are {len(sources)} --source but {len(references)} --reference files; give one of each for every "

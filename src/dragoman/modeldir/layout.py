@@ -57,7 +57,7 @@ def check_same_tokens(directory: Path, other: Path) -> None:
             raise SearchError(
                 f"{other} cannot be in an ensemble with {directory}: {what}, so the same id means different tokens; "
                 "train both on the same prepared data, or one with --from the other",
-                code="different_tokenizers",
+                code="vocabulary_mismatch",
             )
 
 

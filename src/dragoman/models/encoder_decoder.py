@@ -29,7 +29,7 @@ class EncoderDecoder(nn.Module, ABC):
         if isinstance(recipe, str):
             if recipe not in PRESETS:
                 file = "; a file is read by Recipe.load" if recipe.endswith(".toml") else ""
-                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}{file}", code="unknown_choice")
+                raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}{file}", code="unknown_preset")
             recipe = preset_for(recipe, self.architecture)
         elif isinstance(recipe, Recipe):
             recipe = recipe.model

@@ -86,5 +86,5 @@ def check_ids(ids: Tensor, vocabulary: int, side: str) -> None:
             wrong = lowest if lowest < 0 else highest
             raise ShapeError(
                 f"{side} id {wrong} is not in the vocabulary, which has {vocabulary} tokens: ids 0 to {vocabulary - 1}",
-                code="out_of_range",
+                code="unknown_id",
             )

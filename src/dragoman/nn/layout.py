@@ -118,7 +118,7 @@ class Packed:
         if total is not None and total > size:
             raise ShapeError(f"sentences of {total} tokens in all do not fit into a packed tensor of {size}")
         if most is not None and most > longest:
-            raise ShapeError(f"a sentence has {most} tokens, more than longest={longest}", code="sentence_too_long")
+            raise ShapeError(f"a sentence has {most} tokens, more than longest={longest}", code="text_too_long")
         ends = lengths.cumsum(0)
         token = torch.arange(size, device=lengths.device)
         sentence = torch.searchsorted(ends, token, right=True)  # filler belongs to sentence B, which does not exist

@@ -47,7 +47,7 @@ class Ensemble(nn.Module):
             raise SearchError(
                 "the models of an ensemble need the same target vocabulary; these have "
                 f"{' and '.join(f'{size:,}' for size in sizes) or 'no'} tokens",
-                code="different_vocabularies",
+                code="vocabulary_mismatch",
             )
 
     def encode(self, source: Tensor, layout: Layout | None = None) -> tuple[Memory, ...]:

@@ -24,7 +24,7 @@ TYPES: Final = {
     "object": ("an object", "objects"),
 }
 BOUNDS: Final = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "under"}
-HTTP_CODES: Final = {400: "not_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
+HTTP_CODES: Final = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
 
 
 class RequestError(DragomanError):
@@ -98,7 +98,7 @@ def validation_error(errors: Sequence[Mapping[str, Any]], body: type[BaseModel])
     if kind == "json_invalid":
         reason = str(context.get("error", "it ends too early")).strip(".")
         return RequestError(
-            400, "not_json", f'the body is not JSON ({reason}); send an object such as {{"text": "..."}}'
+            400, "invalid_json", f'the body is not JSON ({reason}); send an object such as {{"text": "..."}}'
         )
     if not location:
         message = "the body must be a JSON object; send one with the header Content-Type: application/json"

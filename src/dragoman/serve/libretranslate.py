@@ -92,7 +92,7 @@ def parse_body(body: bytes, content_type: str) -> LibreTranslateRequest:
             fields = json.loads(body)
     except (ValueError, RecursionError):  # invalid JSON or UTF-8, or JSON nested too deeply
         message = f'the body is neither JSON nor a form of type {FORM}; send {{"q": "..."}} as JSON, in UTF-8'
-        raise RequestError(400, "not_json", message) from None
+        raise RequestError(400, "invalid_json", message) from None
     try:
         return LibreTranslateRequest.model_validate(fields)
     except ValidationError as error:

@@ -30,7 +30,7 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
             name, location = "", model
         if not location:
             message = f"{model!r} has no directory; write NAME=DIRECTORY, such as en-de=my-model"
-            raise SearchError(message, code="missing_value")
+            raise SearchError(message, code="missing_option")
         directory = find_model(location)
         name = name or directory.resolve().name
         if name in found:
@@ -54,7 +54,7 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> ServedM
         raise SearchError(
             f"{directory} cannot be served: it reads dependency trees (model.positions='syntax'), which requests do "
             "not have; use dragoman translate with --source-trees",
-            code="needs_trees",
+            code="missing_trees",
         )
     search, targets = Search(beam=beam), translator.targets
     engine = translator.running_for(search=search)

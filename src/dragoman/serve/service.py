@@ -137,7 +137,7 @@ class Service:
             except UnicodeEncodeError as error:
                 raise RequestError(
                     422,
-                    "invalid_unicode",
+                    "invalid_character",
                     f"text {number} has half of a UTF-16 pair, U+{ord(text[error.start]):04X}, at character "
                     f"{error.start}; send the whole character",
                 ) from None
@@ -158,7 +158,9 @@ class Service:
             raise RequestError(413, "too_large", message)
         if settings.constraints and settings.constraints.require and any(layout.n_sentences > 1 for layout in layouts):
             message = "`require` applies to one sentence, but a text has several lines or sentences"
-            raise RequestError(422, "constraints_with_lines", f"{message}; send sentences one by one, or use `terms`")
+            raise RequestError(
+                422, "constraints_with_splitting", f"{message}; send sentences one by one, or use `terms`"
+            )
         if sum(count_characters(targets) for _, targets in settings.terms) > MAX_CONSTRAINT_CHARACTERS:
             await asyncio.to_thread(check_terms, sentences, settings.terms)
         translations = await self.translate_sentences(sentences, settings, deadline, disconnected)

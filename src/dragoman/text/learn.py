@@ -105,7 +105,7 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
         words.update(normalize(line).split(" "))
     del words[""]
     if not words:
-        raise TextError("there is no text to learn a tokenizer from: all lines are empty", code="no_text")
+        raise TextError("there is no text to learn a tokenizer from: all lines are empty", code="no_data")
     return words
 
 

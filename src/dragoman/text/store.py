@@ -122,7 +122,7 @@ def read_description(path: Path) -> dict[str, Any]:
             f"{path} has format {about['format']}, normalizer {about['normalizer']}, kind {about['kind']!r}; this "
             f"Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with target languages), normalizer {VERSION} "
             f"and {', '.join(TOKENIZER_KINDS)}; use the version that wrote it",
-            code="unknown_format",
+            code="unsupported_format",
         )
     return dict(about)
 

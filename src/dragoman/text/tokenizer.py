@@ -134,7 +134,7 @@ class SubwordTokenizer(ABC):
         """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_target")
+            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_language")
         return self.first_target + self.targets.index(language)
 
     def with_targets(self, targets: Sequence[str]) -> SubwordTokenizer:

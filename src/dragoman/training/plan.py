@@ -165,7 +165,7 @@ def check_trees(corpora: Sequence[Corpus], recipe: Recipe) -> None:
         raise TrainingError(
             "model.positions='syntax' needs the dependency tree of each source sentence; give --source-trees with a "
             "CoNLL-U file for each corpus, or use other positions",
-            code="trees_missing",
+            code="missing_trees",
         )
     if given and not reads:
         if "positions" in unused_keys(recipe.model.architecture):

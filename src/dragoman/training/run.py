@@ -67,7 +67,7 @@ def train(
         raise TrainingError(
             f"model.positions='syntax' needs the trees of the source sentences, but {prepared.directory} was prepared "
             "without them; prepare it with --source-trees",
-            code="trees_missing",
+            code="missing_trees",
         )
     if ranks.device.type == "cpu":
         keep_freed_memory()
@@ -115,7 +115,7 @@ def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
             f"the data have a sentence of {longest} tokens, but model.max_positions={recipe.model.max_positions} "
             f"positions are learned; use model.max_positions={longest} or more, or data.max_tokens="
             f"{recipe.model.max_positions - 1}",
-            code="out_of_range",
+            code="text_too_long",
         )
 
 

@@ -47,7 +47,7 @@ def check_output_directory(out: Path) -> None:
         raise TrainingError(
             f"{out} contains {format_names(found)}, but no training run or model; give --out a new directory, such as "
             f"{out / 'model'}",
-            code="directory_not_empty",
+            code="output_exists",
         )
 
 
@@ -77,7 +77,7 @@ def with_tokenizers_of(start_from: Path, recipe: Recipe, changes: Iterable[str])
             raise TrainingError(
                 f"text.{key}={new!r} has no effect: --from keeps the tokenizers of {start_from}, which have {kept!r}; "
                 "leave it out",
-                code="incompatible_settings",
+                code="unused_setting",
             )
     return replace(recipe, text=own)
 

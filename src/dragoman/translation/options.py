@@ -212,14 +212,14 @@ def parse_trees(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner |
         raise SearchError(
             "this model has model.positions='syntax' and reads each sentence with its dependency tree; give the trees: "
             "--source-trees with a CoNLL-U file, or trees=... in Python",
-            code="trees_missing",
+            code="missing_trees",
         )
     if trees is not None and not model.reads_trees:
         why = "positions" if "positions" not in unused_keys(model.architecture) else "architecture"
         raise SearchError(
             f"this model has model.{why}={getattr(model, why)!r} and does not read trees; drop them, or use a model "
             "trained with model.positions='syntax'",
-            code="trees_not_supported",
+            code="unsupported_trees",
         )
     if trees is None or isinstance(trees, TreeAligner):
         return trees
@@ -243,12 +243,12 @@ def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequenc
         raise SearchError(
             f"this model translates into {', '.join(targets)}; choose one: --to {targets[0]}, or to={targets[0]!r} in "
             "Python",
-            code="target_language_missing",
+            code="missing_language",
         )
     for code in listed:
         if code not in targets:
             raise SearchError(
-                f"this model does not translate into {code!r}{suggest(code, targets)}", code="wrong_target_language"
+                f"this model does not translate into {code!r}{suggest(code, targets)}", code="unknown_language"
             )
     return codes
 
@@ -259,10 +259,10 @@ def _check_only_language(code: str, own: Sequence[str]) -> None:
         raise SearchError(
             f"to={code!r} was given, but this model has one target language and does not say which; drop --to, or "
             "use a model trained with text.targets",
-            code="unknown_target_language",
+            code="unknown_language",
         )
     if normalize_language(code) != own[0]:
         raise SearchError(
             f"to={code!r} was given, but this model translates only into {own[0]!r}; drop --to, or use another model",
-            code="wrong_target_language",
+            code="unknown_language",
         )

@@ -319,5 +319,5 @@ class Translator:
             raise SearchError(
                 "an ensemble has no attention or alignment of its own; load one of its models alone, with the "
                 "translation given, as `dragoman inspect --target` does",
-                code="no_attention",
+                code="unsupported_ensemble",
             )

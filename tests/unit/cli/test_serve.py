@@ -129,7 +129,7 @@ def test_of_a_directory_that_nobody_named_the_model_is_believed_first(tmp_path: 
 
 
 def test_a_name_without_a_model_is_refused() -> None:
-    with raises(SearchError, "missing_value", "'en-de='", "NAME=DIRECTORY"):
+    with raises(SearchError, "missing_option", "'en-de='", "NAME=DIRECTORY"):
         model_directories(["en-de="])
 
 

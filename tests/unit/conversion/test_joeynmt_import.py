@@ -216,7 +216,7 @@ WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "other marks": (at("data", "special_symbols", value={"pad_id": 5}), ("vocabulary_mismatch", "'<pad>'", "5")),
     "no model": (at("model", value=None), ("file_damaged", "'model'")),
-    "wrong sizes": (at("model", "encoder", "ff_size", value=40), ("shape_mismatch",)),
+    "wrong sizes": (at("model", "encoder", "ff_size", value=40), ("weights_mismatch",)),
 }
 
 

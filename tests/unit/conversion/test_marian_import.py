@@ -208,9 +208,9 @@ WRONG: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "pre-norm": (config(normalize_before=True), ("unsupported_setting", "normalize_before=True")),
     "no number": (config(d_model="32"), ("invalid_setting", "d_model='32'")),
     "dropout": (config(dropout=7), ("invalid_setting", "dropout=7", "0", "1")),
-    "larger": (config(d_model=64), ("shape_mismatch",)),
-    "more layers": (config(encoder_layers=3), ("tensor_missing", "model.encoder.layers.2.self_attn.q_proj.weight")),
-    "fewer layers": (config(decoder_layers=2), ("unexpected_tensor", "25")),
+    "larger": (config(d_model=64), ("weights_mismatch",)),
+    "more layers": (config(encoder_layers=3), ("weights_mismatch", "model.encoder.layers.2.self_attn.q_proj.weight")),
+    "fewer layers": (config(decoder_layers=2), ("weights_mismatch", "25")),
     "start": (config(decoder_start_token_id=9999), ("vocabulary_mismatch", "decoder_start_token_id=9999")),
     "end": (config(eos_token_id=3), ("vocabulary_mismatch", "<pad>", "</s>", "0")),
     "two ends": (config(eos_token_id=[0, 3]), ("invalid_setting",)),
@@ -222,7 +222,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         lambda place: (place / "model.safetensors").unlink(),
         ("file_missing", "model.safetensors", "pytorch_model"),
     ),
-    "a tensor more": (weights(lambda t: t.update(more=torch.zeros(2))), ("unexpected_tensor",)),
+    "a tensor more": (weights(lambda t: t.update(more=torch.zeros(2))), ("weights_mismatch",)),
     "no numbers": (weights(lambda t: t[FC1].fill_(torch.nan)), ("not_finite", FC1)),
     "no source.spm": (lambda place: (place / "source.spm").unlink(), ("file_missing", "source.spm")),
     "torn target.spm": (torn("target.spm"), ("not_a_tokenizer", "target.spm", "1000")),
@@ -232,7 +232,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "words for numbers": (vocabulary(lambda t: t.update({"<unk>": "1"})), ("file_damaged",)),
     "no unknown": (
         vocabulary(lambda t: t.update({"<none>": t.pop("<unk>")})),
-        ("unknown_token", "vocab.json", "'<unk>'"),
+        ("vocabulary_mismatch", "vocab.json", "'<unk>'"),
     ),
 }
 

@@ -187,7 +187,7 @@ def test_the_longest_sentence_fits_into_the_smaller_side_too():
 
 
 def test_a_sentence_that_fits_nowhere_is_refused():
-    with raises(DataError, "sentence_too_long", "31", "30", "data.batch_tokens"):
+    with raises(DataError, "text_too_long", "31", "30", "data.batch_tokens"):
         plan_padded(np.arange(2), np.array([3, 4]), np.array([31, 2]), 30, 0, 1, 0)
-    with raises(DataError, "sentence_too_long", "31"):
+    with raises(DataError, "text_too_long", "31"):
         plan_packed(np.arange(2), np.array([31, 4]), np.array([3, 2]), PackedShape(30, 40, 5, 40), 1, 0)

@@ -179,7 +179,7 @@ def test_what_an_engine_does_not_support_is_named(
 def test_an_engine_that_is_not_available_says_why(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.engines.native.library", lambda *_, **__: None)
     monkeypatch.setattr("dragoman.engines.specs.why_not", lambda _: "no C compiler was found")
-    with raises(SearchError, "engine_not_available", "'native'", "no C compiler was found", "'torch'"):
+    with raises(SearchError, "engine_unavailable", "'native'", "no C compiler was found", "'torch'"):
         EngineSelector(directory, "cpu", "native").for_request(EngineRequest())
 
 
@@ -188,7 +188,7 @@ def test_a_device_that_is_not_here_is_refused_at_once(
     directory: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.engines.select.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"])
-    with raises(SearchError, "device_not_found", f"'{device}'", "auto, cpu, cuda:0, cuda:1"):
+    with raises(SearchError, "device_unavailable", f"'{device}'", "auto, cpu, cuda:0, cuda:1"):
         EngineSelector(directory, device)
     assert EngineSelector(directory, "cuda").device == "cuda"
     assert EngineSelector(directory, "cuda:1").device == "cuda:1"
@@ -198,7 +198,7 @@ def test_a_device_that_is_not_here_is_refused_at_once(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_cuda_is_no_device(directory: Path) -> None:
-    with raises(SearchError, "device_not_found", "'cuda'", "auto, cpu"):
+    with raises(SearchError, "device_unavailable", "'cuda'", "auto, cpu"):
         Translator.load(directory, device="cuda")
 
 
@@ -244,7 +244,7 @@ def test_without_room_to_convert_auto_goes_on(
     translator = Translator.load(directory, device="cpu")
     assert translator.engines.for_request(EngineRequest()).name == "torch"
     assert translator.translate("the old box", max_length=5).tokens
-    with raises(SearchError, "engine_not_available", "CTranslate2"):
+    with raises(SearchError, "engine_unavailable", "CTranslate2"):
         Translator.load(directory, device="cpu", engine="ctranslate2").translate("the old box")
 
 

@@ -78,9 +78,9 @@ def test_nothing_at_all() -> None:
 
 
 def test_other_words_are_refused() -> None:
-    with raises(DataError, "words_differ", "gold.mrg, line 1", "word 2, 'b' and 'c'"):
+    with raises(DataError, "tree_mismatch", "gold.mrg, line 1", "word 2, 'b' and 'c'"):
         scored("(S (X a) (X b))", "(S (X a) (X c))")
-    with raises(DataError, "words_differ", "word 2, '' and 'c'"):
+    with raises(DataError, "tree_mismatch", "word 2, '' and 'c'"):
         scored("(S (X a))", "(S (X a) (X c))")
 
 

@@ -128,7 +128,7 @@ def test_test_sets_are_read_and_named(tmp_path: Path) -> None:
         read_test_sets(references, sources[:2], [])
     with raises(DataError, "count_mismatch", "1 names", "3 test sets"):
         read_test_sets(references, [], ["news"])
-    with raises(DataError, "missing_references", "--reference"):
+    with raises(DataError, "missing_option", "--reference"):
         read_test_sets([], [], [])
 
 
@@ -145,7 +145,7 @@ def test_a_model_translates_every_set(tmp_path: Path) -> None:
     assert about["digest"] == sha256(model / "manifest.json")
     assert (about["engine"], about["model"]) == ("torch", "model")
     assert "beam=1, length_penalty=0.6" in about["search"]
-    with raises(DataError, "missing_sources", "c has no sources"):
+    with raises(DataError, "missing_option", "c has no sources"):
         system.translate([EvaluationSet("c", ["x"])], SilentReporter())
 
 

@@ -228,9 +228,9 @@ def test_spearman_is_the_correlation_of_ranks() -> None:
 
 
 def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path: Path) -> None:
-    with raises(SearchError, "no_usable_pairs", "2 pairs"):
+    with raises(SearchError, "no_pairs_left", "2 pairs"):
         survey_heads(translator, ["one", ""], [" ", "zwei"])
-    with raises(SearchError, "no_usable_pairs", "512 tokens"):
+    with raises(SearchError, "no_pairs_left", "512 tokens"):
         survey_heads(translator, ["one " * 600], ["eins"])
     with raises(SearchError, "count_mismatch"):
         survey_heads(translator, ["one"], [])
@@ -243,7 +243,7 @@ def test_what_cannot_be_asked_about_is_refused(translator: Translator, tmp_path:
         broken.engines.torch.model.decoder[1].cross.output.weight[0, 0] = torch.nan
     with raises(SearchError, "not_finite"):
         survey_heads(broken, SOURCES, TARGETS)
-    with raises(SearchError, "ensemble_not_supported"):
+    with raises(SearchError, "unsupported_ensemble"):
         survey_heads(Translator.load(place, device="cpu", engine="torch", ensemble=place), SOURCES, TARGETS)
     for architecture in ("recurrent", "convolutional"):
         rival = Translator.load(

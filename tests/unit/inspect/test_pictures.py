@@ -55,7 +55,7 @@ def test_characters_that_no_font_has_are_told(tmp_path: Path) -> None:
 
 
 def test_other_forms_are_refused(attention: SentenceAttention, tmp_path: Path) -> None:
-    with raises(DragomanError, "unknown_format", "a.gif", ".png"):
+    with raises(DragomanError, "unsupported_format", "a.gif", ".png"):
         draw_heads(attention, tmp_path / "a.gif")
 
 

@@ -12,7 +12,6 @@ from dragoman.cli import main
 from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
 from dragoman.modeldir.layout import CARD
 from dragoman.modeldir.locate import find_model
-from dragoman.serve.loading import open_model
 from dragoman.training.checkpoints.averaging import parts_of_run, write_average
 from opus_model import write_opus
 from tiny_run import prepare_tiny, tiny_run
@@ -38,9 +37,16 @@ def test_an_edited_card_changes_nothing(models: Path, tmp_path: Path, kind: str)
         change()
         translator = Translator.load(find_model(model), device="cpu", engine="torch")
         assert translator.translate("one two three", max_length=5, to="de") == expected
-        served = open_model("mine", model, 1, device="cpu", engine="torch")
-        assert (served.languages, served.translator.language) == (("en", "de"), "en")
         assert read_info(model).language_pair == ("en", "de")
+
+
+@pytest.mark.parametrize("kind", ["trained", "averaged", "imported"])
+def test_a_model_without_its_card_is_served_with_its_languages(models: Path, tmp_path: Path, kind: str) -> None:
+    loading = pytest.importorskip("dragoman.serve.loading", reason="needs fastapi", exc_type=ImportError)
+    model = tmp_path / "renamed"
+    shutil.copytree(models / kind, model, ignore=shutil.ignore_patterns(CARD))
+    served = loading.open_model("mine", model, 1, device="cpu", engine="torch")
+    assert (served.languages, served.translator.language) == (("en", "de"), "en")
 
 
 def test_sections(tmp_path: Path) -> None:

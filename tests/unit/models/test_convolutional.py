@@ -143,5 +143,5 @@ def test_variance_stays_through_a_deep_stack() -> None:
 
 def test_sentences_beyond_the_learned_positions_are_refused() -> None:
     model = Convolutional(replace(RECIPE, positions="learned"), VOCABULARY)
-    with raises(ShapeError, "sentence_too_long", "21 tokens", "20"):
+    with raises(ShapeError, "text_too_long", "21 tokens", "20"):
         model.encode(torch.ones(1, 21, dtype=torch.long))

@@ -136,7 +136,7 @@ def test_wrong_shapes_are_named() -> None:
         model(ids, ids, None, Padded(4))
     with raises(ShapeError, "layout_mismatch"):
         model(ids, ids[0], None, Packed.of(torch.tensor([1, 2])))
-    with raises(RecipeError, "unknown_choice", "bsae", "'base'"):
+    with raises(RecipeError, "unknown_preset", "bsae", "'base'"):
         Transformer("bsae", 9)
 
 
@@ -154,5 +154,5 @@ def test_what_is_no_recipe_is_refused(recipe: object) -> None:
 
 
 def test_a_file_is_not_a_preset() -> None:
-    with raises(RecipeError, "unknown_choice", "my.toml", "Recipe.load"):
+    with raises(RecipeError, "unknown_preset", "my.toml", "Recipe.load"):
         Transformer("my.toml", 23)

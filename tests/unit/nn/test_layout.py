@@ -75,7 +75,7 @@ def test_packed_sizes_come_from_the_lengths_where_they_are_not_given() -> None:
 def test_packed_refuses_what_does_not_fit() -> None:
     with raises(ShapeError, "shape_mismatch", "7 tokens", "6"):
         Packed.of(torch.tensor([3, 4]), size=6)
-    with raises(ShapeError, "sentence_too_long", "4 tokens", "longest=3"):
+    with raises(ShapeError, "text_too_long", "4 tokens", "longest=3"):
         Packed.of(torch.tensor([3, 4]), longest=3)
 
 

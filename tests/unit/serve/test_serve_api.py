@@ -67,7 +67,7 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
 @pytest.mark.parametrize(
     ("body", "status", "code", "mention"),
     [
-        ("{", 400, "not_json", "not JSON"),
+        ("{", 400, "invalid_json", "not JSON"),
         ("[]", 422, "wrong_type", "JSON object"),
         ("{}", 422, "missing_field", "'text'"),
         ('{"text": 3}', 422, "wrong_type", "text must be a string or a list of strings; got int 3"),
@@ -91,7 +91,7 @@ def test_settings_reach_the_search(client: TestClient, fake: FakeTranslator) -> 
         ('{"text": "a", "sampling": {"top_p": 0}}', 422, "out_of_range", "sampling.top_p must be a number, over 0"),
         ('{"text": "a", "sampling": {"topp": 1}}', 422, "unknown_field", "'topp' in sampling; did you mean 'top_p'?"),
         ('{"text": "a", "sampling": 3}', 422, "wrong_type", "sampling must be an object; got int 3"),
-        ('{"text": "a\\ud800"}', 422, "invalid_unicode", "U+D800, at character 1"),
+        ('{"text": "a\\ud800"}', 422, "invalid_character", "U+D800, at character 1"),
         (f'{{"text": "{"x" * 5001}"}}', 413, "too_large", "5,001 characters; this server accepts 5,000"),
         (f'{{"text": [{",".join(["1"] * 4)}]}}', 422, "wrong_type", "text must be a string"),
         ('{"text": "crash"}', 500, "internal_error", "unexpected server error"),
@@ -134,7 +134,7 @@ def test_exceptions_keep_their_code(error: Exception, status: int, code: str) ->
 @pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff\xfe{}", b'{"text": ' + b"1" * 5000 + b"}"])
 def test_bodies_that_no_parser_takes(client: TestClient, body: bytes) -> None:
     answer = client.post("/v1/translate", content=body, headers={"Content-Type": "application/json"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "not_json")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_json")
     assert client.post("/translate", content=body).status_code == 400
 
 

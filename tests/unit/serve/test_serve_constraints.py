@@ -55,7 +55,7 @@ def test_requests_that_ask_for_nothing_hand_nothing_on(client: TestClient, fake:
         ({"avoid": ["x"] * 201}, 413, "too_large", "at most 200"),
         ({"avoid": [3]}, 422, "wrong_type", "avoid must be a list of strings"),
         ({"avod": ["x"]}, 422, "unknown_field", "did you mean 'avoid'?"),
-        ({"require": ["a"], "text": "a\nb"}, 422, "constraints_with_lines", "several lines"),
+        ({"require": ["a"], "text": "a\nb"}, 422, "constraints_with_splitting", "several lines"),
     ],
 )
 def test_errors(client: TestClient, body: dict[str, Any], status: int, code: str | None, mention: str) -> None:

@@ -47,9 +47,9 @@ def test_they_are_the_last_ids_and_write_nothing(both: tuple[Tokenizer, Tokenize
         ids = several.encode(text)
         assert several.decode([heads[1], *ids]) == several.decode([*ids, heads[0]]) == normalize(text)
     assert (plain.targets, several.targets) == ((), CODES)
-    with raises(TextError, "unknown_target", "'it'"):
+    with raises(TextError, "unknown_language", "'it'"):
         several.target_id("it")
-    with raises(TextError, "unknown_target", "'de'"):
+    with raises(TextError, "unknown_language", "'de'"):
         plain.target_id("de")
 
 
@@ -72,7 +72,7 @@ def test_files(both: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
     assert plain.with_targets(()).fingerprint == plain.fingerprint
     for wrong, code, mention in (
         ({"targets": "de"}, "not_a_tokenizer", "targets='de'"),
-        ({"format": 1}, "unknown_format", "format 1"),
+        ({"format": 1}, "unsupported_format", "format 1"),
         ({"targets": []}, "file_damaged", f"{plain.vocabulary_size} tokens"),
     ):
         about.write_text(json.dumps({**known, **wrong}))

@@ -41,7 +41,7 @@ def test_tiny_data_give_a_small_vocabulary_that_works(kind: str, lines: list[str
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lines", [[], ["", " \t", "\n"], ["\x00\ufeff"]])
 def test_no_text_is_refused(kind: str, lines: list[str]) -> None:
-    with raises(TextError, "no_text"):
+    with raises(TextError, "no_data"):
         learn(kind, lines, 500)
 
 

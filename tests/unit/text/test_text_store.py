@@ -69,9 +69,9 @@ def change(**values: object) -> object:
         (1, lambda path: path.write_text("{}"), "not_a_tokenizer", "'format'"),
         (1, lambda path: path.write_bytes(b"\xff\xfe"), "not_a_tokenizer", ""),
         (1, change(kind=7), "not_a_tokenizer", "kind=7"),
-        (1, change(kind="morse"), "unknown_format", "kind 'morse'"),
-        (1, change(format=99), "unknown_format", "format 99"),
-        (1, change(normalizer=99), "unknown_format", "normalizer 99"),
+        (1, change(kind="morse"), "unsupported_format", "kind 'morse'"),
+        (1, change(format=99), "unsupported_format", "format 99"),
+        (1, change(normalizer=99), "unsupported_format", "normalizer 99"),
         (1, change(vocabulary_size=5), "file_damaged", " 5"),
     ],
 )

@@ -246,7 +246,7 @@ def test_changed_settings_are_refused_with_both_values(data: Path, tmp_path: Pat
 
 
 def test_a_setting_that_cannot_be_is_no_beginning(data: Path, tmp_path: Path) -> None:
-    with raises(RecipeError, "out_of_range", "model.max_positions=3"):
+    with raises(RecipeError, "text_too_long", "model.max_positions=3"):
         tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=3")
     with pytest.raises(Crash):  # whoever heeds the advice is not told that it began otherwise
         tiny_run(data, tmp_path / "m", "model.positions=learned", "model.max_positions=99", reporter=CrashAt(1))

@@ -78,7 +78,7 @@ def test_validation_reads_the_trees(data: Path) -> None:
 
 def test_data_without_trees_are_refused(tmp_path: Path) -> None:
     prepare_tiny(tmp_path)
-    with raises(TrainingError, "trees_missing", "--source-trees"):
+    with raises(TrainingError, "missing_trees", "--source-trees"):
         tiny_run(tmp_path, tmp_path / "out", SYNTAX)
 
 

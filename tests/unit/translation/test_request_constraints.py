@@ -103,7 +103,7 @@ def test_a_long_text_has_its_terms_in_their_sentences(translator: Translator) ->
     found = translator.translate(text, terms={"hall": "Flur"}, avoid=["und"], **short)
     assert found.split and found.met == ("Flur",) and "Flur" in found.text
     answered: list[Translation] = []
-    with raises(SearchError, "constraint_on_split_text", "'Flur'"):
+    with raises(SearchError, "constraints_with_splitting", "'Flur'"):
         answered.extend(translator.stream(["a box", text], require="Flur", **short))
     assert [one.met for one in answered] == [("Flur",)]  # those before it
 

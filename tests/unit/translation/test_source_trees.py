@@ -157,13 +157,13 @@ def test_trees_are_asked_for(translator: Translator, directory: Path, tmp_path: 
         lambda: record_attention(translator, TEXT),
         lambda: align_pairs(translator, [TEXT], ["x"]),
     ):
-        with raises(SearchError, "trees_missing"):
+        with raises(SearchError, "missing_trees"):
             ask()
     plain = Translator.load(write_tiny_model(tmp_path / "plain"), device="cpu")
-    with raises(SearchError, "trees_not_supported", "model.positions='sinusoidal'"):
+    with raises(SearchError, "unsupported_trees", "model.positions='sinusoidal'"):
         plain.translate(TEXT, trees=FLAT)
     other = Translator.load(model_at(tmp_path / "other", architecture="recurrent"), device="cpu")
-    with raises(SearchError, "trees_not_supported", "model.architecture='recurrent'"):
+    with raises(SearchError, "unsupported_trees", "model.architecture='recurrent'"):
         other.translate(TEXT, trees=FLAT)
 
 

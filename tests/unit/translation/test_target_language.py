@@ -69,9 +69,9 @@ def test_each_line_may_have_its_own(translator: Translator) -> None:
 @pytest.mark.parametrize(
     ("to", "code", "mention"),
     [
-        (None, "target_language_missing", "de, fr, zh-Hans"),
-        ("it", "wrong_target_language", "de, fr, zh-Hans"),
-        ("zh-hans", "wrong_target_language", "did you mean 'zh-Hans'?"),
+        (None, "missing_language", "de, fr, zh-Hans"),
+        ("it", "unknown_language", "de, fr, zh-Hans"),
+        ("zh-hans", "unknown_language", "did you mean 'zh-Hans'?"),
         (["de"], "count_mismatch", "1 languages for 5 texts"),
         (["de"] * 4 + [3], "wrong_type", "int 3"),
         ({"de"}, "wrong_type", "{'de'}"),
@@ -143,19 +143,19 @@ def test_scores_are_of_the_language_asked_for(translator: Translator) -> None:
     assert [one.log_probability for one in found] == pytest.approx([sum(row) for row in rows], rel=1e-4)
     other = translator.score(pairs, to="de")
     assert other[0].log_probability != pytest.approx(found[0].log_probability, rel=1e-4)
-    with raises(SearchError, "target_language_missing"):
+    with raises(SearchError, "missing_language"):
         translator.score(pairs)
 
 
 def test_a_model_of_one_language_takes_no_other(tmp_path: Path) -> None:
     unknown = Translator.load(write_tiny_model(tmp_path / "unknown"), device="cpu", engine="torch")
-    with raises(SearchError, "unknown_target_language", "'de'"):
+    with raises(SearchError, "unknown_language", "'de'"):
         unknown.translate(TEXTS, to="de")
     one = write_tiny_model(tmp_path / "one", languages=(("en",), ("de",)))
     plain = Translator.load(one, device="cpu", engine="torch")
     told = plain.translate(TEXTS, to="deu")
     assert told == plain.translate(TEXTS)
-    with raises(SearchError, "wrong_target_language", "'fr'", "'de'"):
+    with raises(SearchError, "unknown_language", "'fr'", "'de'"):
         plain.translate(TEXTS, to=["de", "fr", "de", "de", "de"])
     assert plain.targets == () and plain.n_language_tokens == 0
 

@@ -34,6 +34,6 @@ def parse_ids(words: list[str]) -> list[int]:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_DIGITS:
             raise TextError(
                 f"{word[:MAX_DIGITS]!r} is not an id; with --ids, each line must be integers separated by spaces",
-                code="invalid_id",
+                code="wrong_type",
             )
     return [int(word) for word in words]

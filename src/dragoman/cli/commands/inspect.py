@@ -215,7 +215,7 @@ def costs(
 def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
     """Reject an unknown output format before a model is loaded."""
     if path.suffix.lower() not in suffixes:
-        raise DragomanError(f"{path} has no known format; use {', '.join(suffixes)}", code="unknown_format")
+        raise DragomanError(f"{path} has no known format; use {', '.join(suffixes)}", code="unsupported_format")
 
 
 def load_translator(model: str) -> Any:

@@ -54,9 +54,9 @@ def command(
     head), or else the absolute gradient at the head's gate (one backward pass for all heads, a ranking only).
     """
     if out is not None and out.suffix.lower() not in SUFFIXES:
-        raise DragomanError(f"{out} has no known format; use {', '.join(SUFFIXES)}", code="unknown_format")
+        raise DragomanError(f"{out} has no known format; use {', '.join(SUFFIXES)}", code="unsupported_format")
     if out is not None and out.is_dir():  # before the work
-        raise OutputError(f"{out} is a directory; choose another --out", code="is_a_directory")
+        raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
     if bleu and not curve:
         raise DragomanError("--bleu needs --curve, whose points it scores", code="missing_option")
     if out is not None and out.suffix.lower() in SUFFIXES[:3]:

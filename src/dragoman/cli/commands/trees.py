@@ -48,7 +48,7 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
 
     outputs = [resolve_output(parse_path(path), files) for path in (source, target)]
     if outputs[0] == outputs[1]:
-        raise DataError(f"--source and --target are both {source}; they must differ", code="same_file")
+        raise DataError(f"--source and --target are both {source}; they must differ", code="duplicate_file")
     count = 0
     with ExitStack() as stack:
         streams = [stack.enter_context(open_output(output)) for output in outputs]

@@ -157,11 +157,11 @@ def parse_constraint(line: str) -> dict[str, Sequence[Any]]:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:  # not JSON, a number of thousands of digits, or nested too deeply
         raise DataError(
-            f'not JSON: {error}; expected an object such as {{"require": ["Haus"]}}', code="invalid_line"
+            f'not JSON: {error}; expected an object such as {{"require": ["Haus"]}}', code="invalid_json"
         ) from None
     if not isinstance(found, dict) or not set(found) <= set(KEYS):
         raise DataError(
             f'expected an object such as {{"require": ["Haus"], "avoid": ["Hof"]}}; got {line!r:.60}',
-            code="invalid_line",
+            code="wrong_type",
         )
     return found

@@ -56,7 +56,7 @@ class Corpus:
             raise DataError(
                 f"{self.source}: plain text needs a target file for each source; TSV and JSON lines have both sides "
                 f"in one file; got form={self.form!r} with target={self.target}",
-                code="missing_side",
+                code="missing_option",
             )
         if self.form == "jsonl" and not (self.source_key and self.target_key):
             raise DataError(
@@ -94,12 +94,12 @@ class Corpus:
         if self.to_key and self.form == "plain":
             raise DataError(
                 f"{self.source}: plain text has no key {self.to_key!r}; give --to, the language of all pairs",
-                code="incompatible_settings",
+                code="conflicting_options",
             )
         if self.to and self.to_key:
             raise DataError(
                 f"{self.source}: give to={self.to!r} or to_key={self.to_key!r}, but not both",
-                code="incompatible_settings",
+                code="conflicting_options",
             )
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
             raise DataError(
@@ -156,7 +156,7 @@ def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequen
     found = [*plain_corpora(sources, targets), *others]
     if not found:
         raise DataError(
-            "there are no sentence pairs; give --source and --target, --tsv or --jsonl, or corpora", code="no_corpus"
+            "there are no sentence pairs; give --source and --target, --tsv or --jsonl, or corpora", code="no_data"
         )
     return found
 

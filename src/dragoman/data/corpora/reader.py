@@ -107,7 +107,7 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
         wanted = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
         raise DataError(
             f"{corpus.source}, line {number}: {len(cells)} columns, but columns {wanted} are needed",
-            code="missing_column",
+            code="wrong_columns",
         )
     return [cells[column - 1] for column in columns]
 
@@ -129,7 +129,7 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     if not isinstance(entry, dict):
         raise DataError(
             f"{where}: {type(entry).__name__} instead of an object such as " + '{"en": ..., "de": ...}',
-            code="invalid_json",
+            code="wrong_type",
         )
     found = []
     for key in corpus.keys:
@@ -138,7 +138,7 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
             raise DataError(f"{where}: there is no key {key!r}; the keys are {keys}", code="missing_key")
         text = entry[key]
         if not isinstance(text, str):
-            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text", code="invalid_json")
+            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text", code="wrong_type")
         if "\0" in text:
             raise DataError(f"{where}: {key!r} has a NUL character; remove it", code="invalid_character")
         try:

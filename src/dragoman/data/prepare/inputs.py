@@ -26,7 +26,7 @@ WRITTEN = {
 class OtherInputsError(DataError):
     """Prepared data whose inputs differ from those given now."""
 
-    default_code = "other_inputs"
+    default_code = "run_mismatch"
 
     def __init__(self, out: Path, changed: Sequence[str]) -> None:
         self.changed = "\n  ".join(changed)
@@ -212,7 +212,7 @@ def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
         return None
     if not out.is_dir():
         raise DataError(
-            f"{out} is a file, but prepared data are a directory; choose another name", code="output_exists"
+            f"{out} is a file, but prepared data are a directory; choose another name", code="not_a_directory"
         )
     others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (others and not is_prepared(out)):

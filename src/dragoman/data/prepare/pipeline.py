@@ -105,7 +105,7 @@ def prepare(
         raise DataError(
             "source trees cannot be combined with several target languages: a language's token has no place in a tree; "
             "leave out one of them",
-            code="trees_with_targets",
+            code="conflicting_settings",
         )
 
     def resolve(pairs: int) -> tuple[Recipe, dict[str, Any]]:
@@ -167,7 +167,7 @@ def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
     if not all(isinstance(corpus, Corpus) for corpus in valid):
         raise DataError(f"valid must be a Corpus, such as Corpus('dev.en', 'dev.de'); got {valid!r}", code="wrong_type")
     if not corpora:
-        raise DataError("there is no corpus to prepare; give at least one", code="no_corpus")
+        raise DataError("there is no corpus to prepare; give at least one", code="no_data")
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
             f"{' and '.join(corpus.name for corpus in valid)}: give one validation set, or a target language for each",

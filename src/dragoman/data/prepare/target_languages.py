@@ -48,7 +48,7 @@ def find_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | N
             f"{corpus.name} names its target language, but the tokenizers of {tokenizers} have no language tokens; "
             "leave out --to and --to-key, or name all languages to add tokens for them, such as --set "
             '\'text.targets=["de", "fr"]\'',
-            code="tokenizer_without_targets",
+            code="unknown_language",
         )
     return known
 
@@ -59,7 +59,7 @@ def check_targets_extend(given: Sequence[str], known: Sequence[str], tokenizers:
         raise DataError(
             f"text.targets={list(given)} does not begin with {', '.join(known)}, the languages of the tokenizers of "
             f"{tokenizers}; leave it out, name these first and then those to add, or learn new tokenizers",
-            code="targets_differ",
+            code="language_mismatch",
         )
 
 
@@ -87,13 +87,13 @@ def check_names_target(corpus: Corpus, targets: Sequence[str]) -> None:
             f"{corpus.name} does not name its target language, and this model learns {', '.join(targets)}; give --to "
             f"for each corpus (--valid-to for a validation set), such as --to {targets[0]}, or --to-key for files "
             "whose lines name it",
-            code="target_missing",
+            code="missing_language",
         )
     if corpus.to and corpus.to not in targets:
         raise DataError(
             f"{corpus.name} is translated into {corpus.to!r}, which is not one of text.targets={list(targets)}; add it "
             f"there (--set 'text.targets={json.dumps([*targets, corpus.to])}'), or leave the corpus out",
-            code="unknown_target",
+            code="unknown_language",
         )
 
 
@@ -110,7 +110,7 @@ def read_with_languages(corpus: Corpus, size: int, targets: Sequence[str], open_
                     raise DataError(
                         f"{corpus.source}, line {number + i + 1}: {problem}; expected one of text.targets="
                         f"{list(targets)}",
-                        code="unknown_target" if code else "target_missing",
+                        code="unknown_language" if code else "missing_language",
                     )
         number += len(sources)
         yield sources, into, languages

@@ -31,7 +31,8 @@ def parse(line: str) -> m.Meaning:
             return meaning
     raise DataError(
         f"{line!r} is not a line of the embedded corpus; its grammar has number words, dates, clock times, prices and "
-        "short sentences around them, such as 'half past seven' or 'Anna bought three apples yesterday.'"
+        "short sentences around them, such as 'half past seven' or 'Anna bought three apples yesterday.'",
+        code="invalid_text",
     )
 
 

@@ -44,9 +44,10 @@ def pairs(n: int, *, split: Split, seed: int = 0) -> Iterator[tuple[str, str]]:
     has said, the iterator keeps some 100 bytes for each pair.
     """
     if split not in get_args(Split):
-        raise DataError(f"split={split!r} is not a split of the embedded corpus; use one of {list(get_args(Split))}")
+        message = f"split={split!r} is not a split of the embedded corpus; use one of {list(get_args(Split))}"
+        raise DataError(message, code="unknown_choice")
     if n < 0:
-        raise DataError(f"n={n} pairs cannot be made; ask for 0 or more")
+        raise DataError(f"n={n} pairs cannot be made; ask for 0 or more", code="out_of_range")
     return _pairs(n, split, seed)
 
 

@@ -181,7 +181,7 @@ def require_transformer(translator: Translator) -> Transformer:
         raise SearchError(message, code="wrong_type")
     if translator.engines.others:
         message = "an ensemble has no heads of its own; survey its models one by one"
-        raise SearchError(message, code="ensemble_not_supported")
+        raise SearchError(message, code="unsupported_ensemble")
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
         raise SearchError(
@@ -214,7 +214,7 @@ def encode_pairs(
         raise SearchError(
             f"none of the {len(source_ids):,} pairs has 1 to {maximum:,} tokens on both sides; give some hundreds of "
             "sentences with their translations",
-            code="no_usable_pairs",
+            code="no_pairs_left",
         )
     return [(source_ids[i], target_ids[i]) for i in kept], kept
 

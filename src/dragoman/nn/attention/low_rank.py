@@ -41,7 +41,7 @@ class LowRank(nn.Module):
             raise ShapeError(
                 f"a sentence of {size} tokens is too long: {self.key_mix.shape[1]} positions were learned; "
                 "use shorter sentences, or train with a larger model.max_positions or another model.pattern",
-                code="sentence_too_long",
+                code="text_too_long",
             )
         mixes = self.key_mix[:, :size], self.value_mix[:, :size]
         real = grid.real(q.device)

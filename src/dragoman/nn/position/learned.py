@@ -23,7 +23,7 @@ class LearnedPositions(nn.Module):
             raise ShapeError(
                 f"a sentence of {layout.longest} tokens is too long: {len(self.table)} positions were learned; use "
                 "shorter sentences, or train with a larger model.max_positions or model.positions='sinusoidal'",
-                code="sentence_too_long",
+                code="text_too_long",
             )
         columns = layout.grid.positions(x.device)
         return x + layout.by_column(self.table[columns].to(x.dtype))

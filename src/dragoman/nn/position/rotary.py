@@ -31,7 +31,8 @@ class RotaryPositions(MakesKeys):
         super().__init__()
         if d_k % 2:
             raise ShapeError(
-                f"rotary positions rotate pairs of features, but d_k={d_k} is odd; use an even one", code="indivisible"
+                f"rotary positions rotate pairs of features, but d_k={d_k} is odd; use an even one",
+                code="not_divisible",
             )
         self.angles, self.inner = SinusoidalPositions(d_k), inner
 

@@ -35,7 +35,7 @@ class SyntaxPositions(nn.Module):
             raise ShapeError(
                 "model.positions='syntax' needs the depth of each source token in its tree; give trees with the "
                 "sentences, such as --source-trees",
-                code="missing_depths",
+                code="missing_trees",
             )
         if layout.depths.shape != x.shape[:-1]:
             raise ShapeError(

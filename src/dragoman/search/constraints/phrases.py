@@ -170,11 +170,11 @@ def parse_phrase(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise SearchError(f"a phrase to {name} must be a str; got {describe_value(value)}", code="wrong_type")
     if LINE_END.search(value.strip()):
-        raise SearchError(f"a phrase to {name} must be a single line; got {value!r:.60}", code="multiline_phrase")
+        raise SearchError(f"a phrase to {name} must be a single line; got {value!r:.60}", code="not_one_line")
     try:
         phrase = normalize(value)
     except DragomanError as error:
-        raise SearchError(f"a phrase to {name} is not valid text: {error}", code="invalid_text") from None
+        raise SearchError(f"a phrase to {name} is not valid text: {error}", code=error.code) from None
     if not phrase:
         raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; drop it", code="empty_phrase")
     if len(phrase) > MAX_CHARACTERS:

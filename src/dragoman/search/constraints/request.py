@@ -50,7 +50,7 @@ class RequestConstraints:
             raise SearchError(
                 f"{own.require[0][0]!r} is required, but the text is translated in {len(parts)} parts, any of which "
                 f"could contain it: {' '.join(parts)!r:.60}; pass sentences one by one, or use terms",
-                code="constraint_on_split_text",
+                code="constraints_with_splitting",
             )
         if self.terms is None:
             return [own] * len(parts)

@@ -41,7 +41,7 @@ class Terms:
             if not targets:
                 raise DataError(
                     f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase",
-                    code="invalid_line",
+                    code="wrong_columns",
                 )
             try:
                 terms.add(source, targets)

@@ -51,7 +51,7 @@ class Spelling:
             raise SearchError(
                 "this model's imported tokenizer does not mark where words begin, so phrases cannot be required or "
                 "avoided; drop the constraints",
-                code="constraints_unsupported_by_tokenizer",
+                code="unsupported_constraints",
             )
         self.tokenizer = tokenizer
         size = tokenizer.vocabulary_size

@@ -75,7 +75,7 @@ class ImportedTokenizer:
         """The id of a target language's token."""
         if language not in self.targets:
             there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_target")
+            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_language")
         return self.first_target + self.targets.index(language)
 
     def with_targets(self, targets: Sequence[str]) -> ImportedTokenizer:
@@ -127,7 +127,7 @@ class ImportedTokenizer:
         if alpha != 0:
             raise TextError(
                 f"alpha={alpha}: an imported tokenizer cannot sample segmentations; train with data.sampling=0",
-                code="sampling_unsupported",
+                code="unsupported_sampling",
             )
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -47,7 +47,7 @@ def checkpoints_of(run: Path) -> Checkpoints:
         raise TrainingError(
             f"{run} has no checkpoints in {run / TRAINING / 'checkpoints'}; give the --out of a training, or two or "
             "more models",
-            code="no_checkpoints",
+            code="checkpoint_not_found",
         )
     return found
 
@@ -59,11 +59,13 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
     known = ", ".join(map(str, available))
     missing = [step for step in steps if step not in available]
     if missing:
-        raise TrainingError(f"{run} has no checkpoint of step {missing[0]}; there are: {known}", code="no_checkpoints")
+        raise TrainingError(
+            f"{run} has no checkpoint of step {missing[0]}; there are: {known}", code="checkpoint_not_found"
+        )
     recipe, info, tokenizers = describe_run(run)
     if last is not None and last > len(available):
         raise TrainingError(
-            f"cannot average {last} checkpoints: {run} has {len(available)}: {known}", code="no_checkpoints"
+            f"cannot average {last} checkpoints: {run} has {len(available)}: {known}", code="too_few_checkpoints"
         )
     chosen = sorted(set(steps)) if steps else available[-(last if last is not None else recipe.train.average) :]
     if len(chosen) < 2:
@@ -71,7 +73,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
             f"an average needs two checkpoints or more, but only step {chosen[0]} was chosen"
             f"{'' if steps else f' (train.average={recipe.train.average})'}; {run} has: {known}; choose with --last or "
             "--checkpoints",
-            code="too_few_to_average",
+            code="too_few_checkpoints",
         )
     return [
         Part(f"{run.name}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step)) for step in chosen
@@ -124,7 +126,7 @@ def write_average(parts: Sequence[Part], out: Path) -> None:
     """Average the parts into a new model directory."""
     if len(parts) < 2:
         raise TrainingError(
-            f"an average needs two sets of weights or more; got {len(parts)}", code="too_few_to_average"
+            f"an average needs two sets of weights or more; got {len(parts)}", code="too_few_checkpoints"
         )
     check_new_directory(out)
     for other in parts[1:]:
@@ -162,7 +164,7 @@ def check_compatible(one: Part, other: Part) -> None:
             raise TrainingError(
                 f"{one.name} has model.{key}={value!r} but {other.name} has {other_settings[key]!r}; only models of "
                 "one shape can be averaged",
-                code="different_shapes",
+                code="shape_mismatch",
             )
     for side, ours, theirs in zip(("source", "target"), one.tokenizers, other.tokenizers, strict=True):
         if ours.fingerprint != theirs.fingerprint:
@@ -170,7 +172,7 @@ def check_compatible(one: Part, other: Part) -> None:
                 f"the {side} vocabulary of {one.name} ({ours.fingerprint[:12]}) is not that of {other.name} "
                 f"({theirs.fingerprint[:12]}): their ids mean different tokens, so the mean of their weights means "
                 "nothing; train one from the other with --from",
-                code="different_tokenizers",
+                code="vocabulary_mismatch",
             )
 
 

@@ -89,7 +89,7 @@ def should_shard(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
         if recipe.optimizer == "muon":
             raise RecipeError(
                 "train.optimizer='muon' needs full matrices, but train.parallel='fsdp' shards them; use 'ddp'",
-                code="incompatible_settings",
+                code="conflicting_settings",
             )
         return True
     if ranks.device.type != "cuda" or recipe.optimizer == "muon":

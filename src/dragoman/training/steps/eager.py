@@ -98,7 +98,7 @@ def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], Abstrac
             raise TrainingError(
                 "train.precision='bfloat16' causes an illegal instruction on this CPU, and our own kernel is not "
                 f"available: {why_not('gemm')}; use train.precision='float32'",
-                code="precision_unavailable",
+                code="unsupported_precision",
             )
     return lambda: torch.autocast(device.type, torch.bfloat16)
 

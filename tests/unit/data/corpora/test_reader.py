@@ -208,7 +208,7 @@ MALFORMED = {
     "TSV with three columns": (lambda f: tsv(f, "a\tb\tc\n"), ("wrong_columns", "a.tsv", "1", "3")),
     "TSV without the column asked for": (
         lambda f: tsv(f, "a\tb\tc\nd\te\n", source_key="1", target_key="3"),
-        ("missing_column", "a.tsv", "2", "1"),
+        ("wrong_columns", "a.tsv", "2", "1"),
     ),
     "TSV with a column's name": (
         lambda f: tsv(f, "a\tb\n", source_key="en", target_key="de"),
@@ -223,12 +223,12 @@ MALFORMED = {
         lambda f: jsonl(f, f'{{"en": {"9" * 5000}, "de": "b"}}\n'),
         ("invalid_json", "a.jsonl", "1"),
     ),
-    "JSON: a list": (lambda f: jsonl(f, '["a", "b"]\n'), ("invalid_json", "a.jsonl", "1")),
+    "JSON: a list": (lambda f: jsonl(f, '["a", "b"]\n'), ("wrong_type", "a.jsonl", "1")),
     "JSON: no such key": (
         lambda f: jsonl(f, '{"en": "a", "fr": "b"}\n'),
         ("missing_key", "1", "'de'", "'en'"),
     ),
-    "JSON: null": (lambda f: jsonl(f, '{"en": "a", "de": null}\n'), ("invalid_json", "1", "'de'")),
+    "JSON: null": (lambda f: jsonl(f, '{"en": "a", "de": null}\n'), ("wrong_type", "1", "'de'")),
     "JSON: half a surrogate pair": (
         lambda f: jsonl(f, '{"en": "\\ud83d", "de": "b"}\n'),
         ("invalid_character", "1", "U+D83D"),
@@ -241,7 +241,7 @@ MALFORMED = {
         lambda f: Corpus(f / "a.jsonl", form="jsonl"),
         ("missing_key", "--source-key", "--target-key"),
     ),
-    "plain file alone": (lambda f: Corpus(f / "a.en"), ("missing_side",)),
+    "plain file alone": (lambda f: Corpus(f / "a.en"), ("missing_option",)),
     "weight of zero": (lambda f: Corpus(f / "a.en", f / "a.de", weight=0.0), ("out_of_range", "0.0")),
     "weight that is no number": (
         lambda f: Corpus(f / "a.en", f / "a.de", weight=float("nan")),

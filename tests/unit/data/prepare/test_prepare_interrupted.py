@@ -135,7 +135,7 @@ def test_damage_is_noticed(tmp_path):
     assert len(prepare([corpus], RECIPE, out, anew=True).split()) == 57
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
-    with raises(DataError, "unknown_format", "99", "1"):
+    with raises(DataError, "unsupported_format", "99", "1"):
         Prepared.open(out)
     (out / "manifest.json").write_text("{")
     with raises(DataError, "file_damaged", "manifest.json"):

@@ -132,15 +132,15 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
     sha = first.manifest["inputs"]["corpora"][0]["files"][1]["sha256"]
     text = corpus.target.read_text()
     corpus.target.write_text(text.replace("Haus", "Hase"))
-    with raises(DataError, "other_inputs", f"a.de: sha256 was {sha[:12]}..., is ", "--anew"):
+    with raises(DataError, "run_mismatch", f"a.de: sha256 was {sha[:12]}..., is ", "--anew"):
         prepare([corpus], RECIPE, tmp_path / "out")
-    with raises(DataError, "other_inputs", "data.max_tokens", "60", "50"):
+    with raises(DataError, "run_mismatch", "data.max_tokens", "60", "50"):
         prepare([corpus], changed(max_tokens=50), tmp_path / "out")
-    with raises(DataError, "other_inputs", "text.vocabulary_size", "320", "330"):
+    with raises(DataError, "run_mismatch", "text.vocabulary_size", "320", "330"):
         prepare([corpus], replace(RECIPE, text=TextRecipe(vocabulary_size=330)), tmp_path / "out")
-    with raises(DataError, "other_inputs", "a.de", "a.en"):
+    with raises(DataError, "run_mismatch", "a.de", "a.en"):
         prepare([Corpus(corpus.target, corpus.source)], RECIPE, tmp_path / "out")
-    with raises(DataError, "other_inputs", "2", "4"):
+    with raises(DataError, "run_mismatch", "2", "4"):
         prepare([corpus, put(tmp_path, "b", some_pairs(50, 1))], RECIPE, tmp_path / "out")
     assert files(tmp_path / "out") == files(first.directory)
     second = prepare([corpus], RECIPE, tmp_path / "out", anew=True)
@@ -215,7 +215,7 @@ def test_too_many_tokens_are_dropped_and_counted(tmp_path):
     assert prepared.report["rules"]["tokens"]["dropped"] == 2
     assert prepared.report["rules"]["tokens"]["examples"][1] == ["z", "8" * 400]
     assert len(prepared.split()) == 71 and int(prepared.split().source.lengths.max()) == 60
-    with raises(DataError, "unknown_split", "'valid'"):
+    with raises(DataError, "unknown_choice", "'valid'"):
         prepared.split("valid")
 
 
@@ -232,7 +232,7 @@ def test_separate_vocabularies_and_tokenizers_taken_from_elsewhere(tmp_path):
         prepare([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers").manifest
         == second.manifest
     )
-    with raises(DataError, "other_inputs"):
+    with raises(DataError, "run_mismatch"):
         prepare([other], RECIPE, tmp_path / "two")
     with raises(DataError, "tokenizer_not_found"):
         prepare([other], RECIPE, tmp_path / "three", tokenizers=tmp_path / "nowhere")
@@ -270,7 +270,7 @@ def test_places_that_hold_something_else_are_left_alone(tmp_path):
     for place, expected in (
         (tmp_path / "full", ("output_exists", "thesis.txt")),
         (model, ("output_exists", "model.json", "model.safetensors")),
-        (corpus.source, ("output_exists",)),
+        (corpus.source, ("not_a_directory",)),
     ):
         with raises(DataError, *expected):
             prepare([corpus], RECIPE, place, anew=True)
@@ -298,7 +298,7 @@ def test_a_corpus_of_which_nothing_is_left_is_refused(tmp_path):
         prepare([good], changed(max_tokens=2), tmp_path / "out")
     with raises(DataError, "no_pairs_left"):
         prepare([good], RECIPE, tmp_path / "out", valid=put(tmp_path, "v", [("", "x")]))
-    with raises(DataError, "no_corpus"):
+    with raises(DataError, "no_data"):
         prepare([], RECIPE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

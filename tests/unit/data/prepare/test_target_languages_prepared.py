@@ -85,7 +85,7 @@ def test_the_manifest_tells_and_a_change_is_noticed(several, tmp_path):
     again = prepare(corpora, RECIPE, prepared.directory)
     assert again.fingerprint == prepared.fingerprint
     turned = [replace(corpora[0], to="el"), replace(corpora[1], to="de")]
-    with raises(inputs.OtherInputsError, "other_inputs", "a.en", "'de'", "'el'"):
+    with raises(inputs.OtherInputsError, "run_mismatch", "a.en", "'de'", "'el'"):
         prepare(turned, RECIPE, prepared.directory)
 
 
@@ -179,10 +179,10 @@ def test_tokenizers_from_elsewhere_bring_their_languages(several, tmp_path):
     theirs = prepared.directory / "tokenizers"
     only = prepare([corpora[1]], RECIPE, tmp_path / "out", tokenizers=theirs)
     assert {*heads(only)} == {"<2el>"} and only.tokenizers[0].targets == ("de", "el")
-    with raises(DataError, "targets_differ"):
+    with raises(DataError, "language_mismatch"):
         prepare([corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenizers=theirs)
     plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
-    with raises(DataError, "tokenizer_without_targets", "--to"):
+    with raises(DataError, "unknown_language", "--to"):
         prepare([corpora[1]], RECIPE, tmp_path / "o", tokenizers=plain.directory / "tokenizers")
 
 
@@ -203,7 +203,7 @@ def test_languages_can_be_added_behind_those_of_tokenizers_from_elsewhere(severa
     with raises(DataError, "no_pairs_left"):
         prepare([corpora[1]], more, tmp_path / "none", tokenizers=theirs)
     for wrong in (("el", "de", "pt"), ("de",), ("de", "pt", "el")):
-        with raises(DataError, "targets_differ"):
+        with raises(DataError, "language_mismatch"):
             prepare(with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenizers=theirs)
     plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
     first = prepare(corpora, replace(RECIPE, text=TextRecipe(targets=("de", "el"))), tmp_path / "first",
@@ -227,28 +227,28 @@ def test_what_is_rejected(several, tmp_path):
             prepare(corpora, recipe, tmp_path / "out", **more)
         assert not (tmp_path / "out").exists()
 
-    rejected("target_missing", "a.en + a.el", german, replace(greek, to=""))
-    rejected("target_missing", "--to", replace(german, to=""), targets=("de",))
-    rejected("unknown_target", "'el'", german, greek, targets=("de",))
+    rejected("missing_language", "a.en + a.el", german, replace(greek, to=""))
+    rejected("missing_language", "--to", replace(german, to=""), targets=("de",))
+    rejected("unknown_language", "'el'", german, greek, targets=("de",))
     rejected("no_pairs_left", "it", german, targets=("de", "it"))
     pairs = put(tmp_path, "v", some_pairs(5, seed=9))
-    rejected("target_missing", "v.en + v.de", german, valid=pairs)
+    rejected("missing_language", "v.en + v.de", german, valid=pairs)
     rejected("several_validation_sets", "v.en + v.de", replace(german, to=""), valid=[pairs, pairs])
     trees = replace(german, source_trees=write(tmp_path, "t.conllu", ["# no tree"]))
-    rejected("trees_with_targets", "", trees)
+    rejected("conflicting_settings", "", trees)
     lines = ["\t".join((row[0], row[1], "de")) for row in rows]
     mixed = Corpus(write(tmp_path, "m.tsv", [*lines, "red\trot\tit"]), form="tsv", to_key="3")
-    rejected("unknown_target", "m.tsv, line 121: the target language 'it'", mixed, targets=("de",))
+    rejected("unknown_language", "m.tsv, line 121: the target language 'it'", mixed, targets=("de",))
     mixed = Corpus(write(tmp_path, "m.tsv", [*lines, "red\trot\t"]), form="tsv", to_key="3")
-    rejected("target_missing", "m.tsv, line 121", mixed)
+    rejected("missing_language", "m.tsv, line 121", mixed)
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         ({"to": "German!"}, ("invalid_language_code",)),
-        ({"to_key": "3"}, ("incompatible_settings", "'3'", "--to")),
-        ({"form": "tsv", "target": None, "to": "de", "to_key": "3"}, ("incompatible_settings",)),
+        ({"to_key": "3"}, ("conflicting_options", "'3'", "--to")),
+        ({"form": "tsv", "target": None, "to": "de", "to_key": "3"}, ("conflicting_options",)),
         ({"form": "tsv", "target": None, "to_key": "to"}, ("invalid_column", "1")),
         ({"form": "tsv", "target": None, "to_key": "2"}, ("duplicate_key",)),
     ],

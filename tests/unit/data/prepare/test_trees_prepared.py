@@ -124,9 +124,9 @@ def test_other_trees_are_other_inputs(tmp_path: Path) -> None:
     prepared = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
     assert prepare([corpus], RECIPE, tmp_path / "out").fingerprint == prepared.fingerprint
     with_trees(tmp_path, "train", some_pairs(50), seed=5)
-    with raises(OtherInputsError, "other_inputs", "train.conllu", "sha256"):
+    with raises(OtherInputsError, "run_mismatch", "train.conllu", "sha256"):
         prepare([corpus], RECIPE, tmp_path / "out")
-    with raises(OtherInputsError, "other_inputs", "3", "2"):
+    with raises(OtherInputsError, "run_mismatch", "3", "2"):
         prepare([replace(corpus, source_trees=None)], RECIPE, tmp_path / "out")
     other = prepare([corpus], RECIPE, tmp_path / "out", anew=True, processes=1)
     assert other.fingerprint != prepared.fingerprint

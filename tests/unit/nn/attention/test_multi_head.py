@@ -118,5 +118,5 @@ def test_each_projection_starts_as_if_it_stood_alone() -> None:
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
-    with raises(ShapeError, "indivisible", "d_model=10", "n_heads=3"):
+    with raises(ShapeError, "not_divisible", "d_model=10", "n_heads=3"):
         MultiHeadSelfAttention(10, 3)

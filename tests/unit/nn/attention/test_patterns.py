@@ -206,7 +206,7 @@ def test_low_rank_attention_drops_its_mixtures() -> None:
 def test_low_rank_attention_refuses_what_it_cannot_do() -> None:
     function, layout = LowRank(4, 12), Padded(13)
     x = torch.randn(1, 1, 13, 5)
-    with raises(ShapeError, "sentence_too_long", "13 tokens", "12"):
+    with raises(ShapeError, "text_too_long", "13 tokens", "12"):
         function(x, x, x, look(layout, layout, everything, CPU))
     with raises(ShapeError, "unsupported_mask"):
         function(x, x, x, look(layout, layout, causal, CPU))

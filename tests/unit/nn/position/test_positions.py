@@ -65,5 +65,5 @@ def test_a_token_gets_the_code_of_its_place_in_its_sentence(code: torch.nn.Modul
 
 
 def test_learned_positions_end_somewhere_and_say_so() -> None:
-    with raises(ShapeError, "sentence_too_long", "9 tokens", "8"):
+    with raises(ShapeError, "text_too_long", "9 tokens", "8"):
         LearnedPositions(8, 6)(torch.zeros(1, 9, 6), Padded(9))

@@ -59,7 +59,7 @@ def test_the_code_of_a_depth_is_about_as_large_as_that_of_a_place() -> None:
 
 
 def test_without_trees_it_says_what_to_give() -> None:
-    with raises(ShapeError, "missing_depths", "--source-trees"):
+    with raises(ShapeError, "missing_trees", "--source-trees"):
         SyntaxPositions(6)(torch.zeros(2, 4, 6), Padded(4))
     with raises(ShapeError, "shape_mismatch", "(2, 3)", "(2, 4)"):
         SyntaxPositions(6)(torch.zeros(2, 4, 6), Padded(4, depths=torch.zeros(2, 3, dtype=torch.long)))

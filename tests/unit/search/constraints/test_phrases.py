@@ -58,13 +58,13 @@ def test_each_demand_needs_a_place_of_its_own() -> None:
         ([""], (), "empty_phrase", "require"),
         (["  \t"], (), "empty_phrase", "require"),
         ((), ["\u00ad"], "empty_phrase", "avoid"),
-        (["a\nb"], (), "multiline_phrase", r"'a\nb'"),
+        (["a\nb"], (), "not_one_line", r"'a\nb'"),
         ([3], (), "wrong_type", "int 3"),
         ([["a"], []], (), "empty_phrase", "require"),
         ([[]], ["x"], "empty_phrase", "require"),
         ([[3]], (), "wrong_type", "int 3"),
         ({"a"}, (), "wrong_type", "set"),
-        (["\ud800"], (), "invalid_text", "lone surrogate"),
+        (["\ud800"], (), "invalid_character", "lone surrogate"),
         (["x" * 1001], (), "phrase_too_long", "1,001 characters"),
         (["das Haus"], ["Haus"], "conflicting_constraints", "'das Haus'"),
         ([["Haus", "Haus am See"]], ["Haus"], "conflicting_constraints", "'Haus'"),
@@ -104,7 +104,7 @@ def test_a_terminology_is_read_from_lines() -> None:
 @pytest.mark.parametrize(
     ("lines", "code", "mention"),
     [
-        (["cat\tKatze", "dog Hund"], "invalid_line", "t.tsv, line 2: no tab in 'dog Hund'"),
+        (["cat\tKatze", "dog Hund"], "wrong_columns", "t.tsv, line 2: no tab in 'dog Hund'"),
         (["\tKatze"], "empty_phrase", "t.tsv, line 1"),
         (["cat\t "], "empty_phrase", "t.tsv, line 1"),
         (["cat\t\t"], "empty_phrase", "t.tsv, line 1"),
@@ -130,7 +130,7 @@ def test_constraints_of_all_texts_of_each_and_by_terms_are_merged() -> None:
         Constraints((), ("Hof",)),
     ]
     assert constraints.for_parts(1, ["a cat"]) == [Constraints((("Haus",), ("Katze",)), ("Hof", "Tor"))]
-    with raises(SearchError, "constraint_on_split_text", "'Haus'", "2 parts"):
+    with raises(SearchError, "constraints_with_splitting", "'Haus'", "2 parts"):
         constraints.for_parts(1, ["a cat", "a dog"])
     by_hand = RequestConstraints.parse((), (), None, [Constraints(["Haus", ["a  b"]])])  # type: ignore[list-item, arg-type]
     assert by_hand is not None and by_hand.each == [Constraints((("Haus",), ("a b",)))]

@@ -147,7 +147,7 @@ def test_saved_and_loaded_with_target_languages(tmp_path: Path) -> None:
     assert again.target_id("zho_Hans") == 10 and again.tokens([10, 6]) == ["<2zho_Hans>", "▁low"]
     assert again.to_ids(["<2fra>", "▁low"]) == [9, 6] and again.decode([9, 6]) == "low"
     assert again.widths[6] == 3 and again.widths[9] == 0
-    with raises(TextError, "unknown_target", "'deu'"):
+    with raises(TextError, "unknown_language", "'deu'"):
         again.target_id("deu")
     (tmp_path / "source.imported.json").write_bytes(tokenizer.model + b" ")
     with raises(TextError, "file_damaged", "SHA-256"):
@@ -179,7 +179,7 @@ def test_what_it_does_not_do() -> None:
     assert tokenizer.sample("low", 0.0, 3) == [6]
     assert tokenizer.resample(none, np.array([2]), 0.0, np.array([1], np.uint64))[0] is none
     for sample in (lambda: tokenizer.sample("low", 0.1, 3), lambda: tokenizer.check_alpha(0.2)):
-        with raises(TextError, "sampling_unsupported", "data.sampling=0"):
+        with raises(TextError, "unsupported_sampling", "data.sampling=0"):
             sample()
     for texts, expected in (("low", ("wrong_type",)), (["\ud800"], ("invalid_character",)), ([3], ("wrong_type",))):
         with raises(TextError, *expected):

@@ -124,7 +124,7 @@ def test_a_weight_that_cannot_be_is_refused(value: str) -> None:
 
 
 def test_without_dropout_there_is_nothing_to_agree_on() -> None:
-    with raises(RecipeError, "incompatible_settings", "model.dropout"):
+    with raises(RecipeError, "conflicting_settings", "model.dropout"):
         Recipe.from_changes(["train.r_drop=5", "model.dropout=0"])
     assert Recipe.from_changes(["train.r_drop=5"]).train.r_drop == 5
     for other in ("attention_dropout", "feed_forward_dropout"):

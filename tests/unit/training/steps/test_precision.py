@@ -22,7 +22,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *, kernel: bool, survives: bool) ->
 
 def test_a_cpu_that_dies_of_bfloat16_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, kernel=False, survives=False)
-    with raises(TrainingError, "precision_unavailable", "train.precision='float32'"):
+    with raises(TrainingError, "unsupported_precision", "train.precision='float32'"):
         precision(TrainRecipe(precision="bfloat16"), CPU)
 
 
