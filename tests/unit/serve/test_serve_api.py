@@ -120,7 +120,7 @@ def test_a_field_of_another_request_is_not_suggested(client: TestClient) -> None
     ("error", "status", "code"),
     [
         (SearchError("no", code="constraints_with_sampling"), 422, "constraints_with_sampling"),
-        (TextError("no"), 422, "invalid_text"),
+        (TextError("no", code="not_one_line"), 422, "not_one_line"),
         (DamagedError("no", code="file_damaged"), 500, "file_damaged"),
         (ValueError("secret"), 500, "internal_error"),
     ],
