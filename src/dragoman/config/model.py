@@ -29,6 +29,7 @@ USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "cell": ("architecture", ("recurrent",)),
     "kernel_width": ("architecture", ("convolutional",)),
 }
+PositionCodeName = Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "syntax", "none"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class ModelRecipe:
     global_tokens: int = 1
     random_tokens: int = 2
     rank: int = 32
-    positions: Literal["sinusoidal", "learned", "relative", "rotary", "alibi", "syntax", "none"] = "sinusoidal"
+    positions: PositionCodeName = "sinusoidal"
     max_positions: int = 1024
     max_distance: int = 16
     norm: Literal["layer", "batch"] = "layer"

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
+from dragoman.config.model import PositionCodeName
 from dragoman.engines.base import Capabilities, Engine, EngineSpec
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
@@ -33,7 +34,7 @@ TORCH: Final = Capabilities(
     scoring=True,
     attention=True,
     alignment=True,
-    position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "syntax", "none"),
+    position_codes=get_args(PositionCodeName),
     batch_invariant=False,  # matrix products of other shapes differ in the last bits
     preferred_batch=64,  # 256 on a GPU
 )
