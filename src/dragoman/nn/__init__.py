@@ -39,6 +39,7 @@ from dragoman.nn.dropout import Dropout
 from dragoman.nn.embedding import Embeddings
 from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
 from dragoman.nn.layout import Layout, Packed, Padded
+from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
 from dragoman.nn.position import (
     LearnedPositions,
     LinearBias,
@@ -50,7 +51,7 @@ from dragoman.nn.position import (
     SyntaxPositions,
     sinusoid,
 )
-from dragoman.nn.residual import BatchNorm, LayerNorm, Norm, PostNorm, PreNorm, Residual
+from dragoman.nn.residual import PostNorm, PreNorm, Residual
 
 __all__ = [
     "ACTIVATIONS",
