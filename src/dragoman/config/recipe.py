@@ -61,9 +61,7 @@ class Recipe:
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
         """A preset or a TOML file, then `changes` such as "model.dropout=0.3", of which the last wins."""
         if not isinstance(source, str | Path):
-            raise RecipeError(
-                f"a recipe must be the name of a preset or a TOML file; got {source!r}", code="wrong_type"
-            )
+            raise RecipeError(f"a recipe must be a preset or a TOML file; got {source!r}", code="wrong_type")
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
@@ -82,20 +80,15 @@ class Recipe:
     def from_table(cls, table: Mapping[str, Any]) -> Recipe:
         """A recipe from nested dictionaries, as `tomllib` gives them."""
         if not isinstance(table, Mapping):
-            raise RecipeError(
-                f"a recipe must be a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
-            )
+            raise RecipeError(f"a recipe must be a dictionary of sections; got {table!r}", code="wrong_type")
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
         parsed: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
-                raise RecipeError(f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
+                raise RecipeError(f"there is no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
             if not isinstance(values, Mapping):
-                raise RecipeError(
-                    f"{name} is a section of the recipe; write [{name}] with its keys below, not {values!r}",
-                    code="wrong_type",
-                )
+                raise RecipeError(f"{name} is a section: write [{name}] with its keys below", code="wrong_type")
             parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values))
         return cls(**parsed)
 
@@ -129,9 +122,7 @@ def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
     if preset is not None and preset not in PRESETS:
-        raise RecipeError(
-            f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}", code="unknown_preset"
-        )
+        raise RecipeError(f"there is no model.preset={preset!r}{suggest(str(preset), PRESETS)}", code="unknown_preset")
     checked = {}
     for key, value in values.items():
         if key not in hints:
@@ -172,10 +163,7 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
-        raise RecipeError(
-            f"cannot read the change {change!r}; write it as section.key=value, such as model.dropout=0.3",
-            code="invalid_change",
-        )
+        raise RecipeError(f"{change!r} is not section.key=value, such as model.dropout=0.3", code="invalid_change")
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -32,9 +32,7 @@ def read_source_model(path: Path, options: ImportOptions) -> ImportedModel:
     for name, value in vars(options).items():
         if value and name not in importer.options:
             option = "--" + name.replace("_", "-")
-            raise ConversionError(
-                f"{option} has no effect for a model of {importer.toolkit}; leave it out", code="unused_option"
-            )
+            raise ConversionError(f"{option} has no effect for a model of {importer.toolkit}", code="unused_option")
     return importer.read(path, options)
 
 

@@ -149,9 +149,7 @@ def read_checkpoint(path: Path) -> Mapping[str, Any]:
             code="unsupported_model",
         )
     held = f"; it has {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
-    raise ConversionError(
-        f"{path} is not a checkpoint of fairseq{held}; of other toolkits, give a directory", code="not_a_model"
-    )
+    raise ConversionError(f"{path} is not a checkpoint of fairseq{held}", code="not_a_model")
 
 
 def as_dict(found: Any) -> dict[str, Any]:
@@ -166,10 +164,7 @@ def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     config = as_dict(found.get("cfg"))
     settings = as_dict(config["model"]) if config.get("model") is not None else as_dict(found.get("args"))
     if not settings:
-        raise ConversionError(
-            f"{path} has no settings, neither in cfg nor in args; expected a checkpoint of fairseq",
-            code="file_damaged",
-        )
+        raise ConversionError(f"{path} has settings neither in cfg nor in args", code="file_damaged")
     flat = dict(settings)
     for part in ("encoder", "decoder", "quant_noise"):
         if isinstance(settings.get(part), Mapping | Namespace):
@@ -241,9 +236,7 @@ def map_dictionary(names: list[str]) -> VocabularyMapping:
 def rename_tensors(tensors: Any, path: Path) -> dict[str, Tensor]:
     """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ConversionError(
-            f"{path} has no named tensors in 'model'; expected a checkpoint of fairseq", code="file_damaged"
-        )
+        raise ConversionError(f"{path} has no named tensors in 'model'", code="file_damaged")
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),

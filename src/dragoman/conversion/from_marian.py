@@ -125,9 +125,7 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
 def check_tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
     """The tensors of a file, if that is what it has."""
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise ConversionError(
-            f"{path} has no named tensors; expected weights written by save_pretrained", code="file_damaged"
-        )
+        raise ConversionError(f"{path} has no named tensors, as save_pretrained writes", code="file_damaged")
     return found
 
 
@@ -247,9 +245,7 @@ def special_token(tokenizer_config: dict[str, Any], key: str, usual: str) -> str
 def token_id(file: Path, names: list[str], mark: str) -> int:
     """The id of a special token."""
     if mark not in names:
-        raise ConversionError(
-            f"{file} has no token {mark!r}, which is required; copy the whole model", code="vocabulary_mismatch"
-        )
+        raise ConversionError(f"{file} has no token {mark!r}; copy the whole model", code="vocabulary_mismatch")
     return names.index(mark)
 
 

@@ -111,9 +111,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
                     code="file_damaged",
                 )
         if end > len(message):
-            raise ConversionError(
-                "a sentencepiece model ends in the middle of a field; copy it again", code="file_damaged"
-            )
+            raise ConversionError("the sentencepiece model is truncated; copy it again", code="file_damaged")
         yield key >> 3, key & 7, position, content, end
         position = end
 

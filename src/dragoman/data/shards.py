@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -74,10 +73,7 @@ def map_file(path: Path, dtype: str) -> npt.NDArray[Any]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again", code="file_missing") from None
     if size % np.dtype(dtype).itemsize:
-        raise DataError(
-            f"{path} has {size:,} bytes, which is not a multiple of {dtype}; prepare the data again",
-            code="file_damaged",
-        )
+        raise DataError(f"{path} has {size:,} bytes, not a multiple of {dtype}; prepare again", code="file_damaged")
     # A plain view: slicing a `memmap` object costs more than the slice itself.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray) if size else np.zeros(0, dtype)
 
@@ -109,9 +105,7 @@ class SentenceWriter:
     def __enter__(self) -> SentenceWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for file in (self.ids, self.offsets):
             if kind is None:
                 file.flush()
@@ -175,20 +169,14 @@ class Split:
     def __post_init__(self) -> None:
         """Reject sides that do not belong together."""
         if len(self.source) != len(self.target):
-            raise DataError(
-                f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split",
-                code="count_mismatch",
-            )
+            raise DataError(f"{len(self.source):,} sources but {len(self.target):,} targets", code="count_mismatch")
         if self.depths is not None and len(self.depths.of_bytes) != len(self.source):
             raise DataError(
                 f"{len(self.source):,} source sentences but {len(self.depths.of_bytes):,} trees in one split",
                 code="count_mismatch",
             )
         if not self.parts or self.parts[0].start or self.parts[-1].stop != len(self.source):
-            raise DataError(
-                f"the parts of a split must cover its {len(self.source):,} pairs; got {self.parts}",
-                code="count_mismatch",
-            )
+            raise DataError(f"the parts of a split must cover its {len(self.source):,} pairs", code="count_mismatch")
 
     @classmethod
     def of(cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Split:

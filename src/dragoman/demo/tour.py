@@ -84,9 +84,7 @@ def demo_changes(changes: Sequence[str]) -> list[str]:
 def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, Path]]:
     """Write the training and validation pairs; return both files of each. Files of others are not overwritten."""
     if out.exists() and not out.is_dir():
-        raise OutputError(
-            f"{out} is a file, but --out is the directory to write; choose another name", code="not_a_directory"
-        )
+        raise OutputError(f"{out} is a file, not a directory; choose another --out", code="not_a_directory")
     contents: dict[Path, bytes] = {}
     for split, count in (("train", size), ("valid", VALID_PAIRS)):
         sides = zip(*pairs(count, split=split), strict=True)  # type: ignore[arg-type]
@@ -95,8 +93,7 @@ def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, P
     for path, content in contents.items():
         if path.exists() and path.read_bytes() != content:
             raise OutputError(
-                f"{path} already exists, and is not of a demo with --pairs {size}; choose another --out",
-                code="output_exists",
+                f"{path} is not of a demo with --pairs {size}; choose another --out", code="output_exists"
             )
     out.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():

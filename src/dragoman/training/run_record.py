@@ -34,9 +34,7 @@ def check_output_directory(out: Path) -> None:
     Hidden and empty files do not count: a shell opens its log before the command starts.
     """
     if out.exists() and not out.is_dir():
-        raise TrainingError(
-            f"{out} is a file, but --out is the directory to write; choose another name", code="not_a_directory"
-        )
+        raise TrainingError(f"{out} is a file, not a directory; choose another --out", code="not_a_directory")
     training = out / TRAINING
     if not out.exists() or any((training / name).exists() for name in TRACES):
         return
@@ -116,9 +114,7 @@ def confirm_record(path: Path, now: RunRecord, reporter: Reporter) -> None:
             before = RunRecord(**json.loads(path.read_text(encoding="utf-8")))
             changed = differences(before, now)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(
-                f"{path} cannot be read ({error}); restore it, or choose another --out", code="file_damaged"
-            ) from None
+            raise DamagedError(f"{path} cannot be read ({error}); choose another --out", code="file_damaged") from None
         if changed:
             lines = "\n  ".join(changed)
             raise TrainingError(

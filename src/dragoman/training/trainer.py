@@ -283,10 +283,7 @@ class Trainer:
         weights = self.model.state_dict()
         if set(description["model"]) != set(weights):
             odd = sorted(set(description["model"]) ^ set(weights))[0]
-            raise DamagedError(
-                f"only one of the checkpoint and the model has {odd!r}; they belong to different runs",
-                code="checkpoint_mismatch",
-            )
+            raise DamagedError(f"only one of the checkpoint and the model has {odd!r}", code="checkpoint_mismatch")
         for part, name, tensor in broadcast_tensors(self.ranks, saved, description):
             match part:
                 case "model":

@@ -38,7 +38,7 @@ def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture
     for name in ("a.pt", "b.pt"):
         torch.save({"weights": torch.zeros(2)}, others / name)
     assert "has a.pt, b.pt; expected a single one" in refused(capsys, others, "--out", out)
-    assert "a.pt is not a checkpoint of fairseq; it has weights;" in refused(capsys, others / "a.pt", "--out", out)
+    assert "a.pt is not a checkpoint of fairseq; it has weights" in refused(capsys, others / "a.pt", "--out", out)
     torch.save({"opt": Namespace(heads=8), "vocab": {"src": ["a"]}, "generator": {}, "model": {}}, others / "a.pt")
     assert "is a checkpoint of OpenNMT-py, whose encoder reads sources without" in refused(
         capsys, others / "a.pt", "--out", out

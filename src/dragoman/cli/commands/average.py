@@ -32,8 +32,6 @@ def parse_steps(values: tuple[str, ...]) -> list[int]:
     words = [word.removeprefix("step-") for word in ",".join(values).replace(" ", ",").split(",") if word]
     wrong = next((word for word in words if not word.isdecimal()), None)
     if wrong is not None or (values and not words):
-        raise TrainingError(
-            f"--checkpoints takes step numbers, such as 1000,2000; got {'none' if wrong is None else repr(wrong)}",
-            code="wrong_type",
-        )
+        found = "none" if wrong is None else repr(wrong)
+        raise TrainingError(f"--checkpoints takes step numbers, such as 1000,2000; got {found}", code="wrong_type")
     return [int(word) for word in words]

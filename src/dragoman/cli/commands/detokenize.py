@@ -32,8 +32,5 @@ def parse_ids(words: list[str]) -> list[int]:
     """The ids in some words."""
     for word in words:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_DIGITS:
-            raise TextError(
-                f"{word[:MAX_DIGITS]!r} is not an id; with --ids, each line must be integers separated by spaces",
-                code="wrong_type",
-            )
+            raise TextError(f"{word[:MAX_DIGITS]!r} is not an id; --ids reads integers", code="wrong_type")
     return [int(word) for word in words]

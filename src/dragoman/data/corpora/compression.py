@@ -136,10 +136,7 @@ def check_file(path: Path) -> None:
         hint = f"; did you mean {path.parent / close[0]}?" if close else ""
         raise DataError(f"there is no file {path}{hint}", code="file_missing")
     if not path.is_file():
-        raise DataError(
-            f"{path} is not a regular file; write the text of a pipe to a file first",
-            code="not_a_file",
-        )
+        raise DataError(f"{path} is not a regular file; write the text of a pipe to a file first", code="not_a_file")
     try:
         path.open("rb").close()
     except OSError as error:

@@ -211,15 +211,11 @@ def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not out.is_dir():
-        raise DataError(
-            f"{out} is a file, but prepared data are a directory; choose another name", code="not_a_directory"
-        )
+        raise DataError(f"{out} is a file; choose another name for the directory", code="not_a_directory")
     others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (others and not is_prepared(out)):
         contents = others or format_names(out.iterdir())
-        raise DataError(
-            f"{out} is not prepared data: it holds {contents}; choose another directory", code="output_exists"
-        )
+        raise DataError(f"{out} holds {contents}, not prepared data; choose another directory", code="output_exists")
     if others and anew:
         raise DataError(
             f"{out} also holds {others}, which preparing it anew would remove; move that elsewhere, or choose another "

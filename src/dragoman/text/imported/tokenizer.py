@@ -42,10 +42,7 @@ class ImportedTokenizer:
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
         self.segmenter: Segmenter = load_segmenter(about["cut"], about["model"], self.known)
         if len(self.known) != len(tokens):
-            raise TextError(
-                f"{len(tokens) - len(self.known)} of its tokens are duplicates",
-                code="duplicate_token",
-            )
+            raise TextError(f"{len(tokens) - len(self.known)} of its tokens are duplicates", code="duplicate_token")
         self.first_target = N_SPECIAL + len(tokens)
         self.names = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.names))}
@@ -102,9 +99,7 @@ class ImportedTokenizer:
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
         if isinstance(texts, str):
-            raise TextError(
-                f"texts must be a list of str; got one text, {texts!r:.60}; use encode for it", code="wrong_type"
-            )
+            raise TextError(f"texts must be a list of str; got one str, {texts!r:.60}", code="wrong_type")
         if not 1 <= threads <= MAX_THREADS:
             raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
         rows, known = self.segmenter.split_many([check_text(text) for text in texts], threads), self.known
@@ -188,12 +183,7 @@ def parse_tokenizer(model: bytes) -> dict[str, Any]:
         if wrong is None and not all(type(number) is int for number in about["silent"]):
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(
-            f"these {len(model)} bytes are not an imported tokenizer ({error!r:.60})", code="not_a_tokenizer"
-        ) from None
+        raise TextError(f"{len(model)} bytes are not a tokenizer ({error!r:.60})", code="not_a_tokenizer") from None
     if wrong is not None:
-        raise TextError(
-            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {about[wrong]!r:.60}",
-            code="not_a_tokenizer",
-        )
+        raise TextError(f"{wrong} of a tokenizer is {about[wrong]!r:.60}", code="not_a_tokenizer")
     return dict(about)

@@ -53,10 +53,7 @@ class Bracketing:
     def __post_init__(self) -> None:
         """Reject phrases that are not a tree."""
         if not self.words or len(self.words) != len(self.tags):
-            raise TextError(
-                f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}",
-                code="invalid_tree",
-            )
+            raise TextError(f"{self.where} needs words and tags; got {self.words!r}, {self.tags}", code="invalid_tree")
         around = [Phrase("", 0, len(self.words))]
         for number, phrase in enumerate(self.phrases):
             while phrase.first >= around[-1].end and len(around) > 1:
@@ -155,9 +152,7 @@ class TreeBuilder:
                 above = self.open[-1]
                 if above.label is None:
                     if len(self.open) > 1:
-                        raise TextError(
-                            f"{where}: a bracket without a label; only the outermost may have none", code="invalid_tree"
-                        )
+                        raise TextError(f"{where}: only the outermost bracket may have no label", code="invalid_tree")
                     above.label = ""
                 if above.word is not None:
                     raise TextError(self._extra_content(where, above), code="invalid_tree")
@@ -187,10 +182,7 @@ class TreeBuilder:
                 self.words.append(ESCAPED.sub(lambda found: found[1] or ESCAPES[found[0]], here.word))
                 self.tags.append(here.label or UNKNOWN)
         elif not here.parts:
-            raise TextError(
-                f"{where}: the bracket ({here.label or ''}) is empty; write a word with its tag, such as (NN dog)",
-                code="invalid_tree",
-            )
+            raise TextError(f"{where}: the bracket ({here.label or ''}) is empty", code="invalid_tree")
         elif len(self.words) > here.first:
             self.phrases[here.index] = Phrase(strip_function(here.label or ""), here.first, len(self.words))
 

@@ -64,9 +64,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         )
     recipe, info, tokenizers = describe_run(run)
     if last is not None and last > len(available):
-        raise TrainingError(
-            f"cannot average {last} checkpoints: {run} has {len(available)}: {known}", code="too_few_checkpoints"
-        )
+        raise TrainingError(f"{run} has {len(available)} checkpoints, not {last}: {known}", code="too_few_checkpoints")
     chosen = sorted(set(steps)) if steps else available[-(last if last is not None else recipe.train.average) :]
     if len(chosen) < 2:
         raise TrainingError(
@@ -115,9 +113,7 @@ def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokeniz
         given = {name: {k: v for k, v in section.items() if v is not None} for name, section in table.items()}
         recipe = Recipe.from_table(given)
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedError(
-            f"{run} has neither {RECIPE} nor a {path} that can be read ({error})", code="file_damaged"
-        ) from None
+        raise DamagedError(f"{run} has no {RECIPE}, and {path} cannot be read ({error})", code="file_damaged") from None
     prepared = Prepared.open(run / TRAINING / "prepared")
     return recipe, trained_model_info(prepared), prepared.tokenizers
 
@@ -125,9 +121,7 @@ def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokeniz
 def write_average(parts: Sequence[Part], out: Path) -> None:
     """Average the parts into a new model directory."""
     if len(parts) < 2:
-        raise TrainingError(
-            f"an average needs two sets of weights or more; got {len(parts)}", code="too_few_checkpoints"
-        )
+        raise TrainingError(f"an average needs two sets of weights; got {len(parts)}", code="too_few_checkpoints")
     check_new_directory(out)
     for other in parts[1:]:
         check_compatible(parts[0], other)

@@ -210,10 +210,7 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     for other in weights[1:]:
         if set(other) != names:
             odd = sorted(names ^ set(other))[0]
-            raise TrainingError(
-                f"only some of the weights to average have {odd!r}; average checkpoints of one run",
-                code="shape_mismatch",
-            )
+            raise TrainingError(f"only some of the weights to average have {odd!r}", code="shape_mismatch")
     mean = {}
     for name, last in weights[-1].items():
         if not last.is_floating_point():
@@ -222,10 +219,8 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         total = torch.zeros_like(last, dtype=torch.float64)
         for each in weights:
             if each[name].shape != last.shape:
-                raise TrainingError(
-                    f"{name!r} has shape {tuple(each[name].shape)} in one and {tuple(last.shape)} in another",
-                    code="shape_mismatch",
-                )
+                shapes = f"{tuple(each[name].shape)} in one and {tuple(last.shape)} in another"
+                raise TrainingError(f"{name!r} has shape {shapes}", code="shape_mismatch")
             total += each[name]
         mean[name] = (total / len(weights)).to(last.dtype)
     return mean

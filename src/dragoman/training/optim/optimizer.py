@@ -92,10 +92,7 @@ class Optimizer:
                             value.cpu().clone() if stays else shard_like(value, parameter)
                         )
                         return
-        raise DamagedError(
-            f"the saved optimizer has a state for {name!r}, but the model has no such weight",
-            code="checkpoint_mismatch",
-        )
+        raise DamagedError(f"the saved optimizer has {name!r}, but the model does not", code="checkpoint_mismatch")
 
 
 def learning_rate(recipe: TrainRecipe, d_model: int, step: int) -> float:
