@@ -92,9 +92,7 @@ def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, P
             contents[out / f"{split}.{language}"] = ("\n".join(texts) + "\n").encode()
     for path, content in contents.items():
         if path.exists() and path.read_bytes() != content:
-            raise OutputError(
-                f"{path} is not of a demo with --pairs {size}; choose another --out", code="output_exists"
-            )
+            raise OutputError(f"{path} is not of a demo of {size} pairs; choose another --out", code="output_exists")
     out.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         if not path.exists():
