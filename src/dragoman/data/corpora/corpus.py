@@ -91,7 +91,7 @@ class Corpus:
         if self.to and self.to_key:
             raise DataError(f"{self.source}: give to or to_key={self.to_key!r}, not both", code="conflicting_options")
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
-            raise DataError(f"{self.source}: to_key={self.to_key!r} is not a column of TSV", code="invalid_column")
+            raise DataError(f"{self.source}: to_key={self.to_key!r} must be a column, from 1", code="invalid_column")
         if self.to_key and self.to_key in self._both_keys():
             raise DataError(f"{self.source}: to_key={self.to_key!r} is also the key of a side", code="duplicate_key")
 
