@@ -126,7 +126,5 @@ def check_supported(
     has_prefixes = prefixes is not None and any(prefixes)
     missing = engine.capabilities.missing(EngineRequest(search, has_prefixes, constraints is not None))
     if missing:
-        raise SearchError(
-            f"the engine {engine.name!r} does not support {', '.join(missing)}; use 'torch'",
-            code="unsupported_by_engine",
-        )
+        message = f"the engine {engine.name!r} does not support {', '.join(missing)}; use 'torch'"
+        raise SearchError(message, code="unsupported_by_engine")

@@ -157,25 +157,19 @@ def to_ctranslate2(
     check_new_directory(out)
     recipe = read_recipe(directory).model
     if part := unsupported_part(recipe):
-        raise DragomanError(
-            f"CTranslate2 does not support {part}; it takes models with the paper's kind of layers",
-            code="unsupported_model",
-        )
+        message = f"CTranslate2 does not support {part}; it takes models with the paper's kind of layers"
+        raise DragomanError(message, code="unsupported_model")
     weights = map_weights(directory)
     if weights is None:
-        raise DragomanError(
-            f"the weights of {directory} are not float32; give a model as `dragoman train` writes it",
-            code="unsupported_precision",
-        )
+        message = f"the weights of {directory} are not float32; give a model as `dragoman train` writes it"
+        raise DragomanError(message, code="unsupported_precision")
     source, target = read_info(directory).vocabulary_sizes
     shapes = {name: weight.shape for name, weight in weights.items()}
     check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
     for side, size in (("source", source), ("target", target)):
         if tokens is not None and len(tokens) != size:
-            raise DragomanError(
-                f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}",
-                code="count_mismatch",
-            )
+            message = f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}"
+            raise DragomanError(message, code="count_mismatch")
     spec = TransformerSpec.from_config(
         (recipe.encoder_layers, recipe.decoder_layers),
         recipe.n_heads,

@@ -36,10 +36,8 @@ class TorchEngine:
     def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
         """The engine of a verified model directory."""
         if bfloat16 and device == "cpu" and not torch_bfloat16_works():
-            raise SearchError(
-                "precision 'bfloat16' crashes PyTorch with an illegal instruction on this CPU; use 'float32' or 'int8'",
-                code="unsupported_precision",
-            )
+            message = "precision 'bfloat16' crashes PyTorch on this CPU; use 'float32' or 'int8'"
+            raise SearchError(message, code="unsupported_precision")
         model, _ = load_model(directory, PAD, device)
         return cls(model.bfloat16() if bfloat16 else model, device)
 
@@ -81,9 +79,8 @@ class TorchEngine:
         if not parsed:
             return ids, layout
         if parsed < len(sources):  # a depth of 0 means a root, not a missing tree
-            raise SearchError(
-                f"{parsed} of {len(sources)} sentences have trees; give one for each", code="count_mismatch"
-            )
+            message = f"{parsed} of {len(sources)} sentences have trees; give one for each"
+            raise SearchError(message, code="count_mismatch")
         depths = [[*deep, *[0] * (layout.size - len(deep))] for deep in map(depths_of, sources)]
         return ids, replace(layout, depths=torch.tensor(depths, device=self.device))
 

@@ -155,9 +155,7 @@ def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
             message = f"translations and references must be lists of str; got {texts!r:.80}"
             raise DataError(message, code="wrong_type")
     if len(hypotheses) != len(references):
-        raise DataError(
-            f"there are {len(hypotheses):,} translations but {len(references):,} references; give one for each",
-            code="count_mismatch",
-        )
+        message = f"there are {len(hypotheses):,} translations but {len(references):,} references; give one for each"
+        raise DataError(message, code="count_mismatch")
     if not references:
         raise DataError("there are no sentences to score", code="no_data")

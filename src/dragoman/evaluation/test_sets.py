@@ -34,10 +34,8 @@ def read_matching_lines(path: Path, other: Path, count: int) -> list[str]:
     """The lines of a file, which must be as many as those of another."""
     found = read_lines(path)
     if len(found) != count:
-        raise DataError(
-            f"{path} has {len(found):,} lines but {other} has {count:,}; they must be equally many",
-            code="count_mismatch",
-        )
+        message = f"{path} has {len(found):,} lines but {other} has {count:,}; they must be equally many"
+        raise DataError(message, code="count_mismatch")
     return found
 
 
@@ -52,25 +50,17 @@ def read_test_sets(
     if not references:
         raise DataError("there are no references; give --reference for each test set", code="missing_option")
     if sources and len(sources) != len(references):
-        raise DataError(
-            f"there are {len(sources)} --source but {len(references)} --reference files; give one of each for every "
-            "test set, in the same order",
-            code="count_mismatch",
-        )
+        message = f"there are {len(sources)} --source but {len(references)} --reference files; give as many"
+        raise DataError(message, code="count_mismatch")
     if names and len(names) != len(references):
         message = f"there are {len(names)} names for {len(references)} test sets; give one for each, or none"
         raise DataError(message, code="count_mismatch")
     if trees and len(trees) != len(sources):
-        raise DataError(
-            f"there are {len(trees)} --source-trees but {len(sources)} --source files; give one for each, or none",
-            code="count_mismatch",
-        )
+        message = f"there are {len(trees)} --source-trees but {len(sources)} --source files; give one for each, or none"
+        raise DataError(message, code="count_mismatch")
     if len(languages) not in (0, 1, len(references)):
-        raise DataError(
-            f"there are {len(languages)} --to languages for {len(references)} test sets; give one for each, or one "
-            "for all",
-            code="count_mismatch",
-        )
+        message = f"there are {len(languages)} --to languages for {len(references)} test sets"
+        raise DataError(message, code="count_mismatch")
     targets: list[str | None] = [None] * len(references)
     if languages:
         targets = [*languages] * (len(references) if len(languages) == 1 else 1)

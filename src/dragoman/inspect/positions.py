@@ -24,10 +24,8 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
     from dragoman.nn import Padded, SyntaxPositions
 
     if not hasattr(model, "source_positions"):
-        raise SearchError(
-            f"a {model.recipe.architecture} model has no position code to draw; use a transformer",
-            code="no_positions",
-        )
+        message = f"a {model.recipe.architecture} model has no position code to draw; use a transformer"
+        raise SearchError(message, code="no_positions")
     zeros = torch.zeros(1, length, model.recipe.d_model, device=model.projection().device)
     found: dict[str, Codes] = {}
     with torch.inference_mode():
@@ -37,11 +35,8 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
                 code = code.order
             found[side] = code(zeros, Padded(length))[0].double().cpu().numpy()
     if not any(codes.any() for codes in found.values()):
-        raise SearchError(
-            f"this model has model.positions={model.recipe.positions!r}, which adds nothing to the embeddings: there "
-            "is no code to draw",
-            code="no_positions",
-        )
+        message = f"model.positions={model.recipe.positions!r} adds no code to the embeddings"
+        raise SearchError(message, code="no_positions")
     same = np.array_equal(found["source"], found["target"])
     if same:
         found = {"source and target": found.pop("source"), **found}

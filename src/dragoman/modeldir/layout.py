@@ -74,10 +74,8 @@ def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
     files = manifest_entries(directory, REQUIRED, EDITABLE)
     for name in tokenizer_names(files):
         if f"{name}.json" not in files or not any(name + suffix in files for suffix, _ in TOKENIZER_KINDS.values()):
-            raise DamagedError(
-                f"{directory / MANIFEST} does not list {name}.json and the tokenizer's model; restore it from a copy",
-                code="manifest_incomplete",
-            )
+            message = f"{directory / MANIFEST} does not list {name}.json and its model; restore it from a copy"
+            raise DamagedError(message, code="manifest_incomplete")
     return files
 
 

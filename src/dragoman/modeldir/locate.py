@@ -38,9 +38,8 @@ def model_names() -> list[str]:
 def find_model(model: str | Path) -> Path:
     """The directory of a finished model, by its path, or by its name in the search path."""
     if not isinstance(model, str | os.PathLike):
-        raise SearchError(
-            f"a model is the path of a directory, or a name; got {describe_value(model)}", code="wrong_type"
-        )
+        message = f"a model is the path of a directory, or a name; got {describe_value(model)}"
+        raise SearchError(message, code="wrong_type")
     path = Path(model)
     if not path.exists() and not path.is_symlink():
         found = [parent / path for parent in search_path() if (parent / path).is_dir()]

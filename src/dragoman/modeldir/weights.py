@@ -78,15 +78,11 @@ def check_tensors(path: Path, found: Mapping[str, Sequence[int]], expected: Iter
         names.add(name)
         if tuple(found.get(name, ())) != shape or name not in found:
             has = f"the tensor {name} of shape {tuple(found[name])}" if name in found else f"no tensor {name}"
-            raise DamagedError(
-                f"{path} has {has}; {described} ask for shape {shape}; restore them from a copy",
-                code="weights_mismatch",
-            )
+            message = f"{path} has {has}; {described} ask for shape {shape}; restore them from a copy"
+            raise DamagedError(message, code="weights_mismatch")
     if extra := sorted(found.keys() - names):
-        raise DamagedError(
-            f"{path} has a tensor {extra[0]}; {described} ask for none; restore them from a copy",
-            code="weights_mismatch",
-        )
+        message = f"{path} has a tensor {extra[0]}; {described} ask for none; restore them from a copy"
+        raise DamagedError(message, code="weights_mismatch")
 
 
 def tensor_layout(recipe: ModelRecipe, vocabulary: tuple[int, int]) -> Iterator[Stored | None]:

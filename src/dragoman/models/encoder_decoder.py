@@ -34,10 +34,8 @@ class EncoderDecoder(nn.Module, ABC):
         elif isinstance(recipe, Recipe):
             recipe = recipe.model
         if not isinstance(recipe, ModelRecipe):
-            raise RecipeError(
-                f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}",
-                code="wrong_type",
-            )
+            message = f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}"
+            raise RecipeError(message, code="wrong_type")
         if recipe.architecture != self.architecture:
             raise RecipeError(
                 f"{type(self).__name__} needs a recipe with model.architecture={self.architecture!r}; got "
@@ -46,10 +44,8 @@ class EncoderDecoder(nn.Module, ABC):
             )
         sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
         if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
-            raise RecipeError(
-                f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}",
-                code="wrong_type",
-            )
+            message = f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}"
+            raise RecipeError(message, code="wrong_type")
         if recipe.tie == "all" and not isinstance(vocabulary, int):
             raise RecipeError(
                 f"model.tie='all' needs one vocabulary for source and target, not two of {vocabulary[0]} and "
@@ -95,10 +91,8 @@ class EncoderDecoder(nn.Module, ABC):
         sources = count_sentences(check_tensor(source, "source"), source_layout)
         targets = count_sentences(check_tensor(target, "target"), target_layout)
         if sources is not None and targets is not None and sources != targets:
-            raise ShapeError(
-                f"the source has {sources} sentences and the target {targets}; give as many of each",
-                code="count_mismatch",
-            )
+            message = f"the source has {sources} sentences and the target {targets}; give as many of each"
+            raise ShapeError(message, code="count_mismatch")
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -119,9 +113,7 @@ class EncoderDecoder(nn.Module, ABC):
 
     def _layout(self, ids: Tensor, layout: Layout | None, side: str) -> Layout:
         if layout is None and check_tensor(ids, side).dim() != 2:
-            raise ShapeError(
-                f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
-            )
+            raise ShapeError(f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens]")
         layout = layout if layout is not None else Padded.of(ids, self.pad)
         if not isinstance(layout, Padded | Packed) or ids.dim() != (1 if isinstance(layout, Packed) else 2):
             raise ShapeError(
@@ -155,8 +147,6 @@ def count_sentences(ids: Tensor, layout: Layout | None) -> int | None:
 def check_tensor(ids: object, side: str) -> Tensor:
     """Return `ids`, or raise an error if they are not a tensor."""
     if not isinstance(ids, Tensor):
-        raise ShapeError(
-            f"{side} ids must be a tensor of whole numbers, such as torch.tensor([[5, 6, 2]]); got {ids!r:.80}",
-            code="wrong_type",
-        )
+        message = f"{side} ids must be a tensor of whole numbers, such as torch.tensor([[5, 6, 2]]); got {ids!r:.80}"
+        raise ShapeError(message, code="wrong_type")
     return ids

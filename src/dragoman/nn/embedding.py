@@ -77,14 +77,9 @@ class Embeddings(nn.Module):
 def check_ids(ids: Tensor, vocabulary: int, side: str) -> None:
     """Raise an error if ids have the wrong type or are not in the vocabulary."""
     if ids.dtype not in (torch.int64, torch.int32):
-        raise ShapeError(
-            f"{side} ids have the type {ids.dtype}; expected torch.int64 or torch.int32", code="wrong_type"
-        )
+        raise ShapeError(f"{side} ids have the type {ids.dtype}; expected torch.int64", code="wrong_type")
     if ids.numel() and ids.device.type == "cpu":
         lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0 or highest >= vocabulary:
             wrong = lowest if lowest < 0 else highest
-            raise ShapeError(
-                f"{side} id {wrong} is not in the vocabulary, which has {vocabulary} tokens: ids 0 to {vocabulary - 1}",
-                code="unknown_id",
-            )
+            raise ShapeError(f"{side} id {wrong} is not in the vocabulary of {vocabulary} tokens", code="unknown_id")

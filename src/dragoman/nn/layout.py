@@ -106,10 +106,8 @@ class Packed:
             lengths = as_lengths(lengths)
         cheap = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
         if cheap and (lengths.dim() != 1 or not len(lengths) or lengths.is_floating_point() or int(lengths.min()) < 0):
-            raise ShapeError(
-                f"lengths are whole numbers, one for each sentence, 0 or more; got {lengths.tolist()!r:.80}",
-                code="wrong_type",
-            )
+            message = f"lengths are whole numbers, one for each sentence, 0 or more; got {lengths.tolist()!r:.80}"
+            raise ShapeError(message, code="wrong_type")
         total = int(lengths.sum()) if size is None or cheap else None
         most = int(lengths.max()) if longest is None or cheap else None
         size = size if size is not None else total

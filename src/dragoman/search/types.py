@@ -65,16 +65,12 @@ class Sampling:
         """Check the values."""
         convert_fields(self, temperature=check_number, top_k=check_integer, top_p=check_number, seed=check_integer)
         if not 1e-6 <= self.temperature <= 1e6:
-            raise SearchError(
-                f"temperature must be from 1e-6 to 1e6; got {self.temperature}. For greedy search, use beam=1",
-                code="out_of_range",
-            )
+            message = f"temperature must be from 1e-6 to 1e6; got {self.temperature}. For greedy search, use beam=1"
+            raise SearchError(message, code="out_of_range")
         if self.top_k < 0:
             raise SearchError(f"top_k must be at least 0 (no limit); got {self.top_k}", code="out_of_range")
         if not 0 < self.top_p <= 1:
-            raise SearchError(
-                f"top_p must be greater than 0 and at most 1 (no limit); got {self.top_p}", code="out_of_range"
-            )
+            raise SearchError(f"top_p must be over 0 and at most 1; got {self.top_p}", code="out_of_range")
 
 
 @dataclass(frozen=True)
@@ -116,24 +112,17 @@ class Search:
         if self.max_length is not None:
             convert_fields(self, max_length=partial(check_integer, minimum=1))
         if not (self.sampling is None or isinstance(self.sampling, Sampling)):
-            raise SearchError(
-                f"sampling must be a Sampling, as Sampling(top_p=0.9), or None; got {describe_value(self.sampling)}",
-                code="wrong_type",
-            )
+            message = f"sampling must be a Sampling, as Sampling(top_p=0.9); got {describe_value(self.sampling)}"
+            raise SearchError(message, code="wrong_type")
         if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MAX_PENALTY):
-            raise SearchError(
-                f"length_penalty must be from {-MAX_PENALTY:g} to {MAX_PENALTY:g}; got {self.length_penalty}. The "
-                "paper's is 0.6; 0 ranks by probability alone",
-                code="out_of_range",
-            )
+            message = f"length_penalty must be from {-MAX_PENALTY:g} to {MAX_PENALTY:g}; got {self.length_penalty}"
+            raise SearchError(message, code="out_of_range")
         if self.n_best > self.beam:
-            raise SearchError(
-                f"n_best={self.n_best} needs a beam of at least that size; got beam={self.beam}", code="out_of_range"
-            )
+            message = f"n_best={self.n_best} needs a beam of that size; got beam={self.beam}"
+            raise SearchError(message, code="out_of_range")
         if self.max_length is not None and self.max_length < self.min_length:
-            raise SearchError(
-                f"max_length={self.max_length} is smaller than min_length={self.min_length}", code="out_of_range"
-            )
+            message = f"max_length={self.max_length} is under min_length={self.min_length}"
+            raise SearchError(message, code="out_of_range")
 
     def limit(self, source_tokens: int) -> int:
         """The maximum output length for a source of so many tokens; neither counts the end mark."""

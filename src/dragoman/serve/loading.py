@@ -34,10 +34,8 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
         directory = find_model(location)
         name = name or directory.resolve().name
         if name in found:
-            raise SearchError(
-                f"two models have the name {name!r}: {found[name]} and {directory}; name one, as in other={location}",
-                code="duplicate_name",
-            )
+            message = f"two models have the name {name!r}: {found[name]} and {directory}; use NAME={location}"
+            raise SearchError(message, code="duplicate_name")
         found[name] = directory
     return found
 
@@ -51,11 +49,8 @@ def open_model(name: str, directory: Path, beam: int, **options: Any) -> ServedM
         options = {"language": sources[0], **options}
     translator = Translator.load(directory, **options)
     if translator.recipe.model.reads_trees:
-        raise SearchError(
-            f"{directory} cannot be served: it reads dependency trees (model.positions='syntax'), which requests do "
-            "not have; use dragoman translate with --source-trees",
-            code="missing_trees",
-        )
+        message = f"{directory} reads dependency trees, which requests do not have; use dragoman translate"
+        raise SearchError(message, code="missing_trees")
     search, targets = Search(beam=beam), translator.targets
     engine = translator.running_for(search=search)
     translator.translate(WARM_UP, search=search, to=targets[0] if targets else None)

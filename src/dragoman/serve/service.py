@@ -216,11 +216,8 @@ class Service:
         self.metrics.count_dropped("gone" if disconnected else "deadline")
         if disconnected:
             raise RequestError(499, "client_disconnected", "the client disconnected")
-        raise RequestError(
-            504,
-            "deadline_exceeded",
-            f"the translation was not ready within {self.limits.timeout:g} seconds; send less at a time, or later",
-        )
+        message = f"the translation was not ready within {self.limits.timeout:g} seconds; send less at a time, or later"
+        raise RequestError(504, "deadline_exceeded", message)
 
     def start(self) -> None:
         """Start the worker."""

@@ -101,16 +101,13 @@ class TranslationRequest:
             )
         for name in ("reproducible", "alignment", "attention"):
             if not isinstance(getattr(self, name), bool):
-                raise SearchError(
-                    f"{name} must be True or False; got {describe_value(getattr(self, name))}", code="wrong_type"
-                )
+                message = f"{name} must be True or False; got {describe_value(getattr(self, name))}"
+                raise SearchError(message, code="wrong_type")
         if self.batch is not None:
             object.__setattr__(self, "batch", check_integer("batch", self.batch, 1))
         if self.trees is not None and self.split == "sentences":
-            raise SearchError(
-                "split='sentences' cannot be combined with trees: a tree is that of a whole line",
-                code="trees_with_splitting",
-            )
+            message = "split='sentences' cannot be combined with trees: a tree is that of a whole line"
+            raise SearchError(message, code="trees_with_splitting")
 
     @property
     def per_text(self) -> dict[str, list[Any]]:
@@ -144,9 +141,8 @@ def resolve_search(
 ) -> Search:
     """The search of a call: `search`, or the default one, with the given fields replaced."""
     if not (search is None or isinstance(search, Search)):
-        raise SearchError(
-            f"search must be a Search, such as Search(beam=5); got {describe_value(search)}", code="wrong_type"
-        )
+        message = f"search must be a Search, as Search(beam=5); got {describe_value(search)}"
+        raise SearchError(message, code="wrong_type")
     if n_best is not None and beam is None and search is None:
         beam = max(Search.beam, check_integer("n_best", n_best))
     fields = {
@@ -170,13 +166,9 @@ def check_texts(texts: object) -> None:
     try:
         iter(texts)  # type: ignore[call-overload]
     except TypeError:
-        raise SearchError(
-            f"expected a text, or an iterable of texts; got {describe_value(texts)}", code="wrong_type"
-        ) from None
+        raise SearchError(f"expected texts; got {describe_value(texts)}", code="wrong_type") from None
     if isinstance(texts, bytes | bytearray):
-        raise SearchError(
-            f"texts must be str, not {type(texts).__name__}; decode them, as with .decode('utf-8')", code="wrong_type"
-        )
+        raise SearchError(f"texts must be str, not {type(texts).__name__}; decode them first", code="wrong_type")
 
 
 def parse_strings(name: str, value: object) -> str | list[str] | None:
@@ -189,9 +181,7 @@ def parse_strings(name: str, value: object) -> str | list[str] | None:
         wrong = [one for one in found if not isinstance(one, str)]
         if not wrong:
             return found
-    raise SearchError(
-        f"{name} must be a str, or a list with one for each text; got {describe_value(wrong[0])}", code="wrong_type"
-    )
+    raise SearchError(f"{name} must be a str, or one for each text; got {describe_value(wrong[0])}", code="wrong_type")
 
 
 def limit_length(search: Search, longest: int | None) -> Search:
@@ -199,28 +189,20 @@ def limit_length(search: Search, longest: int | None) -> Search:
     if longest is None or (search.max_length is not None and search.max_length <= longest):
         return search
     if search.min_length > longest:
-        raise SearchError(
-            f"min_length={search.min_length} is too large: this model has learned positions for {longest} tokens",
-            code="out_of_range",
-        )
+        message = f"min_length={search.min_length} is too large: this model has learned positions for {longest} tokens"
+        raise SearchError(message, code="out_of_range")
     return replace(search, max_length=longest)
 
 
 def parse_trees(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner | None) -> TreeAligner | None:
     """The trees of a call, taken one by one; raise if a model needs them, or does not read them."""
     if model.reads_trees and trees is None:
-        raise SearchError(
-            "this model has model.positions='syntax' and reads each sentence with its dependency tree; give the trees: "
-            "--source-trees with a CoNLL-U file, or trees=... in Python",
-            code="missing_trees",
-        )
+        message = "this model reads dependency trees (model.positions='syntax'); give --source-trees, or trees=..."
+        raise SearchError(message, code="missing_trees")
     if trees is not None and not model.reads_trees:
         why = "positions" if "positions" not in unused_keys(model.architecture) else "architecture"
-        raise SearchError(
-            f"this model has model.{why}={getattr(model, why)!r} and does not read trees; drop them, or use a model "
-            "trained with model.positions='syntax'",
-            code="unsupported_trees",
-        )
+        message = f"a model with model.{why}={getattr(model, why)!r} does not read trees; drop them"
+        raise SearchError(message, code="unsupported_trees")
     if trees is None or isinstance(trees, TreeAligner):
         return trees
     if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
@@ -240,29 +222,20 @@ def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequenc
             _check_only_language(code, own())
         return None
     if codes is None:
-        raise SearchError(
-            f"this model translates into {', '.join(targets)}; choose one: --to {targets[0]}, or to={targets[0]!r} in "
-            "Python",
-            code="missing_language",
-        )
+        message = f"this model translates into {', '.join(targets)}; choose one, such as --to {targets[0]}"
+        raise SearchError(message, code="missing_language")
     for code in listed:
         if code not in targets:
-            raise SearchError(
-                f"this model does not translate into {code!r}{suggest(code, targets)}", code="unknown_language"
-            )
+            message = f"this model does not translate into {code!r}{suggest(code, targets)}"
+            raise SearchError(message, code="unknown_language")
     return codes
 
 
 def _check_only_language(code: str, own: Sequence[str]) -> None:
     """Raise unless the code is that of the model's only target language."""
     if len(own) != 1:
-        raise SearchError(
-            f"to={code!r} was given, but this model has one target language and does not say which; drop --to, or "
-            "use a model trained with text.targets",
-            code="unknown_language",
-        )
+        message = f"to={code!r} was given, but this model does not say its one target language; drop --to"
+        raise SearchError(message, code="unknown_language")
     if normalize_language(code) != own[0]:
-        raise SearchError(
-            f"to={code!r} was given, but this model translates only into {own[0]!r}; drop --to, or use another model",
-            code="unknown_language",
-        )
+        message = f"to={code!r} was given, but this model translates only into {own[0]!r}; drop --to"
+        raise SearchError(message, code="unknown_language")

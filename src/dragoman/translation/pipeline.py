@@ -216,10 +216,8 @@ def language_tokens(tokenizer: Tokenizer, to: str | Sequence[str] | None, first:
         return [(tokenizer.target_id(to),)] * count
     codes = to[first : first + count]
     if len(codes) < count:
-        raise SearchError(
-            f"got more texts than the {len(to)} languages of `to`; give one for each, or one for all",
-            code="count_mismatch",
-        )
+        message = f"got more texts than the {len(to)} languages of `to`; give one for each, or one for all"
+        raise SearchError(message, code="count_mismatch")
     return [(tokenizer.target_id(code),) for code in codes]
 
 

@@ -48,9 +48,7 @@ def score_pairs(
             raise error
         done += len(window)
     if isinstance(to, list) and len(to) > done:
-        raise SearchError(
-            f"`to` has {len(to)} languages, but there are only {done} pairs; give one for each", code="count_mismatch"
-        )
+        raise SearchError(f"`to` has {len(to)} languages for {done} pairs; give one for each", code="count_mismatch")
 
 
 def encode_window(

@@ -316,8 +316,5 @@ class Translator:
 
     def _check_attention(self) -> None:
         if self.engines.others:
-            raise SearchError(
-                "an ensemble has no attention or alignment of its own; load one of its models alone, with the "
-                "translation given, as `dragoman inspect --target` does",
-                code="unsupported_ensemble",
-            )
+            message = "an ensemble has no attention or alignment; load one of its models alone"
+            raise SearchError(message, code="unsupported_ensemble")

@@ -32,10 +32,8 @@ class LowRank(nn.Module):
         They may be negative, and sum to anything.
         """
         if sees.rule is not everything:
-            raise ShapeError(
-                "low-rank attention mixes all positions and cannot hide any; use it where everything is seen",
-                code="unsupported_mask",
-            )
+            message = "low-rank attention mixes all positions and cannot hide any; use it where everything is seen"
+            raise ShapeError(message, code="unsupported_mask")
         grid, size = sees.keys.grid, k.shape[2]
         if size > self.key_mix.shape[1]:
             raise ShapeError(

@@ -30,10 +30,7 @@ class RotaryPositions(MakesKeys):
     def __init__(self, d_k: int, inner: AttentionFunction) -> None:
         super().__init__()
         if d_k % 2:
-            raise ShapeError(
-                f"rotary positions rotate pairs of features, but d_k={d_k} is odd; use an even one",
-                code="not_divisible",
-            )
+            raise ShapeError(f"rotary positions need an even d_k; got d_k={d_k}", code="not_divisible")
         self.angles, self.inner = SinusoidalPositions(d_k), inner
 
     def keys(self, k: Tensor, layout: Layout) -> Tensor:

@@ -32,16 +32,11 @@ class SyntaxPositions(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` plus the codes of each token's position and depth."""
         if layout.depths is None:
-            raise ShapeError(
-                "model.positions='syntax' needs the depth of each source token in its tree; give trees with the "
-                "sentences, such as --source-trees",
-                code="missing_trees",
-            )
+            message = "model.positions='syntax' needs the depth of each source token; give trees"
+            raise ShapeError(message, code="missing_trees")
         if layout.depths.shape != x.shape[:-1]:
-            raise ShapeError(
-                f"depths of shape {tuple(layout.depths.shape)} do not match tokens of shape {tuple(x.shape[:-1])}; "
-                "give one depth per token"
-            )
+            message = f"depths of shape {tuple(layout.depths.shape)} do not match tokens of shape {tuple(x.shape[:-1])}"
+            raise ShapeError(message)
         positioned: Tensor = self.order(x, layout)
         return positioned + F.embedding(layout.depths.clamp(0, N_DEPTHS - 1), self.codes()).to(x.dtype)
 

@@ -96,9 +96,7 @@ class Constraints:
             for alternatives in as_list("require", require)
         ]
         if () in required:
-            raise SearchError(
-                "`require` has an empty list of alternatives; drop it, or add a phrase", code="empty_phrase"
-            )
+            raise SearchError("`require` has an empty list of alternatives; drop it", code="empty_phrase")
         avoided = dict.fromkeys(parse_phrase("avoid", one) for one in as_list("avoid", avoid))
         return cls(tuple(required), tuple(avoided)).resolve_conflicts()
 
@@ -113,10 +111,8 @@ class Constraints:
             )
             if not free:
                 word = next(word for word in self.avoid if count_occurrences(alternatives[0], (word,)))
-                raise SearchError(
-                    f"{alternatives[0]!r} is required, but it contains {word!r}, which is avoided; drop one of them",
-                    code="conflicting_constraints",
-                )
+                message = f"{alternatives[0]!r} is required, but contains {word!r}, which is avoided; drop one"
+                raise SearchError(message, code="conflicting_constraints")
             required.append(free)
         return Constraints(tuple(required), self.avoid)
 
@@ -178,9 +174,6 @@ def parse_phrase(name: str, value: Any) -> str:
     if not phrase:
         raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; drop it", code="empty_phrase")
     if len(phrase) > MAX_CHARACTERS:
-        raise SearchError(
-            f"a phrase to {name} has {len(phrase):,} characters; at most {MAX_CHARACTERS:,} are allowed: "
-            f"{phrase!r:.60}",
-            code="phrase_too_long",
-        )
+        message = f"a phrase to {name} has {len(phrase):,} characters, over {MAX_CHARACTERS:,}: {phrase!r:.60}"
+        raise SearchError(message, code="phrase_too_long")
     return phrase

@@ -38,10 +38,8 @@ class RequestConstraints:
     def check(self, search: Search) -> None:
         """Raise if the search cannot place required phrases."""
         if search.sampling is not None and self.requires_phrases:
-            raise SearchError(
-                "required phrases cannot be combined with sampling; drop `sampling` or `require` (`avoid` is fine)",
-                code="constraints_with_sampling",
-            )
+            message = "required phrases cannot be combined with sampling; drop `sampling` or `require` (keep `avoid`)"
+            raise SearchError(message, code="constraints_with_sampling")
 
     def for_parts(self, index: int, parts: Sequence[str]) -> list[Constraints]:
         """The constraints of each part of the text number `index`."""
@@ -61,16 +59,12 @@ def parse_each(constraints: Any) -> list[Constraints]:
     """One `Constraints` for each text; None stands for no constraints."""
     given_one = isinstance(constraints, Constraints | str | bytes | Mapping)
     if given_one or not isinstance(constraints, Iterable):
-        raise SearchError(
-            f"constraints must be a list with one entry for each text; got {describe_value(constraints)}",
-            code="wrong_type",
-        )
+        message = f"constraints must be a list with one entry for each text; got {describe_value(constraints)}"
+        raise SearchError(message, code="wrong_type")
     found = []
     for one in constraints:
         if not (one is None or isinstance(one, Constraints)):
-            raise SearchError(
-                f"constraints must hold Constraints, as Constraints.of(require=['cat']); got {describe_value(one)}",
-                code="wrong_type",
-            )
+            message = f"constraints must be made by Constraints.of(require=...); got {describe_value(one)}"
+            raise SearchError(message, code="wrong_type")
         found.append(Constraints.of(one.require, one.avoid) if one else Constraints())  # not all come from `of`
     return found

@@ -147,10 +147,8 @@ class RequiredTables:
             if [*chain.from_iterable(symbols)][-len(pattern) :] == pattern:
                 yield PhraseTokens(tokens, anywhere, [end - (ends[-1] - len(pattern)) for end in ends[:-1]])
             elif anywhere:
-                raise SearchError(
-                    f"{phrase!r} cannot be written with this model's vocabulary; require other words",
-                    code="phrase_not_writable",
-                )
+                message = f"{phrase!r} cannot be written with this model's vocabulary; require other words"
+                raise SearchError(message, code="phrase_not_writable")
 
 
 class AvoidedTables:

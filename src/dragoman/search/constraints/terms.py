@@ -39,10 +39,8 @@ class Terms:
                 targets.pop()
             where = f"{name}, line {number}"
             if not targets:
-                raise DataError(
-                    f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase",
-                    code="wrong_columns",
-                )
+                message = f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase"
+                raise DataError(message, code="wrong_columns")
             try:
                 terms.add(source, targets)
             except DragomanError as error:
@@ -92,13 +90,9 @@ def entry_pairs(entries: Any) -> Iterator[tuple[Any, Any]]:
         yield from entries.items()
         return
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
-        raise SearchError(
-            f"terms must map source phrases to target phrases, as in {{'cat': 'Katze'}}; got {describe_value(entries)}",
-            code="wrong_type",
-        )
+        message = f"terms must be a mapping, as {{'cat': 'Katze'}}; got {describe_value(entries)}"
+        raise SearchError(message, code="wrong_type")
     for entry in entries:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
-            raise SearchError(
-                f"expected pairs (source phrase, target phrases); got {describe_value(entry)}", code="wrong_type"
-            )
+            raise SearchError(f"terms must be pairs of phrases; got {describe_value(entry)}", code="wrong_type")
         yield entry[0], entry[1]
