@@ -32,7 +32,7 @@ class SyntaxPositions(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` plus the codes of each token's position and depth."""
         if layout.depths is None:
-            message = "model.positions='syntax' needs the depth of each source token; give trees"
+            message = "model.positions='syntax' needs the depth of each source token; give trees (--source-trees)"
             raise ShapeError(message, code="missing_trees")
         if layout.depths.shape != x.shape[:-1]:
             message = f"depths of shape {tuple(layout.depths.shape)} do not match tokens of shape {tuple(x.shape[:-1])}"
