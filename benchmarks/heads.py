@@ -19,7 +19,7 @@ from statistics import mean
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
 from dragoman.inspect.heads.passes import measure_ablations
-from dragoman.inspect.heads.survey import encode_pairs, require_transformer, spearman, survey_heads
+from dragoman.inspect.heads.survey import encode_survey_pairs, require_transformer, spearman, survey_heads
 from dragoman.progress import SilentReporter
 from dragoman.translation.translator import Translator
 
@@ -40,7 +40,7 @@ def main() -> None:
     translator = Translator.load(asked.model, device="cpu", engine="torch")
     found = survey_heads(translator, ranking[0], ranking[1], ablate=True)
     gates, heads = GatedModel(require_transformer(translator)), found.heads
-    pairs, _ = encode_pairs(translator, removing[0], removing[1], None, None)
+    pairs, _ = encode_survey_pairs(translator, removing[0], removing[1], None, None)
     work = list(forced_batches(translator.engines.torch, pairs))
     tokens = sum(len(batch.labels) for batch in work)
     print(f"{date.today()}, dragoman {version('dragoman')}, torch {version('torch')}, CPU.")

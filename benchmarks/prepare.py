@@ -20,7 +20,7 @@ from pathlib import Path
 
 from dragoman.config import DataRecipe, Recipe, TextRecipe
 from dragoman.data.corpora.reader import Corpus, read_line_blocks
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.progress import SilentReporter
 
 
@@ -123,7 +123,7 @@ def measure(folder: Path, data: Path, languages: list[str], pairs: int, recipe: 
     stages = Stages()
     with Memory() as memory:
         started = time.perf_counter(), processor_time()
-        out = prepare([Corpus(*files)], recipe, folder / f"out{pairs}", processes=processes, reporter=stages)
+        out = prepare_corpora([Corpus(*files)], recipe, folder / f"out{pairs}", processes=processes, reporter=stages)
         stages.end()
         whole = time.perf_counter() - started[0], processor_time() - started[1]
     learning = stages.seconds["learn"]

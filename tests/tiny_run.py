@@ -23,13 +23,13 @@ from safetensors.torch import load_file
 import dragoman.training.run
 from dragoman.config import Recipe
 from dragoman.data.corpora.reader import Corpus
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DragomanError
 from dragoman.progress import SilentReporter
 from dragoman.training.distributed.ranks import CollectiveError, Ranks, join
 from dragoman.training.reporting.metrics import CLOCK
-from dragoman.training.run import train
+from dragoman.training.run import run_training
 
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
@@ -73,7 +73,7 @@ def prepare_tiny(directory: Path, trees: bool = False) -> Prepared:
     """The tiny data."""
     directory.mkdir(parents=True, exist_ok=True)
     corpus = write_corpus(directory)
-    return prepare([with_trees(corpus) if trees else corpus], recipe(), directory / "prepared", processes=1)
+    return prepare_corpora([with_trees(corpus) if trees else corpus], recipe(), directory / "prepared", processes=1)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def tiny_run(
 ) -> None:
     """Train, or go on."""
     dragoman.training.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
-    train(
+    run_training(
         Prepared.open(data / "prepared"),
         recipe(*changes),
         out,

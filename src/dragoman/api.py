@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.config import Recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
 from dragoman.errors import ConversionError, DataError, TrainingError
+from dragoman.evaluation.metrics import METRICS
 from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
 from dragoman.search.types import Mean, Search
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
 Changes = Mapping[str, object] | Sequence[str]
-METRICS = ("BLEU", "chrF", "TER")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def prepare(
     target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already holds just that
     (`Prepared.reused` tells); data of other inputs are replaced only with `overwrite`.
     """
-    from dragoman.data.prepare.pipeline import prepare as prepare_corpora
+    from dragoman.data.prepare.pipeline import prepare_corpora as prepare_corpora
     from dragoman.training.plan import load_recipe
 
     reporter = reporter or ConsoleReporter()
@@ -120,7 +120,7 @@ def train(
     from dragoman.training.plan import TrainingPlan, busy_machine_warning, prepared_directory
     from dragoman.training.reporting.tensorboard import TensorBoardReporter
     from dragoman.training.run import is_finished
-    from dragoman.training.run import train as run_training
+    from dragoman.training.run import run_training as run_training
     from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
 
     out, start_from = Path(out), None if start_from is None else Path(start_from)

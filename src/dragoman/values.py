@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from dragoman.errors import RecipeError
 
 MAX_INT = (1 << 31) - 1  # what every part of the machinery can still count with
+MAX_THREADS = 1024
 MIN_WEIGHT, MAX_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch goes through it
 
 

@@ -16,7 +16,7 @@ from dragoman.files import write_manifest
 from dragoman.inspect.attention.maps import record_attention
 from dragoman.inspect.positions import position_codes
 from dragoman.native import library
-from dragoman.training.run import check_lengths
+from dragoman.training.run import check_learned_positions
 from raising import raises
 from tiny_model import LINES, write_tiny_model
 from tiny_run import Crash, CrashAt, difference, outcome, prepare_tiny, recipe, tiny_run
@@ -125,5 +125,5 @@ def test_training_that_was_killed_goes_on_to_the_same_bits(name: str, data: Path
 def test_data_longer_than_the_mixtures_are_refused_before_the_first_step(data: Path) -> None:
     prepared = Prepared.open(data / "prepared")
     with pytest.raises(RecipeError, match=r"the data have a sentence of \d+ tokens, but model.max_positions=9"):
-        check_lengths(prepared, recipe("model.pattern=low_rank", "model.max_positions=9"))
-    check_lengths(prepared, recipe("model.pattern=local", "model.max_positions=9"))
+        check_learned_positions(prepared, recipe("model.pattern=low_rank", "model.max_positions=9"))
+    check_learned_positions(prepared, recipe("model.pattern=local", "model.max_positions=9"))

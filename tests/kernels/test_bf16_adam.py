@@ -23,8 +23,8 @@ KINDS = [torch.bfloat16, torch.float16]
 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bf16_adam, "CHUNK", 128)
-    monkeypatch.setattr(bf16_adam, "BLOCK", 32)
+    monkeypatch.setattr(bf16_adam, "WEIGHTS_PER_PROGRAM", 128)
+    monkeypatch.setattr(bf16_adam, "WEIGHTS_PER_BLOCK", 32)
 
 
 class Model(nn.Module):
@@ -136,8 +136,8 @@ def tokens(kind: torch.dtype) -> dict[str, torch.Tensor]:
 
 
 def test_gradients_may_lie_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bf16_adam, "CHUNK", 512)
-    monkeypatch.setattr(bf16_adam, "BLOCK", 512)
+    monkeypatch.setattr(bf16_adam, "WEIGHTS_PER_PROGRAM", 512)
+    monkeypatch.setattr(bf16_adam, "WEIGHTS_PER_BLOCK", 512)
     found = []
     torch.manual_seed(11)
     for gradient in tokens(torch.bfloat16).values():

@@ -22,7 +22,7 @@ def test_losses_and_gradients(
 ) -> None:
     monkeypatch.setattr(fused_loss, "WIDE", wide)
     monkeypatch.setattr(fused_loss, "ROWS", rows)
-    monkeypatch.setattr(fused_loss, "BLOCK", block)
+    monkeypatch.setattr(fused_loss, "LOGITS_PER_BLOCK", block)
     hidden = torch.randn(N, D, device=DEVICE, requires_grad=True)
     weight = torch.randn(V, D, device=DEVICE, requires_grad=True)
     labels = torch.randint(1, V, (N,), device=DEVICE)

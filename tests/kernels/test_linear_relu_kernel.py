@@ -9,7 +9,8 @@ import torch.nn.functional as F
 pytest.importorskip("triton")
 
 from dragoman.nn.kernels import linear_relu as module
-from dragoman.nn.kernels.linear_relu import linear_relu, relu_backward, uses_triton
+from dragoman.nn.kernels import uses_triton
+from dragoman.nn.kernels.linear_relu import linear_relu, relu_backward
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -11,7 +11,8 @@ pytest.importorskip("triton")
 
 from dragoman.nn.dropout import hashed_mask
 from dragoman.nn.kernels import residual_norm as module
-from dragoman.nn.kernels.residual_norm import residual_norm, residual_norm_backward, uses_triton
+from dragoman.nn.kernels import uses_triton
+from dragoman.nn.kernels.residual_norm import residual_norm, residual_norm_backward
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SIZES = [(1, 1), (7, 5), (9, 64), (67, 71), (13, 96)]  # the last two need chunks, the middle one fills its tile

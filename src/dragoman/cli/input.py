@@ -30,7 +30,7 @@ def decode_argument(option: str, word: str) -> str:
         raise DataError(f"{option} is not UTF-8; got {os.fsencode(word)!r}", code="not_utf8") from None
 
 
-def check_inputs(files: Sequence[Path | None]) -> None:
+def check_readable(files: Sequence[Path | None]) -> None:
     """Reject files that cannot be read, before work on the first starts."""
     if None in files and sys.stdin is None:
         raise DataError("standard input is closed; give FILES, or open it", code="stream_closed")

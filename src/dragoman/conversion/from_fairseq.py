@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.conversion.from_marian import DECODER, ENCODER  # fairseq's names, which Marian's came from
+from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # fairseq's names, which Marian's came from
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
 from dragoman.conversion.source_checkpoint import (
@@ -27,17 +27,17 @@ from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vo
 from dragoman.errors import ConversionError
 
 TOOLKIT: Final = "fairseq"
-SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
-CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
-MAX_POSITIONS: Final = 4096  # for which sines are written down
+FAIRSEQ_SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
+FAIRSEQ_CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
+FAIRSEQ_POSITIONS: Final = 4096  # for which sines are written down
 BOS, PAD, EOS, UNK = range(4)
-ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
+FAIRSEQ_ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
 ARCHITECTURES: Final = (
     *("transformer", "transformer_tiny", "transformer_iwslt_de_en", "transformer_wmt_en_de"),
     *("transformer_vaswani_wmt_en_de_big", "transformer_vaswani_wmt_en_fr_big"),
     *("transformer_wmt_en_de_big", "transformer_wmt_en_de_big_t2t"),
 )
-REQUIRED_SETTINGS: Final = {
+FAIRSEQ_REQUIRED_SETTINGS: Final = {
     "adaptive_softmax_cutoff": (None, "an adaptive softmax"),
     "adaptive_input": (False, "adaptive embeddings"),
     "layernorm_embedding": (False, "a norm of the embeddings"),
@@ -65,11 +65,11 @@ IGNORED_TENSORS: Final = (  # not weights
 
 def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     """Read the model of a checkpoint, or of a directory with one."""
-    path = path if path.is_file() else choose_checkpoint(path, "*.pt", CHECKPOINTS)
-    found = read_checkpoint(path)
+    path = path if path.is_file() else choose_checkpoint(path, "*.pt", FAIRSEQ_CHECKPOINTS)
+    found = read_fairseq_checkpoint(path)
     settings, task = SourceSettings(model_settings(found, path), path), SourceSettings(task_settings(found), path)
-    check_supported(settings, task)
-    for name, (usual, what) in REQUIRED_SETTINGS.items():
+    check_architecture(settings, task)
+    for name, (usual, what) in FAIRSEQ_REQUIRED_SETTINGS.items():
         settings.require(name, usual, what)
     languages = [task.values.get(f"{side}_lang") for side in ("source", "target")]
     files = [dictionary_file(path, options.vocabulary, language) for language in languages]
@@ -79,7 +79,7 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     d = settings.shared_integer("encoder_embed_dim", "decoder_embed_dim")
     for name in ("decoder_input_dim", "decoder_output_dim"):
         settings.require(name, d, "a matrix between embeddings and layers")
-    tables = embeddings(stored, settings, [len(mapping.rows) for mapping in sides], d)
+    tables = fairseq_embeddings(stored, settings, [len(mapping.rows) for mapping in sides], d)
     embedding_weights, embedding_settings = tables.convert(sides[0], sides[1], FeatureOrder())
     sizes = [settings.integer(f"{side}_ffn_embed_dim", 2048) for side in ("encoder", "decoder")]
     pre = settings.boolean("encoder_normalize_before")
@@ -89,7 +89,7 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
             "order",
             code="unsupported_setting",
         )
-    position_tables, position_settings = positions(stored, settings, d)
+    position_tables, position_settings = fairseq_positions(stored, settings, d)
     recipe = model_recipe(
         path,
         d_model=d,
@@ -100,7 +100,7 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
         dropout=settings.probability("dropout", 0.1),
         attention_dropout=settings.probability("attention_dropout"),
         feed_forward_dropout=settings.probability("activation_dropout"),
-        activation=settings.choice("activation_fn", ACTIVATIONS, "relu"),
+        activation=settings.choice("activation_fn", FAIRSEQ_ACTIVATIONS, "relu"),
         attention_bias=True,
         norm_order="pre" if pre else "post",
         **position_settings,
@@ -108,8 +108,9 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     )
     layers = LayerConverter(stored, recipe, FeatureOrder())
     for name, names, count, d_ff in (
-        ("encoder", ENCODER, recipe.encoder_layers, sizes[0]), ("decoder", DECODER, recipe.decoder_layers, sizes[1])
-    ):  # fmt: skip
+        ("encoder", MARIAN_ENCODER, recipe.encoder_layers, sizes[0]),
+        ("decoder", MARIAN_DECODER, recipe.decoder_layers, sizes[1]),
+    ):
         for i in range(count):
             layers.take(f"{name}.{i}", f"{name}.layers.{i}", names, d_ff)
         if pre:
@@ -138,7 +139,7 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     )
 
 
-def read_checkpoint(path: Path) -> Mapping[str, Any]:
+def read_fairseq_checkpoint(path: Path) -> Mapping[str, Any]:
     """The content of a checkpoint of fairseq; reject those of other toolkits."""
     found = read_pickle(path)
     if isinstance(found, Mapping) and "model" in found and ("cfg" in found or "args" in found):
@@ -178,7 +179,7 @@ def task_settings(found: Mapping[str, Any]) -> dict[str, Any]:
     return as_dict(config["task"]) if config.get("task") is not None else as_dict(found.get("args"))
 
 
-def check_supported(settings: SourceSettings, task: SourceSettings) -> None:
+def check_architecture(settings: SourceSettings, task: SourceSettings) -> None:
     """Reject other models, and tasks other than translation."""
     name = settings.values.get("arch") or settings.values.get("_name")
     if name not in ARCHITECTURES:
@@ -213,7 +214,7 @@ def read_dictionary(file: Path) -> list[str]:
         lines = read_bytes(file).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise ConversionError(f"{file} is not UTF-8 ({error}); copy it again", code="not_utf8") from None
-    names = list(SPECIAL_TOKENS)
+    names = list(FAIRSEQ_SPECIAL_TOKENS)
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
@@ -259,7 +260,7 @@ def rename_tensors(tensors: Any, path: Path) -> dict[str, Tensor]:
     return found
 
 
-def embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes: list[int], d: int) -> EmbeddingTables:
+def fairseq_embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes: list[int], d: int) -> EmbeddingTables:
     """The embedding tables; `sizes` count our BOS, which fairseq does not have."""
     source = stored.take("encoder.embed_tokens.weight", (sizes[0] - 1, d))
     target = stored.take("decoder.embed_tokens.weight", (sizes[1] - 1, d))
@@ -275,7 +276,9 @@ def embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes: list[i
     return EmbeddingTables(source, target, output, not settings.boolean("no_scale_embedding"))
 
 
-def positions(stored: SourceCheckpoint, settings: SourceSettings, d: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def fairseq_positions(
+    stored: SourceCheckpoint, settings: SourceSettings, d: int
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The position codes as tables: fairseq's sinusoids have other frequencies than the paper's, and begin later."""
     if settings.boolean("no_token_positional_embeddings"):
         return {}, {"positions": "none"}
@@ -285,7 +288,7 @@ def positions(stored: SourceCheckpoint, settings: SourceSettings, d: int) -> tup
         if settings.boolean(f"{name}_learned_pos"):
             tables.append(stored.take(f"{name}.embed_positions.weight", (count + PAD + 1, d))[PAD + 1 :])
         else:
-            tables.append(sines(min(max(limits), MAX_POSITIONS), d))
+            tables.append(sines(min(max(limits), FAIRSEQ_POSITIONS), d))
     shortest = min(map(len, tables))
     weights = {f"{name}_positions.table": t[:shortest] for name, t in zip(("source", "target"), tables, strict=True)}
     return weights, {"positions": "learned", "max_positions": shortest}

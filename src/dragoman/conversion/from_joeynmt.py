@@ -9,7 +9,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
-from dragoman.conversion.layer_names import ACTIVATIONS, EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
+from dragoman.conversion.layer_names import ACTIVATION_NAMES, EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
 from dragoman.conversion.source_checkpoint import (
     SourceCheckpoint,
     SourceSettings,
@@ -25,11 +25,11 @@ from dragoman.text.imported.tokenizer import ImportedTokenizer
 
 TOOLKIT: Final = "JoeyNMT"
 CONFIG: Final = "config.yaml"
-CHECKPOINTS: Final = ("best.ckpt", "avg.ckpt", "latest.ckpt")
+JOEYNMT_CHECKPOINTS: Final = ("best.ckpt", "avg.ckpt", "latest.ckpt")
 ORDERS: Final = {"pre": "pre", "post": "post"}
 EPSILON: Final = 1e-6  # of its layer norms
-POSITIONS: Final = 5000
-ENCODER: Final = LayerNames(
+JOEYNMT_POSITIONS: Final = 5000
+JOEYNMT_ENCODER: Final = LayerNames(
     qkv=("src_src_att.q_layer", "src_src_att.k_layer", "src_src_att.v_layer"),
     output="src_src_att.output_layer",
     attention_norm="layer_norm",
@@ -37,13 +37,13 @@ ENCODER: Final = LayerNames(
     outer="feed_forward.pwff_layer.3",
     feed_forward_norm="feed_forward.layer_norm",
 )
-DECODER: Final = LayerNames(
+JOEYNMT_DECODER: Final = LayerNames(
     qkv=("trg_trg_att.q_layer", "trg_trg_att.k_layer", "trg_trg_att.v_layer"),
     output="trg_trg_att.output_layer",
     attention_norm="x_layer_norm",
-    inner=ENCODER.inner,
-    outer=ENCODER.outer,
-    feed_forward_norm=ENCODER.feed_forward_norm,
+    inner=JOEYNMT_ENCODER.inner,
+    outer=JOEYNMT_ENCODER.outer,
+    feed_forward_norm=JOEYNMT_ENCODER.feed_forward_norm,
     cross_query="src_trg_att.q_layer",
     cross_key_value=("src_trg_att.k_layer", "src_trg_att.v_layer"),
     cross_output="src_trg_att.output_layer",
@@ -67,7 +67,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
             raise ConversionError(f"{settings.where} type is {kind!r}, not 'transformer'", code="unsupported_model")
         settings.require("alpha", 1.0, "weighted residual connections")
     text = JoeyNMTText(path, data, options)
-    checkpoint = choose_checkpoint(path, "*.ckpt", CHECKPOINTS)
+    checkpoint = choose_checkpoint(path, "*.ckpt", JOEYNMT_CHECKPOINTS)
     found = read_pickle(checkpoint)
     tensors = found.get("model_state") if isinstance(found, Mapping) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
@@ -77,7 +77,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     d = shared_integer(sides, "hidden_size")
     order = shared_choice(sides, "layer_norm", ORDERS, ("pre", "post"))
     scaled = [SourceSettings(embedding_settings(side, path), side.where).boolean("scale") for side in sides.values()]
-    embedding_weights, tied = embeddings(stored, model_settings, scaled, text, d)
+    embedding_weights, tied = joeynmt_embeddings(stored, model_settings, scaled, text, d)
     sizes = [settings.integer("ff_size", 2048) for settings in sides.values()]
     recipe = model_recipe(
         path / CONFIG,
@@ -87,14 +87,14 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
         encoder_layers=sides["encoder"].integer("num_layers", 8),
         decoder_layers=sides["decoder"].integer("num_layers", 4),
         dropout=sides["encoder"].probability("dropout", 0.1),
-        activation=shared_choice(sides, "activation", ACTIVATIONS, ("relu", "relu")),
+        activation=shared_choice(sides, "activation", ACTIVATION_NAMES, ("relu", "relu")),
         attention_bias=True,
         norm_order=order,
         norm_epsilon=EPSILON,
         **tied,
     )
     layers = LayerConverter(stored, recipe, FeatureOrder())
-    for name, names, d_ff in (("encoder", ENCODER, sizes[0]), ("decoder", DECODER, sizes[1])):
+    for name, names, d_ff in (("encoder", JOEYNMT_ENCODER, sizes[0]), ("decoder", JOEYNMT_DECODER, sizes[1])):
         for i in range(recipe.encoder_layers if name == "encoder" else recipe.decoder_layers):
             layers.take(f"{name}.{i}", f"{name}.layers.{i}", names, d_ff)
         if order == "pre":
@@ -107,7 +107,7 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
         text.tokenizers[1],
         {**embedding_weights, **layers.weights},
         [checkpoint, path / CONFIG, *text.files],
-        longest=POSITIONS - 1,
+        longest=JOEYNMT_POSITIONS - 1,
         languages=text.languages,
         notes=tokenization_notes(*text.subword_models) if text.level == "bpe" else (),
     )
@@ -162,7 +162,7 @@ def shared_choice(
     return found[0]
 
 
-def embeddings(
+def joeynmt_embeddings(
     stored: SourceCheckpoint, model: SourceSettings, scaled: Sequence[bool], text: JoeyNMTText, d: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The embedding weights, and their settings in the recipe."""

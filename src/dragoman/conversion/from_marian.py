@@ -13,7 +13,7 @@ from torch import Tensor
 from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
 from dragoman.conversion.layer_names import (
-    ACTIVATIONS,
+    ACTIVATION_NAMES,
     EmbeddingTables,
     FeatureOrder,
     LayerConverter,
@@ -35,8 +35,8 @@ from dragoman.text.imported.segmentation import encode_model, load_segmenter
 
 TOOLKIT: Final = "Marian (Hugging Face)"
 MAX_EXTRA_ROWS: Final = 10_000  # rows of a table beyond the vocabulary
-WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
-ENCODER: Final = LayerNames(
+WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
+MARIAN_ENCODER: Final = LayerNames(
     qkv=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     output="self_attn.out_proj",
     attention_norm="self_attn_layer_norm",
@@ -44,19 +44,20 @@ ENCODER: Final = LayerNames(
     outer="fc2",
     feed_forward_norm="final_layer_norm",
 )
-DECODER: Final = LayerNames(
-    qkv=ENCODER.qkv,
-    output=ENCODER.output,
-    attention_norm=ENCODER.attention_norm,
-    inner=ENCODER.inner,
-    outer=ENCODER.outer,
-    feed_forward_norm=ENCODER.feed_forward_norm,
+MARIAN_DECODER: Final = LayerNames(
+    qkv=MARIAN_ENCODER.qkv,
+    output=MARIAN_ENCODER.output,
+    attention_norm=MARIAN_ENCODER.attention_norm,
+    inner=MARIAN_ENCODER.inner,
+    outer=MARIAN_ENCODER.outer,
+    feed_forward_norm=MARIAN_ENCODER.feed_forward_norm,
     cross_query="encoder_attn.q_proj",
     cross_key_value=("encoder_attn.k_proj", "encoder_attn.v_proj"),
     cross_output="encoder_attn.out_proj",
     cross_norm="encoder_attn_layer_norm",
 )
-REQUIRED_SETTINGS: Final = {  # settings that older converters wrote; the one value is what their model then computes
+# Settings that older converters wrote; the one value is what their model then computes.
+MARIAN_REQUIRED_SETTINGS: Final = {
     "normalize_before": (False, "a norm before each sub-layer"),
     "normalize_embedding": (False, "a norm of the embeddings"),
     "add_final_layer_norm": (False, "a norm after the last layer"),
@@ -74,18 +75,20 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
             "with model_type 'marian'",
             code="unsupported_model",
         )
-    for name, (usual, what) in REQUIRED_SETTINGS.items():
+    for name, (usual, what) in MARIAN_REQUIRED_SETTINGS.items():
         config.require(name, usual, what)
-    weights = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
+    weights = next((path / name for name in WEIGHT_FILES if (path / name).is_file()), None)
     if weights is None:
-        raise ConversionError(f"{path} has neither {' nor '.join(WEIGHTS)}; copy the whole model", code="file_missing")
+        raise ConversionError(
+            f"{path} has neither {' nor '.join(WEIGHT_FILES)}; copy the whole model", code="file_missing"
+        )
     text = MarianText(path, config, options.one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
     stored = SourceCheckpoint(check_tensors_by_name(tensors, weights), weights)
     d, positions = config.integer("d_model"), config.integer("max_position_embeddings", 1024, 2)
     sizes = [config.integer(f"{side}_ffn_dim") for side in ("encoder", "decoder")]
     bias = stored.take("final_logits_bias", (1, text.sizes[1]))[0] if "final_logits_bias" in stored else None
-    tables = EmbeddingTables(*embeddings(stored, config, text.sizes, d), config.boolean("scale_embedding"), bias)
+    tables = EmbeddingTables(*marian_embeddings(stored, config, text.sizes, d), config.boolean("scale_embedding"), bias)
     stream = FeatureOrder(interleave_sines(d))  # after tables of that width were found
     embedding_weights, embedding_settings = tables.convert(text.source, text.target, stream)
     recipe = model_recipe(
@@ -98,14 +101,15 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         dropout=config.probability("dropout", 0.1),
         attention_dropout=config.probability("attention_dropout"),
         feed_forward_dropout=config.probability("activation_dropout"),
-        activation=config.choice("activation_function", ACTIVATIONS, "gelu"),
+        activation=config.choice("activation_function", ACTIVATION_NAMES, "gelu"),
         attention_bias=True,
         **embedding_settings,
     )
     layers = LayerConverter(stored, recipe, stream)
     for side, names, count, d_ff in (
-        ("encoder", ENCODER, recipe.encoder_layers, sizes[0]), ("decoder", DECODER, recipe.decoder_layers, sizes[1])
-    ):  # fmt: skip
+        ("encoder", MARIAN_ENCODER, recipe.encoder_layers, sizes[0]),
+        ("decoder", MARIAN_DECODER, recipe.decoder_layers, sizes[1]),
+    ):
         check_positions(stored, f"model.{side}.embed_positions.weight", positions, d)
         for i in range(count):
             layers.take(f"{side}.{i}", f"model.{side}.layers.{i}", names, d_ff)
@@ -129,7 +133,7 @@ def check_tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
     return found
 
 
-def embeddings(
+def marian_embeddings(
     stored: SourceCheckpoint, config: SourceSettings, sizes: Sequence[int], d: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The tables of the source, of the target and of the projection; those that are one are stored once or more."""
@@ -199,7 +203,7 @@ class MarianText:
                 raise ConversionError(
                     f"{config.where} has decoder_start_token_id={first}, but {size} tokens", code="vocabulary_mismatch"
                 )
-            languages = language_tokens(names) if file is self.files[2] and not one_target else {}
+            languages = marian_language_tokens(names) if file is self.files[2] and not one_target else {}
             sides.append(
                 map_vocabulary(
                     name_all_rows(names, size), SpecialIds(pad, first, eos, unk), languages, range(len(names), size)
@@ -257,7 +261,7 @@ def single_id(config: SourceSettings, name: str) -> int:
     return config.integer(name, None, 0)
 
 
-def language_tokens(names: Sequence[str]) -> dict[str, int]:
+def marian_language_tokens(names: Sequence[str]) -> dict[str, int]:
     """The tokens of target languages, such as >>fra<<, by their codes."""
     found = {name[2:-2]: i for i, name in enumerate(names) if name.startswith(">>") and name.endswith("<<")}
     return {

@@ -36,7 +36,7 @@ class ImportOptions:
     one_target: bool = False
 
 
-MAX_TOKENS = 1024  # of a source that is not split
+MAX_SOURCE_TOKENS = 1024  # of a source that is not split
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ImportedModel:
         text = TextRecipe(
             "imported", max(self.source.vocabulary_size, self.target.vocabulary_size), False, self.source.targets
         )
-        data = replace(DataRecipe(), max_tokens=min(self.longest, MAX_TOKENS))
+        data = replace(DataRecipe(), max_tokens=min(self.longest, MAX_SOURCE_TOKENS))
         return Recipe(self.model, text, data)
 
     @property

@@ -18,7 +18,7 @@ from dragoman.conversion.source_checkpoint import SourceCheckpoint
 from dragoman.conversion.vocabulary import VocabularyMapping
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 
-ACTIVATIONS: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
+ACTIVATION_NAMES: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
 
 
 @dataclass(frozen=True)

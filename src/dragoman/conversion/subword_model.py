@@ -11,7 +11,7 @@ from dragoman.conversion.source_checkpoint import read_bytes
 from dragoman.errors import ConversionError, TextError
 from dragoman.text.imported.segmentation import encode_model
 from dragoman.text.imported.subword_nmt import SubwordCodes
-from dragoman.text.sentencepiece import open_model
+from dragoman.text.sentencepiece import load_processor
 
 PRETOKENIZED_NOTE = (
     "The text must come as tokens separated by spaces, as in training. To translate plain text, give --tokenizer with "
@@ -39,7 +39,7 @@ def read_subword_model(file: Path | None) -> SubwordModel:
         return SubwordModel()
     content = read_bytes(file)
     try:
-        open_model(content)
+        load_processor(content)
         return SubwordModel("sentencepiece", encode_model(content), file)
     except TextError:
         pass

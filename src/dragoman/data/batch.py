@@ -89,8 +89,8 @@ def make_batch(
 
     n = len(pairs)
     rows = n if shape is None else shape.sentences
-    source_grid = tensor_layout(source.lengths + 1, None if shape is None else shape.source)
-    target_grid = tensor_layout(target.lengths + 1, None if shape is None else shape.target)
+    source_grid = shape_and_offsets(source.lengths + 1, None if shape is None else shape.source)
+    target_grid = shape_and_offsets(target.lengths + 1, None if shape is None else shape.target)
     longest = [int(side.lengths.max(initial=0)) + 1 for side in (source, target)]
     return Batch(
         layout="padded" if shape is None else "packed",
@@ -111,7 +111,7 @@ def make_batch(
     )
 
 
-def tensor_layout(lengths: Int64Array, size: int | None) -> tuple[tuple[int, ...], Int64Array]:
+def shape_and_offsets(lengths: Int64Array, size: int | None) -> tuple[tuple[int, ...], Int64Array]:
     """The shape of a tensor for sentences of these lengths, and where each begins in it, read flat."""
     if size is not None:
         return (size,), np.cumsum(lengths) - lengths

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from dragoman.arrays import Int64Array
-from dragoman.data.shards import Part
+from dragoman.data.shards import SplitPart
 from dragoman.errors import DataError
 
 DRAW, SHUFFLE, ORDER = 0, 1, 2  # a random stream for each purpose
@@ -58,7 +58,7 @@ def random_order(n: int, seed: int, epoch: int, purpose: int) -> Int64Array:
     return np.argsort(stream.random_raw(n), kind="stable")
 
 
-def draw_pairs(parts: Sequence[Part], weights: Sequence[float], seed: int, epoch: int) -> Int64Array:
+def draw_pairs(parts: Sequence[SplitPart], weights: Sequence[float], seed: int, epoch: int) -> Int64Array:
     """The pairs of an epoch, each as often as its weight says, corpus by corpus.
 
     Epoch e of a corpus of n pairs and weight w takes the indices floor(e w n) .. floor((e + 1) w n) - 1 of one fixed

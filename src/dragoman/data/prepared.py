@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dragoman.config import DataRecipe
-from dragoman.data.shards import Part, Sentences, Split, TreeDepths, dtype_for
+from dragoman.data.shards import Sentences, Split, SplitPart, TreeDepths, dtype_for
 from dragoman.errors import DataError
-from dragoman.files import sha256
+from dragoman.files import MANIFEST, sha256
 from dragoman.values import rename_keys
 
 if TYPE_CHECKING:
     from dragoman.data.loader import Loader
     from dragoman.text import Tokenizer
 
-FORMAT = 1
-MANIFEST = "manifest.json"
+DATA_FORMAT = 1
 TOKENIZERS = "tokenizers"
 OLD_NAMES = {"tokenisers": TOKENIZERS}  # written by earlier versions
 PICTURE = "lengths.png"
@@ -117,7 +116,7 @@ class Prepared:
             )
             for side in SIDES
         ]
-        return Split(sides[0], sides[1], tuple(Part(**part) for part in known[name]["parts"]), self._depths(name))
+        return Split(sides[0], sides[1], tuple(SplitPart(**part) for part in known[name]["parts"]), self._depths(name))
 
     @property
     def has_trees(self) -> bool:
@@ -168,9 +167,11 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise DataError(f"{directory} has no {MANIFEST}: run dragoman prepare", code="not_prepared_data") from None
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}; remove {directory} and try again", code="file_damaged") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise DataError(f"{path} has format {found!r}, not {FORMAT}; prepare the data again", code="unsupported_format")
+        raise DataError(
+            f"{path} has format {found!r}, not {DATA_FORMAT}; prepare the data again", code="unsupported_format"
+        )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
         raise DataError(f"the {MANIFEST} of {directory} is not of prepared data", code="not_prepared_data")
     return manifest

@@ -148,7 +148,7 @@ class TreeDepths:
 
 
 @dataclass(frozen=True)
-class Part:
+class SplitPart:
     """The pairs start .. stop - 1 of a split, from one corpus; an epoch goes through them `weight` times."""
 
     name: str
@@ -163,7 +163,7 @@ class Split:
 
     source: Sentences
     target: Sentences
-    parts: tuple[Part, ...]
+    parts: tuple[SplitPart, ...]
     depths: TreeDepths | None = None
 
     def __post_init__(self) -> None:
@@ -182,7 +182,7 @@ class Split:
     def of(cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Split:
         """Encoded pairs in memory, for tests and small corpora."""
         source, target = Sentences.of(sources, np.uint32), Sentences.of(targets, np.uint32)
-        return cls(source, target, (Part("memory", 0, len(source)),))
+        return cls(source, target, (SplitPart("memory", 0, len(source)),))
 
     def __len__(self) -> int:
         return len(self.source)

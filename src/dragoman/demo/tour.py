@@ -17,7 +17,7 @@ from dragoman.progress import Reporter
 from dragoman.translation.translator import Translator
 
 # Small batches, for many steps in a few minutes; little dropout, because there is no end of data to overfit.
-SETTINGS: Final = (
+DEMO_SETTINGS: Final = (
     *("text.vocabulary_size=1000", "data.max_tokens=100", "data.batch_tokens=500"),
     *("model.preset=tiny", "model.d_ff=256", "model.encoder_layers=2", "model.decoder_layers=2", "model.dropout=0.05"),
     *("train.steps=3000", "train.learning_rate=0.003", "train.schedule=cosine"),
@@ -76,7 +76,7 @@ def demo_changes(changes: Sequence[str]) -> list[str]:
     chosen = {key.strip(): value.strip(" \"'") for key, _, value in (change.partition("=") for change in changes)}
     architecture, steps = chosen.get("model.architecture"), chosen.get("train.steps", "")
     unused = {f"model.{key}" for key in (unused_keys(architecture) if architecture else ())}
-    kept = [change for change in SETTINGS if change.partition("=")[0] not in unused]
+    kept = [change for change in DEMO_SETTINGS if change.partition("=")[0] not in unused]
     warmup = min(300, int(steps) // 10) if steps.isdecimal() and len(steps) < 10 else 300
     return [*kept, f"train.warmup_steps={warmup}"]
 

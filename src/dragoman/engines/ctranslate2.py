@@ -33,7 +33,7 @@ from dragoman.values import suggest
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintTables
 
-ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
+CTRANSLATE2_ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
 MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
 Tensors = Mapping[str, NDArray[np.float32]]
 MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
@@ -61,7 +61,7 @@ class CTranslate2Engine:
             import ctranslate2
         except ImportError:
             return None
-        if unsupported_part(Recipe.load(directory / RECIPE).model):
+        if unsupported_by_ctranslate2(Recipe.load(directory / RECIPE).model):
             return None
         kind = "int8" if quantize else "float32"
         key = (ctranslate2.__version__, kind, (directory / MANIFEST).read_bytes())
@@ -124,7 +124,7 @@ class CTranslate2Engine:
         return sorted(ranked, key=lambda h: -h.score)[: search.n_best]
 
 
-def unsupported_part(recipe: ModelRecipe) -> str | None:
+def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
     """The first part of a model that CTranslate2 does not support."""
     default = ModelRecipe()
     for name in ("architecture", "attention", "pattern", "norm"):
@@ -156,7 +156,7 @@ def to_ctranslate2(
         )
     check_new_directory(out)
     recipe = read_recipe(directory).model
-    if part := unsupported_part(recipe):
+    if part := unsupported_by_ctranslate2(recipe):
         message = f"CTranslate2 does not support {part}; it takes models with the paper's kind of layers"
         raise DragomanError(message, code="unsupported_model")
     weights = map_weights(directory)
@@ -174,7 +174,7 @@ def to_ctranslate2(
         (recipe.encoder_layers, recipe.decoder_layers),
         recipe.n_heads,
         pre_norm=recipe.norm_order == "pre",
-        activation=getattr(common_spec.Activation, ACTIVATIONS[recipe.activation]),
+        activation=getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation]),
     )
     fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:

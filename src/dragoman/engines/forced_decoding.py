@@ -15,12 +15,12 @@ from dragoman.models import AttentionMaps, EncoderDecoder
 from dragoman.search.types import NOT_FINITE, TYPICAL_TOKENS
 from dragoman.text.special_tokens import BOS, EOS
 
-Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+EncodedPairs = Sequence[tuple[Sequence[int], Sequence[int]]]
 LOGIT_ROWS: Final = 512  # rows of logits in memory at a time: a vocabulary is wide
 
 
 @torch.inference_mode()
-def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | None = None) -> list[list[float]]:
+def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
     """For each pair of source and target ids, the log-probability of each target token and of the end mark."""
     found: list[list[float]] = [[] for _ in pairs]
     for here in length_batches(pairs, batch or engine.batch):
@@ -42,7 +42,7 @@ def forced_log_probabilities(engine: TorchEngine, pairs: Pairs, batch: int | Non
 
 
 @torch.inference_mode()
-def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
+def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
     """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the end mark.
 
     Row t is the step that reads target token t - 1, or first the beginning, and writes target token t, or last the end.
@@ -59,7 +59,7 @@ def cross_maps(engine: TorchEngine, pairs: Pairs) -> Iterator[tuple[int, Any]]:
             yield i, weights[row, :, :, : len(pairs[i][1]) + 1, : len(pairs[i][0]) + 1]
 
 
-def cross_attention(engine: TorchEngine, pairs: Pairs, layer: int | None = None) -> list[Any]:
+def cross_attention(engine: TorchEngine, pairs: EncodedPairs, layer: int | None = None) -> list[Any]:
     """For each pair, the attention `[T, S]` from each target token, as it is written, to each source token.
 
     The mean of the heads of one decoder layer, counted from 0; by default the last but one, whose heads still attend to
@@ -77,7 +77,7 @@ def mean_attention(weights: Any, layer: int | None = None) -> Any:
     return weights[chosen].mean(0)[:-1, :-1].copy()
 
 
-def length_batches(pairs: Pairs, batch: int) -> Iterator[list[int]]:
+def length_batches(pairs: EncodedPairs, batch: int) -> Iterator[list[int]]:
     """Indices of the pairs in batches of similar length: at most `batch` of typical length, or fewer longer ones."""
     here: list[int] = []
     longest = 0

@@ -20,12 +20,12 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_supported
 from dragoman.engines.native_layout import (
-    ACTIVATIONS,
-    POSITIONS,
+    ACTIVATION_CODES,
+    POSITION_CODES,
     STRUCTURES,
     ModelConfig,
     TranslationJob,
-    unsupported_part,
+    unsupported_by_native,
 )
 from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
@@ -33,8 +33,9 @@ from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
 from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import MAX_THREADS, NOT_FINITE, Hypothesis, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Search
 from dragoman.text.special_tokens import EOS
+from dragoman.values import MAX_THREADS
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintTables
@@ -70,8 +71,8 @@ class NativeEngine:
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         shape = ModelConfig(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
-            recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATIONS[recipe.activation],
-            POSITIONS[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantize, threads,
+            recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATION_CODES[recipe.activation],
+            POSITION_CODES[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantize, threads,
             recipe.max_distance, recipe.norm_epsilon,
         )  # fmt: skip
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
@@ -86,7 +87,7 @@ class NativeEngine:
     def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> NativeEngine | None:
         """The engine of a verified model directory; None where it is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
-        code = load_code() if unsupported_part(recipe) is None else None
+        code = load_code() if unsupported_by_native(recipe) is None else None
         weights = map_weights(directory) if code is not None else None
         if code is None or weights is None:
             return None

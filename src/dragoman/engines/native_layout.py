@@ -8,8 +8,8 @@ from typing import Final
 
 from dragoman.config import ModelRecipe
 
-ACTIVATIONS: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
-POSITIONS: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
+ACTIVATION_CODES: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
+POSITION_CODES: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 SUPPORTED_FIELDS: Final = (
     *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
     *(
@@ -50,13 +50,15 @@ class TranslationJob(ctypes.Structure):
 STRUCTURES: Final = (ModelConfig, TranslationJob)  # compared with C when the library is loaded
 
 
-def unsupported_part(recipe: ModelRecipe) -> str | None:
+def unsupported_by_native(recipe: ModelRecipe) -> str | None:
     """The first part of a model that the engine does not support; fields not listed here must have their defaults."""
     for field in fields(recipe):
         value = getattr(recipe, field.name)
         if field.name in SUPPORTED_FIELDS:
             continue
-        if (field.name == "activation" and value in ACTIVATIONS) or (field.name == "positions" and value in POSITIONS):
+        if (field.name == "activation" and value in ACTIVATION_CODES) or (
+            field.name == "positions" and value in POSITION_CODES
+        ):
             continue
         if field.default is MISSING or value != field.default:
             return f"model.{field.name}={value!r}"

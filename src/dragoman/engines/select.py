@@ -13,8 +13,8 @@ from dragoman.engines.base import Engine, EngineRequest, EngineSpec
 from dragoman.engines.specs import SPECS
 from dragoman.errors import SearchError
 from dragoman.modeldir.layout import RECIPE
-from dragoman.search.types import MAX_THREADS, Mean, check_integer
-from dragoman.values import suggest
+from dragoman.search.types import Mean, check_integer
+from dragoman.values import MAX_THREADS, suggest
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe

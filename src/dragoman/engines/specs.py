@@ -93,9 +93,9 @@ def native_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
     """Why the native engine cannot run here."""
     if device != "cpu":
         return "it runs on the CPU only"
-    from dragoman.engines.native_layout import unsupported_part
+    from dragoman.engines.native_layout import unsupported_by_native
 
-    if recipe is not None and (part := unsupported_part(recipe)):
+    if recipe is not None and (part := unsupported_by_native(recipe)):
         return f"it does not support {part}"
     from dragoman.engines.native import load_code
 
@@ -108,9 +108,9 @@ def ctranslate2_unavailable(recipe: ModelRecipe | None, device: str) -> str | No
         return "it is used on the CPU only"
     if find_spec("ctranslate2") is None:
         return "it is not installed: pip install 'dragoman[ctranslate2]'"
-    from dragoman.engines.ctranslate2 import unsupported_part
+    from dragoman.engines.ctranslate2 import unsupported_by_ctranslate2
 
-    part = None if recipe is None else unsupported_part(recipe)
+    part = None if recipe is None else unsupported_by_ctranslate2(recipe)
     return f"it does not support {part}" if part else None
 
 
@@ -219,7 +219,7 @@ def format_text(rows: Sequence[Sequence[str]], width: int = 22) -> str:
     return "".join(f"{line.rstrip()}\n" for line in padded)
 
 
-def format_markdown(rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """Rows as a Markdown table."""
     header, *body = rows
     lines = [header, ["---"] * len(header), *body]

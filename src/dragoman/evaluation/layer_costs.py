@@ -75,7 +75,7 @@ def powers_of_two(maximum: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class CostCurve:
     """Measured values over n, and those of Table 1 if it has them."""
 
     name: str
@@ -84,7 +84,7 @@ class Curve:
     expected: list[float] | None = None
 
 
-def cost_curves(costs: Sequence[LayerCost], max_length: int) -> dict[str, list[Curve]]:
+def cost_curves(costs: Sequence[LayerCost], max_length: int) -> dict[str, list[CostCurve]]:
     """The curves of a picture by title, one for each layer type.
 
     An O leaves a constant open: its curve goes through the count for the longest. Times are also measured for longer
@@ -95,11 +95,11 @@ def cost_curves(costs: Sequence[LayerCost], max_length: int) -> dict[str, list[C
         own = [c for c in costs if c.layer_type.name == name]
         layer_type, lengths = own[0].layer_type, [c.n for c in own]
         formula = [own[-1].over_formula * layer_type.operations(n) for n in lengths]
-        operations.append(Curve(name, lengths, [c.count.between_positions for c in own], formula))
-        paths.append(Curve(name, lengths, [c.path for c in own], [layer_type.longest_path(n) for n in lengths]))
+        operations.append(CostCurve(name, lengths, [c.count.between_positions for c in own], formula))
+        paths.append(CostCurve(name, lengths, [c.path for c in own], [layer_type.longest_path(n) for n in lengths]))
         more = [n for n in powers_of_two(max_length) if n > lengths[-1]]
         taken = [*(c.seconds for c in own), *(measure_seconds(layer_type, n) for n in more)]
-        times.append(Curve(name, [*lengths, *more], taken))
+        times.append(CostCurve(name, [*lengths, *more], taken))
     return {"operations per layer": operations, "path from the first position to the last": paths,
             "seconds per layer": times}  # fmt: skip
 

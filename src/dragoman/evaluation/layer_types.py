@@ -127,7 +127,7 @@ class RestrictedSelfAttention(SelfAttention):
         return -(-(n - 1) // self.radius)
 
 
-class Recurrent(LayerType):
+class RecurrentType(LayerType):
     """An LSTM, as in the models that the paper replaced."""
 
     name, complexity, sequential, path = "recurrent", "n d²", "n", "n"
@@ -163,7 +163,7 @@ class Recurrent(LayerType):
         return (outputs & here) | (outputs.roll(-1) & (before | cell_before))
 
 
-class Convolutional(LayerType):
+class ConvolutionalType(LayerType):
     """A causal convolution of k positions, as in a decoder."""
 
     name, complexity, sequential, path = "convolutional", "k n d²", "1", "n / k"
@@ -191,7 +191,7 @@ class Convolutional(LayerType):
         return -(-(n - 1) // (self.sizes.kernel - 1))
 
 
-class Dilated(Convolutional):
+class Dilated(ConvolutionalType):
     """Convolutions whose dilation grows by k from layer to layer (ByteNet, Kalchbrenner et al., 2017)."""
 
     name, path = "convolutional, dilated", "log_k n"
@@ -212,7 +212,7 @@ class Dilated(Convolutional):
 LAYER_TYPES: Final[tuple[type[LayerType], ...]] = (
     SelfAttention,
     RestrictedSelfAttention,
-    Recurrent,
-    Convolutional,
+    RecurrentType,
+    ConvolutionalType,
     Dilated,
 )

@@ -14,7 +14,7 @@ from dragoman.errors import DamagedError, SearchError
 from dragoman.modeldir.layout import CARD, INFO
 from dragoman.text.language_codes import normalize_language
 
-FORMAT: Final = 2  # format 1 had neither this number nor anything but the vocabulary
+MODEL_FORMAT: Final = 2  # format 1 had neither this number nor anything but the vocabulary
 COMPRESSED_SUFFIXES: Final = {".gz", ".xz", ".zst", ".bz2"}
 UNKNOWN_DATA = "## Data\n\nUnknown; describe it here.\n"
 
@@ -42,7 +42,7 @@ class ModelInfo:
 
     def to_json(self) -> str:
         """The content of the file."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False) + "\n"
+        return json.dumps({"format": MODEL_FORMAT, **asdict(self)}, ensure_ascii=False) + "\n"
 
 
 def read_info(directory: Path) -> ModelInfo:
@@ -55,8 +55,10 @@ def read_info(directory: Path) -> ModelInfo:
         raise DamagedError(
             f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
         ) from None
-    if (version := table.get("format", 1)) not in (1, FORMAT):
-        message = f"{path} has format {version!r}; this Dragoman reads formats 1 and {FORMAT}; use a newer version"
+    if (version := table.get("format", 1)) not in (1, MODEL_FORMAT):
+        message = (
+            f"{path} has format {version!r}; this Dragoman reads formats 1 and {MODEL_FORMAT}; use a newer version"
+        )
         raise DamagedError(message, code="unsupported_format")
     sizes = vocabulary if isinstance(vocabulary, list) and len(vocabulary) == 2 else [vocabulary]
     if not all(type(size) is int and size > 0 for size in sizes):

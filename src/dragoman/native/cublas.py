@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, Final
 
 WORKSPACE_BYTES: Final = 32 << 20  # that a product may use besides its result
-ALIGNMENT: Final = 256  # of matrices and biases, in bytes
+MATRIX_ALIGNMENT: Final = 256  # of matrices and biases, in bytes
 
 DATA_TYPES: Final = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType_t
 COMPUTE_32F: Final = 68

@@ -13,7 +13,6 @@ from dragoman.errors import SearchError
 from dragoman.values import describe_value
 
 Mean = Literal["probabilities", "log-probabilities"]  # how an ensemble averages its models
-MAX_THREADS: Final = 1024
 MAX_BEAM: Final = 10_000  # no machine has the memory for more
 MAX_TOKENS: Final = 100_000
 MAX_PENALTY: Final = 5.0  # keeps lp of the longest text within float32

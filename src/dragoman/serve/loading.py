@@ -40,7 +40,7 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def open_model(name: str, directory: Path, beam: int, **options: Any) -> ServedModel:
+def load_served_model(name: str, directory: Path, beam: int, **options: Any) -> ServedModel:
     """Load a model and warm it up, so the first request is as fast as the next."""
     languages, sources = model_languages(name, directory), read_info(directory).source_languages
     if languages is not None:

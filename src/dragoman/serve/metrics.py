@@ -12,7 +12,7 @@ SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a time of creation for each series helps nobody here
 
 
-class Metrics:
+class ServerMetrics:
     """Counters of one server, in a registry of its own; thread-safe."""
 
     def __init__(self) -> None:

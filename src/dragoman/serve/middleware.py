@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.serve.errors import RequestError, to_request_error
 from dragoman.serve.limits import MAX_LARGE_BODIES, SMALL_BODY_BYTES, Limits
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.metrics import ServerMetrics
 
 DEADLINE: Final = "dragoman.deadline"  # key of a request's scope: the event loop's time by which it must be answered
 HEADERS: Final = (
@@ -41,7 +41,7 @@ class Middleware:
         self,
         app: ASGIApp,
         limits: Limits,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         paths: Collection[str],
         log: Log = lambda *_: None,
         root_path: str = "",

@@ -13,7 +13,7 @@ from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
 from dragoman.serve.schema import SearchSettings, TranslateRequest
 from dragoman.serve.worker import StreamTranslator, Throughput, Worker
@@ -69,7 +69,7 @@ class Service:
     def __init__(
         self, models: Mapping[str, ServedModel], limits: Limits, reproducible: bool = False, batch: int = DEFAULT_BATCH
     ) -> None:
-        self.models, self.limits, self.metrics = models, limits, Metrics()
+        self.models, self.limits, self.metrics = models, limits, ServerMetrics()
         self.default = next(iter(models))
         self.throughput = Throughput()
         self.queue = RequestQueue(limits.max_batch or batch, self.throughput.max_characters)

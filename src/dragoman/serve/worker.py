@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, Unpack
 
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
 from dragoman.translation.options import TranslationOptions
 from dragoman.translation.result import Translation
 
 MAX_BATCH_SECONDS: Final = 0.25  # for new requests, which wait until the running batch ends
-SMOOTHING: Final = 0.7  # weight of the past in the moving average
+PAST_WEIGHT: Final = 0.7  # weight of the past in the moving average
 
 
 class StreamTranslator(Protocol):
@@ -32,7 +32,7 @@ class Throughput:
     def record(self, settings: BatchSettings, characters: int, seconds: float) -> None:
         """Add a measurement."""
         kind, rate = self._kind(settings), characters / max(seconds, 1e-6)
-        self.rates[kind] = SMOOTHING * self.rates.get(kind, rate) + (1 - SMOOTHING) * rate
+        self.rates[kind] = PAST_WEIGHT * self.rates.get(kind, rate) + (1 - PAST_WEIGHT) * rate
 
     def max_characters(self, settings: BatchSettings) -> int | None:
         """The characters of a batch that takes `MAX_BATCH_SECONDS`; None before the first measurement."""
@@ -52,7 +52,7 @@ class Worker:
         self,
         translators: Mapping[str, StreamTranslator],
         queue: RequestQueue,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         throughput: Throughput,
         reproducible: bool = False,
         clock: Callable[[], float] = time.monotonic,

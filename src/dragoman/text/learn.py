@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.normalization import MARK, chunks, normalize, segments
+from dragoman.text.normalization import MARK, normalize, segments, split_word
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.text.store import LEARNED_KINDS, from_model
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
@@ -60,7 +60,7 @@ def learn(
         alphabet = choose_alphabet(words, character_coverage, vocabulary_size)
         table: Counter[str] = Counter()
         for word, count in words.items():
-            for chunk in chunks(word, alphabet):
+            for chunk in split_word(word, alphabet):
                 table[chunk] += count
         table = limit_chunks(table)
     learner: Callable[[Counter[str], int], SubwordTokenizer] = {

@@ -74,7 +74,7 @@ def mark(text: str) -> str:
     return text if not text or SPACELESS.match(text) else " " + text
 
 
-def chunks(word: str, alphabet: frozenset[str]) -> Iterator[str]:
+def split_word(word: str, alphabet: frozenset[str]) -> Iterator[str]:
     """The parts of a word to learn from: with its space, and split where a character is left to byte tokens."""
     marked = mark(word)
     if alphabet.issuperset(marked):

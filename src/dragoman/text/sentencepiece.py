@@ -18,7 +18,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
     """A sentencepiece model; a space mark ▁ in the text itself is spelled in bytes, around the library."""
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
-        self.processor = open_model(model)
+        self.processor = load_processor(model)
         names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
         scores = self.processor.get_score(list(range(FIRST_LEARNED, len(names))))
         super().__init__(kind, model, names, targets, scores)
@@ -109,7 +109,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
             )
 
 
-def open_model(model: bytes) -> Any:
+def load_processor(model: bytes) -> Any:
     """The library's processor of a model."""
     from sentencepiece import SentencePieceProcessor
 

@@ -131,14 +131,14 @@ def read_file(path: Path) -> bytes:
 
 def explain_missing(directory: Path, name: str) -> str:
     """Why there is no such tokenizer, with a suggestion."""
-    if there := tokenizer_names(directory):
+    if there := list_tokenizers(directory):
         return f"{directory} has no tokenizer named {name!r} (--name){suggest(name, there)}"
     lacking = f"there is no directory {directory}"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
     elif directory.exists():
         lacking = f"{directory} is a file, not a directory with a tokenizer"
-    hint = suggest_directory(directory, lambda path: bool(tokenizer_names(path)))
+    hint = suggest_directory(directory, lambda path: bool(list_tokenizers(path)))
     endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNED_KINDS.values()))
     return (
         f"{lacking}; a tokenizer is {name}.json and {endings}, in a model or in prepared "
@@ -146,7 +146,7 @@ def explain_missing(directory: Path, name: str) -> str:
     )
 
 
-def tokenizer_names(directory: Path) -> list[str]:
+def list_tokenizers(directory: Path) -> list[str]:
     """The names of the tokenizers in a directory."""
     endings = {ending for ending, _ in TOKENIZER_KINDS.values()}
     return sorted(

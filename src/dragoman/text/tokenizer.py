@@ -16,12 +16,12 @@ from dragoman.errors import TextError
 from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
 from dragoman.text.subword_sampling import DropStream
 from dragoman.text.token_table import TokenTable, add_language_tokens, check_language_codes, split_language_tokens
+from dragoman.values import MAX_THREADS
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array
     from dragoman.text.native_subword_sampling import NativeSampler
 
-MAX_THREADS: Final = 1024
 ENCODE_BLOCK: Final = 1024
 """Texts encoded at once: enough to amortize a library call, few enough for the caches."""
 

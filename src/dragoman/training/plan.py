@@ -15,7 +15,7 @@ from dragoman.config import Recipe, toml_value, unused_keys
 from dragoman.config.recipe import apply_changes
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepare.inputs import OtherInputsError
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
@@ -106,7 +106,7 @@ class TrainingPlan:
     def prepare(self, out: Path, reporter: Reporter) -> Prepared:
         """Prepare the data of the run in `out`."""
         try:
-            prepared = prepare(
+            prepared = prepare_corpora(
                 self.corpora,
                 self.recipe_for,
                 prepared_directory(out),

@@ -31,7 +31,7 @@ from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.checkpoint import Checkpoints, TrainingState, average_weights
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.card import trained_model_info, training_card
-from dragoman.training.reporting.metrics import RESULT_FILE, draw_curve
+from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves
 from dragoman.training.run_record import LOCK, RUN, RunRecord, check_output_directory, confirm_record
 from dragoman.training.steps.eager import keep_freed_memory
 from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
@@ -51,7 +51,7 @@ def is_finished(out: Path) -> bool:
     return True
 
 
-def train(
+def run_training(
     prepared: Prepared,
     recipe: Recipe,
     out: Path,
@@ -62,7 +62,7 @@ def train(
     start_from: Path | None = None,
 ) -> None:
     """Start a run, or resume it where an earlier call stopped; train to the end and write the model."""
-    check_lengths(prepared, recipe)
+    check_learned_positions(prepared, recipe)
     if recipe.model.reads_trees and not prepared.has_trees:
         raise TrainingError(
             f"model.positions='syntax' needs the trees of the source sentences, but {prepared.directory} was prepared "
@@ -101,7 +101,7 @@ def train(
         ranks.broadcast(finish)
 
 
-def check_lengths(prepared: Prepared, recipe: Recipe) -> None:
+def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
     """Reject sentences that are longer than the learned positions, before one fails after hours."""
     learned = recipe.model.positions == "learned"
     limited = [
@@ -255,7 +255,7 @@ def write_result(
     try:
         result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
         write_atomically(out / TRAINING / RESULT_FILE, json.dumps(result, indent=1) + "\n")
-        draw_curve(list(trainer.metrics.read()), out / TRAINING / "curve.png")
+        draw_training_curves(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         save_model(
             out,
             recipe=recipe,

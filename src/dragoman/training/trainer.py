@@ -35,7 +35,7 @@ from dragoman.training.distributed.sharding import (
 from dragoman.training.interrupt import EvaluationAbandonedError, InterruptedTrainingError, StopRequest
 from dragoman.training.loss.cross_entropy import TranslationLoss
 from dragoman.training.optim.optimizer import Optimizer, learning_rate
-from dragoman.training.reporting.metrics import METRICS_FILE, Metrics
+from dragoman.training.reporting.metrics import METRICS_FILE, MetricsLog
 from dragoman.training.steps.cuda_graph import CudaGraphSteps
 from dragoman.training.steps.eager import EagerSteps, StepResult, precision, supports_cuda_graph, wrap_task
 
@@ -61,7 +61,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.d_model = recipe, d_model
         self.open_loader, self.evaluate, self.reporter, self.ranks = open_loader, evaluate, reporter, ranks
-        self.metrics = Metrics(directory / METRICS_FILE)
+        self.metrics = MetricsLog(directory / METRICS_FILE)
         self.checkpoints = Checkpoints(directory / "checkpoints", reporter.note)
         self.sharded = should_shard(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal
 
-from dragoman.engines.forced_decoding import Pairs, cross_maps
+from dragoman.engines.forced_decoding import EncodedPairs, cross_maps
 from dragoman.engines.torch import TorchEngine
 from dragoman.search.types import Search
 from dragoman.text import Tokenizer
@@ -23,7 +23,7 @@ from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import ParsedIds
 
 MAX_WORDS, SENTENCES, LENGTH = 100, 80, 6
-SMOOTHING: Final = 0.01  # the count of a pair that occurs once, instead of 0
+SINGLE_COUNT: Final = 0.01  # the count of a pair that occurs once, instead of 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AlignmentHead:
         return f"decoder layer {self.layer + 1}, {heads}, at the step that {self.step} a token"
 
 
-def head_attention(engine: TorchEngine, pairs: Pairs, head: AlignmentHead) -> list[Any]:
+def head_attention(engine: TorchEngine, pairs: EncodedPairs, head: AlignmentHead) -> list[Any]:
     """The attention `[T, S + 1]` of a head for each pair, for `align`."""
     found: list[Any] = [None] * len(pairs)
     for i, weights in cross_maps(engine, pairs):
@@ -104,7 +104,7 @@ def association(links: Sequence[tuple[int, int]]) -> float:
     ones, others = Counter(one for one, _ in links), Counter(other for _, other in links)
     n = len(links)
     terms: Iterator[float] = (
-        count * math.log((count - 1 + SMOOTHING) * n / (ones[one] * others[other]))
+        count * math.log((count - 1 + SINGLE_COUNT) * n / (ones[one] * others[other]))
         for (one, other), count in both.items()
         if one >= 0
     )

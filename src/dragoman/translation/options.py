@@ -17,7 +17,7 @@ from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, suggest
 
-Split = Literal["long", "sentences", "never"]
+SplitMode = Literal["long", "sentences", "never"]
 
 
 class SearchOptions(TypedDict, total=False):
@@ -37,7 +37,7 @@ class SearchOptions(TypedDict, total=False):
 class TranslationOptions(SearchOptions, total=False):
     """Keywords of `Translator.translate` and `Translator.stream`; what they mean is said there."""
 
-    split: Split
+    split: SplitMode
     batch: int | None
     reproducible: bool
     alignment: bool
@@ -83,7 +83,7 @@ class TranslationRequest:
     """The checked options of one call."""
 
     search: Search
-    split: Split
+    split: SplitMode
     batch: int | None
     reproducible: bool
     alignment: bool
@@ -95,9 +95,9 @@ class TranslationRequest:
 
     def __post_init__(self) -> None:
         """Raise on values of the wrong type, and on options that do not go together."""
-        if self.split not in get_args(Split):
+        if self.split not in get_args(SplitMode):
             raise SearchError(
-                f"unknown split={self.split!r}{suggest(str(self.split), get_args(Split))}", code="unknown_choice"
+                f"unknown split={self.split!r}{suggest(str(self.split), get_args(SplitMode))}", code="unknown_choice"
             )
         for name in ("reproducible", "alignment", "attention"):
             if not isinstance(getattr(self, name), bool):

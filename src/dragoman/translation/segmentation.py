@@ -14,7 +14,7 @@ from typing import Final
 from dragoman.text import Tokenizer
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import attach_depths
-from dragoman.translation.options import Split
+from dragoman.translation.options import SplitMode
 
 Ids = tuple[int, ...]
 SplitLine = Callable[[str], list[str]]
@@ -22,7 +22,7 @@ CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』
 MAX_SENTENCE_CHARACTERS: Final = 2_000  # of a queued sentence; the translator splits it further where it must
 
 
-def fits(n_tokens: int, max_tokens: int, split: Split = "long") -> bool:
+def fits(n_tokens: int, max_tokens: int, split: SplitMode = "long") -> bool:
     """Whether a text is translated as a whole instead of sentence by sentence."""
     return split == "never" or (split == "long" and n_tokens <= max_tokens)
 
@@ -32,7 +32,7 @@ def encode_segments(
     tokenizer: Tokenizer,
     max_tokens: int,
     language: str,
-    split: Split = "long",
+    split: SplitMode = "long",
     depths: Sequence[bytes] | None = None,
 ) -> list[list[Ids]]:
     """The token ids of each segment of each text; white space alone has no segment.

@@ -31,7 +31,7 @@ from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.options import (
     LengthLimits,
     SearchOptions,
-    Split,
+    SplitMode,
     TranslationOptions,
     TranslationRequest,
     check_texts,
@@ -149,7 +149,7 @@ class Translator:
         min_length: int | None = None,
         no_repeat: int | None = None,
         sampling: Sampling | None = None,
-        split: Split = "long",
+        split: SplitMode = "long",
         batch: int | None = None,
         reproducible: bool = False,
         alignment: bool = False,

@@ -18,7 +18,7 @@ from dragoman.data.batching import (
     random_order,
     split_padded,
 )
-from dragoman.data.shards import Part
+from dragoman.data.shards import SplitPart
 from dragoman.errors import DataError
 from dragoman.nn.layout import TILE, joint_tiles
 from raising import raises
@@ -138,7 +138,7 @@ def test_sentences_of_common_lengths_nearly_fill_their_steps():
 )
 def test_mixing_is_exact_in_every_epoch_and_over_epochs(sizes, weights, seed):
     stops = np.cumsum([0, *sizes]).tolist()
-    parts = [Part(str(i), stops[i], stops[i + 1]) for i in range(len(sizes))]
+    parts = [SplitPart(str(i), stops[i], stops[i + 1]) for i in range(len(sizes))]
     weights = weights[: len(sizes)]
     counts = Counter()
     for epoch in range(7):
@@ -155,7 +155,7 @@ def test_mixing_is_exact_in_every_epoch_and_over_epochs(sizes, weights, seed):
 
 
 def test_a_fraction_rotates_and_does_not_repeat_the_same_pairs():
-    part = [Part("x", 0, 100)]
+    part = [SplitPart("x", 0, 100)]
     halves = [set(draw_pairs(part, [0.5], 1, epoch).tolist()) for epoch in range(2)]
     assert len(halves[0]) == len(halves[1]) == 50 and not halves[0] & halves[1]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dragoman.data.prepare.encoding import cached_tokenizer
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.subword_sampling import pair_seeds
 from dragoman.text.tokenizer import SubwordTokenizer
 from small_corpora import RECIPE, put, some_pairs
@@ -19,7 +19,7 @@ from small_corpora import RECIPE, put, some_pairs
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
 def test_threads_in_c_processes_and_plain_python_make_the_same_batches(kind, tmp_path, monkeypatch):
     recipe = replace(RECIPE, text=replace(RECIPE.text, kind=kind))
-    prepared = prepare([put(tmp_path, "a", some_pairs(60))], recipe, tmp_path / "out")
+    prepared = prepare_corpora([put(tmp_path, "a", some_pairs(60))], recipe, tmp_path / "out")
     runs, has_c = [], prepared.tokenizers[0].resamples_in_threads
     for in_c, workers in ((True, 1), (True, 3), (False, 1), (False, 2))[: 4 if kind == "bpe" else 3]:
         cached_tokenizer.cache_clear()

@@ -14,7 +14,7 @@ from dragoman.config import DataRecipe
 from dragoman.data.batch import Batch
 from dragoman.data.batching import fill_tiles
 from dragoman.data.loader import EPOCH_STRIDE, Loader
-from dragoman.data.shards import Part, Sentences, Split
+from dragoman.data.shards import Sentences, Split, SplitPart
 from dragoman.data.subword_sampling import SubwordSampler
 from dragoman.errors import DataError
 from dragoman.text.special_tokens import BOS, EOS, PAD
@@ -173,7 +173,7 @@ def test_a_rank_without_pairs_gets_an_empty_batch(layout):
 
 def test_weights_of_the_parts_and_of_the_recipe():
     whole = split_of(pairs_of(40))
-    split = Split(whole.source, whole.target, (Part("a", 0, 10, 3.0), Part("b", 10, 40, 0.5)))
+    split = Split(whole.source, whole.target, (SplitPart("a", 0, 10, 3.0), SplitPart("b", 10, 40, 0.5)))
     seen = Counter(i for batch in whole_epoch(split, RECIPE) for i in numbers(batch))
     assert [seen[i] for i in range(10)] == [3] * 10 and sum(seen[i] for i in range(10, 40)) == 15
     again = Counter(i for batch in whole_epoch(split, RECIPE, epoch=1) for i in numbers(batch))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.config import ModelRecipe
-from dragoman.engines.ctranslate2 import CTranslate2Engine, to_ctranslate2, unsupported_part
+from dragoman.engines.ctranslate2 import CTranslate2Engine, to_ctranslate2, unsupported_by_ctranslate2
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import Sampling, Search
@@ -78,7 +78,7 @@ def test_what_it_cannot_do(tmp_path: Path) -> None:
             engine.search([[5]], search)
     narrow = ModelRecipe(d_model=16, n_heads=2, d_k=3, d_v=8, d_ff=8, encoder_layers=1, decoder_layers=1)
     directory = write_random(tmp_path / "narrow", narrow, 30)
-    assert unsupported_part(narrow) and CTranslate2Engine.load(directory) is None
+    assert unsupported_by_ctranslate2(narrow) and CTranslate2Engine.load(directory) is None
     with raises(DragomanError, "unsupported_model", "heads"):
         to_ctranslate2(directory, tmp_path / "out")
 

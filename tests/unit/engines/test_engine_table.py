@@ -11,7 +11,7 @@ import pytest
 from command_line import leave
 from dragoman.engines.base import Capabilities
 from dragoman.engines.select import ENGINES
-from dragoman.engines.specs import LABELS, capability_rows, format_markdown
+from dragoman.engines.specs import LABELS, capability_rows, markdown_table
 from small_model import model_at
 
 DOCS = Path(__file__).parents[3] / "docs" / "translating.md"
@@ -22,7 +22,7 @@ def test_every_capability_has_a_row() -> None:
 
 
 def test_the_table_in_the_docs_is_up_to_date() -> None:
-    table = format_markdown(capability_rows())
+    table = markdown_table(capability_rows())
     assert table in DOCS.read_text(encoding="utf-8"), f"docs/translating.md needs this table:\n{table}"
 
 

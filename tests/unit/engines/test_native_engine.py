@@ -13,7 +13,7 @@ import torch
 from dragoman.config import ModelRecipe
 from dragoman.engines import native as native_engine
 from dragoman.engines.native import NativeEngine
-from dragoman.engines.native_layout import unsupported_part
+from dragoman.engines.native_layout import unsupported_by_native
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError, ShapeError
 from dragoman.native import why_not
@@ -160,17 +160,17 @@ def test_what_it_cannot_do(paper: Path, tmp_path: Path, monkeypatch: pytest.Monk
     with raises(ShapeError, "unknown_id", "137"):
         engine.search([[5], [137]], Search())
     assert engine.search([], Search()) == []
-    assert unsupported_part(ModelRecipe(attention="additive")) == "model.attention='additive'"
-    assert unsupported_part(ModelRecipe(norm="batch")) == "model.norm='batch'"
+    assert unsupported_by_native(ModelRecipe(attention="additive")) == "model.attention='additive'"
+    assert unsupported_by_native(ModelRecipe(norm="batch")) == "model.norm='batch'"
     for positions in ("none", "rotary", "alibi", "relative"):
-        assert unsupported_part(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions=positions)) is None
+        assert unsupported_by_native(ModelRecipe(d_model=8, n_heads=2, norm_order="pre", positions=positions)) is None
     for what, other in (("attention", "additive"), ("pattern", "local"), ("pattern", "sparse")):
-        assert unsupported_part(ModelRecipe(positions="rotary", **{what: other})) == f"model.{what}={other!r}"
+        assert unsupported_by_native(ModelRecipe(positions="rotary", **{what: other})) == f"model.{what}={other!r}"
     for positions in ("alibi", "relative"):
-        assert unsupported_part(ModelRecipe(positions=positions, pattern="local")) == "model.pattern='local'"
-    assert unsupported_part(ModelRecipe(positions="syntax")) == "model.positions='syntax'"
-    assert unsupported_part(ModelRecipe(pattern="low_rank")) == "model.pattern='low_rank'"
-    assert unsupported_part(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"
+        assert unsupported_by_native(ModelRecipe(positions=positions, pattern="local")) == "model.pattern='local'"
+    assert unsupported_by_native(ModelRecipe(positions="syntax")) == "model.positions='syntax'"
+    assert unsupported_by_native(ModelRecipe(pattern="low_rank")) == "model.pattern='low_rank'"
+    assert unsupported_by_native(ModelRecipe(architecture="recurrent")) == "model.architecture='recurrent'"
     additive = ModelRecipe(d_model=8, n_heads=2, d_ff=8, encoder_layers=1, decoder_layers=1, attention="additive")
     assert NativeEngine.load(write_random(tmp_path / "additive", additive, 30)) is None
     monkeypatch.setattr(native_engine, "library", lambda name, structures: None)

@@ -20,11 +20,11 @@ from dragoman.evaluation.layer_costs import (
 )
 from dragoman.evaluation.layer_types import (
     LAYER_TYPES,
-    Convolutional,
+    ConvolutionalType,
     Dilated,
     LayerSizes,
     LayerType,
-    Recurrent,
+    RecurrentType,
     RestrictedSelfAttention,
     SelfAttention,
 )
@@ -43,7 +43,7 @@ def by_hand(kind: LayerType, n: int) -> int:
             return 2 * 2 * (-(-n // block) * block) * 3 * block * d
         case SelfAttention():
             return sum(2 * 2 * d for _query in range(n) for _key in range(n))  # a score and a sum, over all heads
-        case Recurrent():
+        case RecurrentType():
             return sum(2 * 4 * (d * d + d * d) for _step in range(n))  # four gates, each of the input and the state
         case _:
             return sum(2 * d * d for _output in range(n) for _place in range(k))
@@ -73,8 +73,8 @@ def test_operations_grow_as_table_1_says(make: type[LayerType], changed: str) ->
 def test_a_wider_window_and_neighborhood_cost_in_proportion() -> None:
     narrow, wide = LayerSizes(24, 3, 2, 33), LayerSizes(24, 3, 6, 65)
     assert (
-        count_operations(Convolutional(wide), N).between_positions
-        == 3 * count_operations(Convolutional(narrow), N).between_positions
+        count_operations(ConvolutionalType(wide), N).between_positions
+        == 3 * count_operations(ConvolutionalType(narrow), N).between_positions
     )
     assert (
         count_operations(RestrictedSelfAttention(wide), 256).between_positions
@@ -86,7 +86,13 @@ def test_a_wider_window_and_neighborhood_cost_in_proportion() -> None:
 def test_only_a_recurrent_layer_has_to_wait_for_each_position(n: int) -> None:
     chains = {make: count_operations(make(SIZES), n).chain for make in LAYER_TYPES}
     heads = 4  # projection, scores, sum, projection
-    assert chains == {SelfAttention: heads, RestrictedSelfAttention: heads, Recurrent: n, Convolutional: 1, Dilated: 1}
+    assert chains == {
+        SelfAttention: heads,
+        RestrictedSelfAttention: heads,
+        RecurrentType: n,
+        ConvolutionalType: 1,
+        Dilated: 1,
+    }
 
 
 def test_a_chain_is_the_longest_of_products_that_wait_for_each_other() -> None:
@@ -107,8 +113,8 @@ def test_paths_are_as_long_as_table_1_says(make: type[LayerType], n: int) -> Non
     written_out = {
         SelfAttention: 1,
         RestrictedSelfAttention: -(-(n - 1) // 3),  # three to each side
-        Recurrent: n - 1,
-        Convolutional: -(-(n - 1) // 2),
+        RecurrentType: n - 1,
+        ConvolutionalType: -(-(n - 1) // 2),
         Dilated: {2: 1, 3: 1, 5: 2, 12: 3, 26: 3, 27: 3}[n],  # 3, 9 and 27 positions
     }
     assert path_length(kind, n) == written_out[make] == kind.longest_path(n)
@@ -117,7 +123,7 @@ def test_paths_are_as_long_as_table_1_says(make: type[LayerType], n: int) -> Non
 def test_a_path_is_the_least_number_of_layers_that_a_stack_needs() -> None:
     """Against real stacks, in which a change of the first position's input changes the last output or does not."""
     torch.manual_seed(3)
-    for make in (SelfAttention, RestrictedSelfAttention, Convolutional, Dilated):
+    for make in (SelfAttention, RestrictedSelfAttention, ConvolutionalType, Dilated):
         kind, n = make(LayerSizes(6, 3, 3, 7)), 12
         x = torch.randn(1, n, 6, dtype=torch.float64)
         other = x.clone()
@@ -132,7 +138,7 @@ def test_a_path_is_the_least_number_of_layers_that_a_stack_needs() -> None:
 
 
 def test_what_never_arrives_is_refused() -> None:
-    class Alone(Convolutional):
+    class Alone(ConvolutionalType):
         def run(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
             return x * 2
 

@@ -11,7 +11,7 @@ import torch
 from dragoman import Recipe, Transformer
 from dragoman.config import ModelRecipe
 from dragoman.data.corpora.reader import Corpus
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.demo.corpus import pairs
 from dragoman.engines.torch import TorchEngine
@@ -31,7 +31,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
             (folder / f"{split}.{language}").write_text("\n".join(texts) + "\n", encoding="utf-8")
         corpora.append(Corpus(folder / f"{split}.en", folder / f"{split}.de"))
     recipe = Recipe.load("base", ["text.vocabulary_size=400"])
-    return prepare(corpora[:1], recipe, folder / "prepared", valid=corpora[1], processes=1)
+    return prepare_corpora(corpora[:1], recipe, folder / "prepared", valid=corpora[1], processes=1)
 
 
 def test_figures_are_what_each_sentence_alone_gives(prepared: Prepared) -> None:
@@ -91,7 +91,7 @@ def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
             sides = (tmp_path / f"{split}-{code}.en", tmp_path / f"{split}-{code}.{code}")
             corpora[split].append(Corpus(*sides, to=code))
     recipe = Recipe.load("base", ["text.vocabulary_size=400"])
-    prepared = prepare(corpora["train"], recipe, tmp_path / "prepared", valid=corpora["valid"], processes=1)
+    prepared = prepare_corpora(corpora["train"], recipe, tmp_path / "prepared", valid=corpora["valid"], processes=1)
     torch.manual_seed(3)
     tokenizer = prepared.tokenizers[0]
     model = Transformer(SMALL, tokenizer.vocabulary_size).eval()

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dragoman.errors import DragomanError
-from dragoman.evaluation.layer_costs import Curve
+from dragoman.evaluation.layer_costs import CostCurve
 from dragoman.inspect.pictures import draw_curves
 from raising import raises
 
 PANELS = {
-    "paths": [Curve("near", [2, 4, 8], [1, 2, 4], [1, 2, 4.5]), Curve("far", [2, 4, 8], [1, 1, 1], [1, 1, 1])],
-    "times": [Curve("far", [2, 4, 8, 16], [0.1, 0.2, 0.3, 0.9])],
+    "paths": [CostCurve("near", [2, 4, 8], [1, 2, 4], [1, 2, 4.5]), CostCurve("far", [2, 4, 8], [1, 1, 1], [1, 1, 1])],
+    "times": [CostCurve("far", [2, 4, 8, 16], [0.1, 0.2, 0.3, 0.9])],
 }
 
 

@@ -10,7 +10,7 @@ from fake_translator import FakeTranslator, client_of, fake_service
 from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
-from dragoman.serve.loading import open_model, preferred_batch
+from dragoman.serve.loading import load_served_model, preferred_batch
 from dragoman.serve.service import Service
 from tiny_model import write_tiny_model
 
@@ -32,5 +32,5 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def real(directory: Path) -> Iterator[TestClient]:
-    served = open_model("en-de", directory, 4, device="cpu", threads=1)
+    served = load_served_model("en-de", directory, 4, device="cpu", threads=1)
     yield from client_of(Service({"en-de": served}, Limits(), batch=preferred_batch(served, 4)))

@@ -12,7 +12,7 @@ from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
-from dragoman.serve.loading import open_model
+from dragoman.serve.loading import load_served_model
 from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
@@ -110,7 +110,7 @@ def test_libretranslate_is_refused_what_is_not_there(client: TestClient) -> None
 
 def test_a_real_model(tmp_path: Path) -> None:
     directory = write_tiny_model(tmp_path / "m", 'text.targets=["de", "fr"]', languages=(("en",), ("de", "fr")))
-    one = open_model("m", directory, 4, device="cpu", engine="torch")
+    one = load_served_model("m", directory, 4, device="cpu", engine="torch")
     assert (one.languages, one.targets, one.sources) == (None, ("de", "fr"), ("en",))
     translator = Translator.load(directory, device="cpu", engine="torch")
     for client in client_of(Service({"m": one}, Limits())):

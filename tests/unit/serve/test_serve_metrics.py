@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.metrics import ServerMetrics
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
@@ -24,7 +24,7 @@ def series(name: str, **labels: str) -> Series:
 
 
 def test_everything_counted_is_exposed() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.count_request("/v1/translate", 200, 0.03)
     metrics.count_request("/v1/translate", 200, 7.0)
     metrics.count_request("/v1/translate", 429, 0.001)
@@ -48,19 +48,19 @@ def test_everything_counted_is_exposed() -> None:
 
 
 def test_each_server_counts_for_itself() -> None:
-    one, other = Metrics(), Metrics()
+    one, other = ServerMetrics(), ServerMetrics()
     one.count_dropped("deadline")
     assert one.value("dragoman_dropped_total", reason="deadline") == 1
     assert other.value("dragoman_dropped_total", reason="deadline") == 0
 
 
 def test_large_counts_keep_their_last_digit() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.count_batch("m", 1, 123_456_789_012_345, 0.1)
     assert parse(metrics.text())[series("dragoman_characters_total", model="m")] == 123_456_789_012_345
 
 
 def test_a_name_with_quotation_marks_stays_one_label() -> None:
-    metrics = Metrics()
+    metrics = ServerMetrics()
     metrics.count_batch('a"b\\c\nd', 1, 1, 0.1)
     assert series("dragoman_sentences_total", model='a"b\\c\nd') in parse(metrics.text())

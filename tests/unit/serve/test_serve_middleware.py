@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman.serve.limits import SMALL_BODY_BYTES, Limits
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.middleware import DEADLINE, Middleware
 
 LIMITS = Limits(max_characters=1000, max_queue=2, timeout=30)
@@ -67,7 +67,7 @@ class Client:
 
 
 def middleware(limits: Limits = LIMITS, app: Any = echo, **options: Any) -> Middleware:
-    return Middleware(app, limits, Metrics(), {"/v1/translate", "/health"}, **options)
+    return Middleware(app, limits, ServerMetrics(), {"/v1/translate", "/health"}, **options)
 
 
 def ask(client: Client) -> Client:

@@ -8,7 +8,7 @@ import pytest
 from fake_translator import FakeTranslator
 
 from dragoman.search.types import Search
-from dragoman.serve.metrics import Metrics
+from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue
 from dragoman.serve.worker import MAX_BATCH_SECONDS, Throughput, Worker
 
@@ -19,7 +19,7 @@ class Scene:
     """A worker with its fake, run in the test's own thread until the queue is empty."""
 
     def __init__(self, most: int = 64, **options: Any) -> None:
-        self.fake, self.throughput, self.metrics = FakeTranslator(), Throughput(), Metrics()
+        self.fake, self.throughput, self.metrics = FakeTranslator(), Throughput(), ServerMetrics()
         self.queue = RequestQueue(most)
         self.worker = Worker({"m": self.fake, "n": self.fake}, self.queue, self.metrics, self.throughput, **options)
         self.done: list[QueuedRequest] = []

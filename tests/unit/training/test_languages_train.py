@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from command_line import leave
 from dragoman.config import Recipe
 from dragoman.data.corpora.reader import Corpus
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import read_info
 from dragoman.models.loading import build_model
@@ -43,7 +43,7 @@ def corpora_in(folder: Path) -> list[Corpus]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
-    prepare(corpora_in(folder), recipe("text.vocabulary_size=310"), folder / "prepared", processes=1)
+    prepare_corpora(corpora_in(folder), recipe("text.vocabulary_size=310"), folder / "prepared", processes=1)
     return folder
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.config import Recipe
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import ModelInfo
 from dragoman.training.reporting.card import trained_model_info
@@ -35,7 +35,7 @@ def prepared(folder: Path, source: str, target: str = "", **keys: Any) -> Prepar
         corpus = Corpus(folder / source, form="jsonl", **keys)
     targets = [f'text.targets=["{corpus.to}"]'] if corpus.to else []
     recipe = Recipe.from_changes(["text.vocabulary_size=310", "data.valid_pairs=9", *targets])
-    return prepare([corpus], recipe, folder / "prepared", processes=1)
+    return prepare_corpora([corpus], recipe, folder / "prepared", processes=1)
 
 
 @pytest.mark.parametrize(

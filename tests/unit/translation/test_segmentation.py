@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.translation.options import Split
+from dragoman.translation.options import SplitMode
 from dragoman.translation.result import Translation, join_texts
 from dragoman.translation.segmentation import (
     MAX_SENTENCE_CHARACTERS,
@@ -121,7 +121,7 @@ def splitter(translator: Translator) -> SplitLine:
 @pytest.mark.parametrize(
     ("split", "expected"), [("long", [True, True, False]), ("never", [True] * 3), ("sentences", [False] * 3)]
 )
-def test_what_fits(split: Split, expected: list[bool]) -> None:
+def test_what_fits(split: SplitMode, expected: list[bool]) -> None:
     assert [fits(n, 10, split) for n in (9, 10, 11)] == expected
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from dragoman import api
+from dragoman.cli.options import FILE
 from dragoman.errors import TrainingError
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command(name="average")

@@ -10,7 +10,7 @@ from dragoman.cli.commands.tokenize import convert_lines
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
-MAX_DIGITS = 40  # far more than any id has
+MAX_ID_DIGITS = 40  # far more than any id has
 
 
 @click.command()
@@ -31,6 +31,6 @@ def command(directory: Path, name: str, ids: bool) -> None:
 def parse_ids(words: list[str]) -> list[int]:
     """The ids in some words."""
     for word in words:
-        if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_DIGITS:
-            raise TextError(f"{word[:MAX_DIGITS]!r} is not an id; --ids reads integers", code="wrong_type")
+        if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_ID_DIGITS:
+            raise TextError(f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers", code="wrong_type")
     return [int(word) for word in words]

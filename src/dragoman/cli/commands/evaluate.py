@@ -11,16 +11,16 @@ import click
 
 from dragoman import api
 from dragoman.cli import note
+from dragoman.cli.options import FILE
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import check_stdout
+from dragoman.evaluation.metrics import METRICS
 from dragoman.search.types import Search
 
 if TYPE_CHECKING:
     from dragoman.evaluation.report import EvaluationReport, SetResult
-
-FILE = click.Path(path_type=Path)
 
 
 @click.command(name="evaluate")
@@ -34,7 +34,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Translations to score, without a model.")
 @click.option("--against", type=FILE, multiple=True, help="Compare with a model, or a file per test set.")
 @click.option("--name", "names", multiple=True, help="Name of each test set.")
-@click.option("--metric", "metrics", multiple=True, type=click.Choice(api.METRICS, False), help="Metric; default all.")
+@click.option("--metric", "metrics", multiple=True, type=click.Choice(METRICS, False), help="Metric; default all.")
 @click.option("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the script of the references).")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
 @click.option("--report", "report_directory", type=FILE, help="Directory for report.json, report.md and translations.")
@@ -71,7 +71,7 @@ def command(
     adds models to an ensemble with MODEL. --against adds sacreBLEU's paired bootstrap test of the difference.
     """
     check_stdout()
-    chosen = [name for name in api.METRICS if not metrics or name in metrics]
+    chosen = [name for name in METRICS if not metrics or name in metrics]
     if model is None and (len(against) != 1 or against[0].is_file()):
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
         reject_unused(options, "nothing is translated, as there are only files of translations")
@@ -98,12 +98,12 @@ def command(
         **models,
         **engine,
     )
-    print_report(result)
+    print_scores(result)
     if report_directory is not None:
         note(f"the report is in {report_directory}")
 
 
-def print_report(report: EvaluationReport) -> None:
+def print_scores(report: EvaluationReport) -> None:
     """Print a table on a terminal, lines elsewhere; both with signatures."""
     if sys.stdout.isatty():
         print_table(report)

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from dragoman import api
-
-FILE = click.Path(path_type=Path)
+from dragoman.cli.options import FILE
 
 
 @click.command(name="import")

@@ -10,15 +10,15 @@ import click
 
 from dragoman.cli.commands import inspect_heads as heads
 from dragoman.cli.input import decode_argument
+from dragoman.cli.options import FILE
 from dragoman.cli.options.completion import complete_model
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
     from dragoman.text import Tree
 
-FILE = click.Path(path_type=Path)
-SUFFIXES = (".png", ".svg", ".pdf", ".html")
-PICTURES = SUFFIXES[:3]
+PAGE_SUFFIXES = (".png", ".svg", ".pdf", ".html")
+PICTURES = PAGE_SUFFIXES[:3]
 
 
 @click.group(name="inspect")
@@ -34,7 +34,7 @@ def command() -> None:
     "--source-trees", "trees", type=FILE, help="Tree of the sentence (CoNLL-U), for a model that reads trees."
 )
 @click.option("--to", metavar="CODE", help="Target language, for a model with several.")
-@click.option("--out", type=FILE, required=True, help=f"Output file: {', '.join(SUFFIXES)} (a page to explore).")
+@click.option("--out", type=FILE, required=True, help=f"Output file: {', '.join(PAGE_SUFFIXES)} (a page to explore).")
 @click.option(
     "--kind",
     type=click.Choice(["cross", "encoder", "decoder"]),
@@ -60,13 +60,13 @@ def attention(
     A picture shows all layers and heads of one kind. A page (.html) holds all kinds, to explore in a browser without
     network. --kind, --layer, --head and --words select a part, for both.
     """
-    check_suffix(out, SUFFIXES)
+    check_suffix(out, PAGE_SUFFIXES)
     source = decode_argument("--source", source)
     target = None if target is None else decode_argument("--target", target)
     translator = load_translator(model)
     from dragoman.inspect.attention.maps import record_attention
 
-    recorded = record_attention(translator, source, target, read_trees(trees), to)
+    recorded = record_attention(translator, source, target, load_trees(trees), to)
     if out.suffix.lower() == ".html":
         from dragoman.files import write_output
         from dragoman.inspect.attention.page import attention_page
@@ -138,7 +138,7 @@ def alignment(
 
     if out is not None and not gold_links and trees is None:  # with trees, all pairs are needed to match them
         pairs, number = [pairs[number - 1]], 1
-    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs], read_trees(trees), to)
+    links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs], load_trees(trees), to)
     for each in links if out is None else ():
         click.echo(format_pharaoh(each))
     if gold_links:
@@ -225,7 +225,7 @@ def load_translator(model: str) -> Any:
     return Translator.load(model, device="cpu", engine="torch")
 
 
-def read_trees(path: Path | None) -> list[Tree] | None:
+def load_trees(path: Path | None) -> list[Tree] | None:
     """The trees of a file, if there is one."""
     from dragoman.data.corpora.reader import read_trees_file
 

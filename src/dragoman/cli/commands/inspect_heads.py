@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note
+from dragoman.cli.options import FILE
 from dragoman.cli.options.completion import complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
@@ -19,8 +20,7 @@ from dragoman.progress import ConsoleReporter
 if TYPE_CHECKING:
     from dragoman.inspect.heads.survey import HeadSurvey
 
-FILE = click.Path(path_type=Path)
-SUFFIXES = (".png", ".svg", ".pdf", ".html", ".json")
+SURVEY_SUFFIXES = (".png", ".svg", ".pdf", ".html", ".json")
 DEFAULT_PAIRS = 300
 
 
@@ -35,7 +35,7 @@ DEFAULT_PAIRS = 300
               help="Remove each head in turn (default: if it takes a few minutes at most).")  # fmt: skip
 @click.option("--curve", is_flag=True, help="Also remove heads together, the least important first.")
 @click.option("--bleu", is_flag=True, help="Score translations at each point of the curve.")
-@click.option("--out", type=FILE, help=f"Also write a picture, a page or data: {', '.join(SUFFIXES)}.")
+@click.option("--out", type=FILE, help=f"Also write a picture, a page or data: {', '.join(SURVEY_SUFFIXES)}.")
 def command(
     model: str,
     source: Path,
@@ -53,13 +53,13 @@ def command(
     The importance is the rise of the cross-entropy per target token when the head is removed (exact, a pass for each
     head), or else the absolute gradient at the head's gate (one backward pass for all heads, a ranking only).
     """
-    if out is not None and out.suffix.lower() not in SUFFIXES:
-        raise DragomanError(f"{out} has no known format; use {', '.join(SUFFIXES)}", code="unsupported_format")
+    if out is not None and out.suffix.lower() not in SURVEY_SUFFIXES:
+        raise DragomanError(f"{out} has no known format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
     if out is not None and out.is_dir():  # before the work
         raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
     if bleu and not curve:
         raise DragomanError("--bleu needs --curve, whose points it scores", code="missing_option")
-    if out is not None and out.suffix.lower() in SUFFIXES[:3]:
+    if out is not None and out.suffix.lower() in SURVEY_SUFFIXES[:3]:
         from dragoman.inspect.pictures import load_pyplot
 
         load_pyplot()  # fail before the work if it is missing

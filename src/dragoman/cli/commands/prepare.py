@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from dragoman import api
+from dragoman.cli.options import FILE
 from dragoman.cli.options.completion import complete_recipe
-from dragoman.cli.options.corpus_options import FILE, CorpusArguments, corpus_options
-from dragoman.data.prepare.report import plot_lengths, print_report
+from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
+from dragoman.data.prepare.report import plot_lengths, print_preparation
 from dragoman.data.prepared import PICTURE, Prepared
 
 
@@ -58,7 +59,7 @@ def show(prepared: Prepared, seconds: float) -> None:
         return
     from rich.console import Console
 
-    print_report(prepared, Console(highlight=False))
+    print_preparation(prepared, Console(highlight=False))
     picture = prepared.directory / PICTURE
     try:
         drawn = f"; {picture.name} shows the lengths" if plot_lengths(prepared, picture) else ""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dragoman.cli import note
-from dragoman.cli.input import STDIN, check_inputs, parse_path, stream_lines, stream_pairs
+from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines, stream_pairs
 from dragoman.cli.line_progress import LineReporter, should_report
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
@@ -22,7 +22,7 @@ from dragoman.data.corpora.reader import parse_tsv_line
 from dragoman.errors import DataError
 from dragoman.search.types import Search
 
-Pairs = Iterator[list[tuple[str, str]]]
+PairBatches = Iterator[list[tuple[str, str]]]
 
 
 @click.command()
@@ -79,7 +79,7 @@ def command(
     directory = find_model(model)
     plain = source is not None or target is not None
     sides = input_files(files, source, target)
-    check_inputs(sides)
+    check_readable(sides)
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
@@ -93,7 +93,7 @@ def command(
     models = ensemble_arguments(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
-    blocks = stream_pairs(*sides) if plain else read_pairs(sides, corpora)
+    blocks = stream_pairs(*sides) if plain else read_pair_files(sides, corpora)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
@@ -141,7 +141,7 @@ def input_files(files: Sequence[str], source: str | None, target: str | None) ->
     return [parse_path(source), parse_path(target)]
 
 
-def read_pairs(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> Pairs:
+def read_pair_files(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> PairBatches:
     """The pairs of TSV files as they arrive; pairs before an invalid line come before the error."""
     for path, corpus in zip(files, corpora, strict=True):
         number = 0

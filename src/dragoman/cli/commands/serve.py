@@ -53,7 +53,7 @@ def command(
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
         raise click.UsageError(f"--root-path {root_path!r} must start with / and not end with /, as in /translate")
     from dragoman.serve.limits import Limits
-    from dragoman.serve.loading import model_directories, open_model, preferred_batch
+    from dragoman.serve.loading import load_served_model, model_directories, preferred_batch
     from dragoman.serve.server import bind, run_server, server_url
 
     server_limits = Limits(beam=beam, **limits)
@@ -63,7 +63,7 @@ def command(
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
-    served = {name: open_model(name, directory, beam, **options) for name, directory in directories.items()}
+    served = {name: load_served_model(name, directory, beam, **options) for name, directory in directories.items()}
     batch = max(preferred_batch(one, beam) for one in served.values()) or DEFAULT_BATCH
     service = Service(served, server_limits, reproducible, batch)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.input import check_inputs, stream_lines
+from dragoman.cli.input import check_readable, stream_lines
 from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
@@ -46,7 +46,7 @@ def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
 
     `convert` takes lines and the number of the first. All lines before a wrong one are written.
     """
-    check_inputs([None])
+    check_readable([None])
     resolve_output(None, [None])
     number = 1
     for texts in stream_lines([None]):

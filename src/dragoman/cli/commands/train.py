@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from dragoman import api
+from dragoman.cli.options import FILE
 from dragoman.cli.options.completion import complete_recipe
-from dragoman.cli.options.corpus_options import FILE, CorpusArguments, corpus_options
+from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 
 
 @click.command(name="train")

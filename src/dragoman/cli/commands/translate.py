@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dragoman.cli import note
-from dragoman.cli.input import check_inputs, decode_argument, parse_path, stream_lines
+from dragoman.cli.input import check_readable, decode_argument, parse_path, stream_lines
 from dragoman.cli.line_progress import LineReporter, should_report
 from dragoman.cli.options.completion import complete_model
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
@@ -100,7 +100,7 @@ def command(
 
     directory = find_model(model)  # before the files: if the two are swapped, the error names the model
     sources = [parse_path(file) for file in files or ("-",)]
-    check_inputs(sources)
+    check_readable(sources)
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.input import STDIN, check_inputs, parse_path, stream_lines
+from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines
+from dragoman.cli.options import FILE
 from dragoman.cli.output import check_stdout, open_output, resolve_output
 from dragoman.errors import DataError
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from dragoman.text.trees.constituency import Bracketing
     from dragoman.text.trees.linearization import ParsedLine
 
-FILE = click.Path(path_type=Path)
 T = TypeVar("T")
 
 
@@ -115,7 +115,7 @@ def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
     """The trees of files, each of which must have at least one."""
     from dragoman.data.corpora.reader import read_brackets_file
 
-    check_inputs(files)
+    check_readable(files)
     for path in files:
         found = False
         for tree in read_brackets_file(path):
@@ -129,7 +129,7 @@ def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
 def pair_lines(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterator[tuple[str, T]]:
     """Pair each line with its tree or sentence from `files`; reject different numbers."""
     path = parse_path(lines)
-    check_inputs([path, *files])
+    check_readable([path, *files])
     counts = [0, 0]
     predicted = (line for block in stream_lines([path]) for line in block)
     for line, other in zip_longest(predicted, others):

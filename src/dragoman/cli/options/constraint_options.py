@@ -18,7 +18,7 @@ from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
 
 MAX_WARNINGS = 5  # lines with unmet phrases that are reported; --json has them all
-OPTIONS = [
+CONSTRAINT_OPTIONS = [
     click.option("--terms", type=click.Path(), multiple=True, metavar="TSV",
                  help="Terminology: source phrase, tab, target phrase, or alternatives separated by tabs."),
     click.option("--ignore-case", is_flag=True, help="Match the source phrases of --terms in any case."),
@@ -34,7 +34,7 @@ TERMS = "a source phrase, a tab and a target phrase per line"
 
 def constraint_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options above to a command."""
-    for option in reversed(OPTIONS):
+    for option in reversed(CONSTRAINT_OPTIONS):
         function = option(function)
     return function
 

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import click
 
+from dragoman.cli.options import FILE
 from dragoman.data.corpora.corpus import Corpus, all_corpora, plain_corpora
 from dragoman.errors import DataError
 
-FILE = click.Path(path_type=Path)
-OPTIONS = [
+CORPUS_OPTIONS = [
     click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line."),
     click.option("--target", "targets", type=FILE, multiple=True, help="Its translation, line by line."),
     click.option("--tsv", "tsvs", type=FILE, multiple=True, help="Source, tab, target on each line."),
@@ -78,7 +78,7 @@ def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
         own = {name: values.pop(name) for name in PARAMETERS}
         function(*args, data=parse_corpora(**own), **values)
 
-    for option in reversed(OPTIONS):
+    for option in reversed(CORPUS_OPTIONS):
         wrapped = option(wrapped)
     return wrapped
 

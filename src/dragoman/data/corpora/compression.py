@@ -16,7 +16,7 @@ from dragoman.errors import DataError, MissingExtraError
 
 OpenFile = Callable[[Path], IO[bytes]]  # how a file is opened: plainly, or to be hashed while it is read
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 COMPRESSIONS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 OTHER_FORMATS = {
@@ -51,7 +51,7 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
             for block in decompress(raw, compression):
                 done = raw.tell()
                 yield block
-            while raw.read(BLOCK):  # what follows the end of an archive belongs to the file, too
+            while raw.read(BLOCK_BYTES):  # what follows the end of an archive belongs to the file, too
                 pass
         except DAMAGE as error:
             raise DataError(
@@ -79,12 +79,12 @@ def decompress(raw: IO[bytes], compression: str) -> Iterator[bytes]:
         case ".xz":
             reader = partial(lzma.LZMAFile, raw)
         case _:
-            while block := raw.read(BLOCK):
+            while block := raw.read(BLOCK_BYTES):
                 yield block
             return
     stream, position = reader(), 0
     try:
-        while block := stream.read(BLOCK):
+        while block := stream.read(BLOCK_BYTES):
             position += len(block)
             yield block
     except DAMAGE:
@@ -96,7 +96,7 @@ def decompress(raw: IO[bytes], compression: str) -> Iterator[bytes]:
 def read_until_damage(stream: Any, skipped: int) -> Iterator[bytes]:
     """The bytes of a stream until it fails, without the first `skipped`."""
     with suppress(*DAMAGE):
-        while data := stream.read1(BLOCK):
+        while data := stream.read1(BLOCK_BYTES):
             if len(data) > skipped:
                 yield data[skipped:]
             skipped = max(0, skipped - len(data))

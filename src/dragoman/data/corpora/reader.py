@@ -42,7 +42,7 @@ def read_pairs_with_languages(
         return
     parse = parse_tsv_line if corpus.form == "tsv" else parse_json_line
     number = 0
-    for chunk in chunks(read_line_blocks(corpus.source, open_file), size):
+    for chunk in rechunk(read_line_blocks(corpus.source, open_file), size):
         rows = [parse(corpus, line, number + i) for i, line in enumerate(chunk, 1)]
         number += len(chunk)
         own = [row[2].strip() for row in rows] if corpus.to_key else [corpus.to] * len(rows)
@@ -53,8 +53,8 @@ def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) ->
     """Line i of one file with line i of the other; both must have as many lines."""
     counts = [0, 0]
     both: Iterator[tuple[list[str], list[str]]] = zip_longest(
-        chunks(read_line_blocks(source, open_file), size),
-        chunks(read_line_blocks(target, open_file), size),
+        rechunk(read_line_blocks(source, open_file), size),
+        rechunk(read_line_blocks(target, open_file), size),
         fillvalue=[],
     )
     for sources, targets in both:
@@ -222,7 +222,7 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
     return [line.removesuffix("\r") for line in found] if "\r" in text else found, wrong
 
 
-def chunks(parts: Iterable[list[T]], size: int) -> Iterator[list[T]]:
+def rechunk(parts: Iterable[list[T]], size: int) -> Iterator[list[T]]:
     """The same items in lists of exactly `size`, except the last."""
     pending: list[T] = []
     for part in parts:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from dragoman.arrays import Int64Array
 from dragoman.data.corpora.cleaning import EXAMPLES
-from dragoman.data.prepare.staging import CHUNK, CleanText, PrepareContext, SideTokenizers
+from dragoman.data.prepare.staging import PAIRS_PER_CHUNK, CleanText, PrepareContext, SideTokenizers
 from dragoman.data.prepare.target_languages import count_languages
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS
-from dragoman.data.shards import Part, Sentences, SentenceWriter, dtype_for, map_file
+from dragoman.data.shards import Sentences, SentenceWriter, SplitPart, dtype_for, map_file
 from dragoman.errors import DataError
 from dragoman.text.token_table import add_language_tokens
 
@@ -149,11 +149,11 @@ def encode_splits(
 
 
 def encode_text(
-    context: PrepareContext, text: CleanText, part: Part, tokenizers: SideTokenizers, dtypes: Sequence[str]
+    context: PrepareContext, text: CleanText, part: SplitPart, tokenizers: SideTokenizers, dtypes: Sequence[str]
 ) -> Iterator[tuple[int, tuple[EncodedSide, EncodedSide]]]:
     """The chunks of one part of a text, encoded, each with the number of its first pair."""
     names = tuple(tokenizers[side].name for side in SIDES)
-    chunks = list(chunk_ranges(part.start, part.stop, CHUNK))
+    chunks = list(chunk_ranges(part.start, part.stop, PAIRS_PER_CHUNK))
     tasks = ((context.staging, text.name, names, start, stop, tuple(dtypes)) for start, stop in chunks)
     for (start, stop), chunk in zip(chunks, context.workers.map(encode_pairs, tasks), strict=True):
         yield start, with_language_tokens(context, text, tokenizers, start, chunk)

@@ -11,9 +11,9 @@ from typing import Any
 
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
-from dragoman.data.prepared import DEPTHS, MANIFEST, OLD_NAMES, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
+from dragoman.data.prepared import DEPTHS, OLD_NAMES, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
-from dragoman.files import format_names, sha256
+from dragoman.files import MANIFEST, format_names, sha256
 from dragoman.values import rename_keys
 
 # Every name that `prepare` writes.

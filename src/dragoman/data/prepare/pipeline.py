@@ -25,13 +25,13 @@ from dragoman.data.corpora.reader import read_trees_file
 from dragoman.data.prepare import inputs as sources
 from dragoman.data.prepare.encoding import append_depths, append_texts, cached_tokenizer, encode_splits
 from dragoman.data.prepare.staging import (
-    CHUNK,
+    PAIRS_PER_CHUNK,
     CleanText,
     PrepareContext,
     make_report,
     set_weights,
     staging_directory,
-    write_manifest,
+    write_data_manifest,
 )
 from dragoman.data.prepare.target_languages import (
     Chunk,
@@ -44,7 +44,7 @@ from dragoman.data.prepare.target_languages import (
 from dragoman.data.prepare.tokenizers import make_tokenizers, tokenizer_settings
 from dragoman.data.prepare.workers import Workers
 from dragoman.data.prepared import DEPTHS, SIDES, TOKENIZERS, Prepared
-from dragoman.data.shards import Part, SentenceWriter
+from dragoman.data.shards import SentenceWriter, SplitPart
 from dragoman.errors import DataError
 from dragoman.progress import Reporter, SilentReporter
 from dragoman.text.trees.dependency import TreeAligner
@@ -52,13 +52,13 @@ from dragoman.values import MAX_INT
 
 INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gains
 # The settings that decide what is written; the others decide how batches are made of it.
-SETTINGS = (
+PREPARATION_SETTINGS = (
     *("max_tokens", "max_characters", "max_ratio", "min_script", "source_script", "target_script"),
     *("drop_duplicates", "drop_copies", "valid_pairs"),
 )
 
 
-def prepare(
+def prepare_corpora(
     corpora: Sequence[Corpus],
     recipe: Recipe | Callable[[int], Recipe],
     out: str | Path,
@@ -113,7 +113,7 @@ def prepare(
         resolved = recipe_for(pairs)
         assert resolved.data == initial.data, "[data] must not depend on the number of pairs"
         resolved = replace(resolved, text=replace(resolved.text, targets=targets))
-        settings = {f"data.{key}": getattr(resolved.data, key) for key in SETTINGS} | tokenizer_settings(
+        settings = {f"data.{key}": getattr(resolved.data, key) for key in PREPARATION_SETTINGS} | tokenizer_settings(
             resolved, tokenizers
         )
         described = sources.describe_inputs(everything, hashes)
@@ -151,7 +151,7 @@ def prepare(
         for now, then in zip(sources.file_states(everything), before, strict=True):
             if now != then:
                 raise DataError(f"{now[0]} changed while it was read; prepare again", code="file_changed")
-        write_manifest(context, inputs, entries, splits, make_report(train_text, valid_text, splits))
+        write_data_manifest(context, inputs, entries, splits, make_report(train_text, valid_text, splits))
     cached_tokenizer.cache_clear()
     return Prepared.open(out)
 
@@ -232,7 +232,7 @@ def clean(
             start = writers[0].count
             path = corpus.source_trees
             trees = None if path is None else TreeAligner(read_trees_file(path, hashes.open))
-            chunks = read_with_languages(corpus, CHUNK, targets, hashes.open)
+            chunks = read_with_languages(corpus, PAIRS_PER_CHUNK, targets, hashes.open)
             first: Chunk = next(chunks, ([], [], []))
             if scripts is None or targets:
                 scripts = expected_scripts(context.recipe.data, corpus, first)
@@ -247,7 +247,7 @@ def clean(
                 languages.append(language_indices(chunk.languages, targets)[kept] if targets else languages[0])
             if trees is not None:
                 trees.check_finished()
-            parts.append(Part(corpus.name, start, writers[0].count, corpus.weight))
+            parts.append(SplitPart(corpus.name, start, writers[0].count, corpus.weight))
     indices = np.concatenate(languages) if targets else None
     return CleanText(name, tuple(parts), np.concatenate(pair_hashes), cleaner, depths is not None, indices)
 

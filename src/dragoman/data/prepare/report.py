@@ -17,7 +17,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_EXAMPLE_CHARACTERS = 48  # characters of an example
 
 
-def print_report(prepared: Prepared, console: Console) -> None:
+def print_preparation(prepared: Prepared, console: Console) -> None:
     """Print the whole report."""
     report = prepared.report
     print_rules("Cleaning of the training pairs", report["read"], report["rules"], console)

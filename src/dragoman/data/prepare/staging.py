@@ -17,13 +17,15 @@ from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.corpora.cleaning import RULES, Cleaner, Hashes
 from dragoman.data.prepare.workers import Workers
-from dragoman.data.prepared import FORMAT, MANIFEST, SIDES, Prepared
-from dragoman.data.shards import Part
+from dragoman.data.prepared import DATA_FORMAT, SIDES, Prepared
+from dragoman.data.shards import SplitPart
 from dragoman.errors import DataError, DragomanError
-from dragoman.files import sha256, staged, write_atomically
+from dragoman.files import MANIFEST, sha256, staged, write_atomically
 from dragoman.progress import Reporter
 
-CHUNK = 8192  # pairs: large enough that sending them to a process costs little, small enough for many processes
+PAIRS_PER_CHUNK = (
+    8192  # pairs: large enough that sending them to a process costs little, small enough for many processes
+)
 
 
 class TokenizerEntry(NamedTuple):
@@ -46,7 +48,7 @@ class CleanText:
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[SplitPart, ...]
     hashes: Hashes
     cleaner: Cleaner
     trees: bool = False
@@ -97,7 +99,7 @@ def rule_report(cleaner: Cleaner) -> dict[str, Any]:
     }
 
 
-def write_manifest(
+def write_data_manifest(
     context: PrepareContext,
     inputs: dict[str, Any],
     entries: SideTokenizers,
@@ -111,7 +113,7 @@ def write_manifest(
     files = sorted(path for path in context.staging.rglob("*") if path.is_file())
     identity = json.dumps([inputs, tokenizers], sort_keys=True).encode()
     manifest = {
-        "format": FORMAT,
+        "format": DATA_FORMAT,
         "dragoman": __version__,
         "fingerprint": hashlib.sha256(identity).hexdigest(),
         "inputs": inputs,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dragoman.config import Recipe
 from dragoman.data.prepare.encoding import chunk_ranges, read_texts
-from dragoman.data.prepare.staging import CHUNK, PrepareContext, SideTokenizers, TokenizerEntry
+from dragoman.data.prepare.staging import PAIRS_PER_CHUNK, PrepareContext, SideTokenizers, TokenizerEntry
 from dragoman.data.prepare.target_languages import source_tokenizer
 from dragoman.data.prepared import SIDES, TOKENIZERS
 from dragoman.files import sha256
@@ -89,6 +89,6 @@ def load_all(directory: Path, targets: Sequence[str]) -> dict[str, Tokenizer]:
 def every_nth_text(context: PrepareContext, name: str, mask: npt.NDArray[np.bool_], step: int) -> Iterator[str]:
     """Every `step`-th sentence of one side of a text, of those in the mask."""
     mask = mask & (np.arange(len(mask)) % step == 0)
-    for start, stop in chunk_ranges(0, len(mask), CHUNK):
+    for start, stop in chunk_ranges(0, len(mask), PAIRS_PER_CHUNK):
         yield from compress(read_texts(context.staging, name, start, stop), mask[start:stop])
         context.reporter.advance(stop - start)

@@ -20,7 +20,7 @@ from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.nn import LayerNorm, LearnedPositions, SinusoidalPositions, sinusoid
 from dragoman.text.special_tokens import BOS
 
-ALIGNMENT = 32  # numbers of 4 bytes
+STATE_ALIGNMENT = 32  # numbers of 4 bytes
 PROJECTION_MULTIPLE = 64  # the projection is padded to a multiple: odd vocabularies get slow matrix products
 
 
@@ -185,7 +185,7 @@ class SearchTensors:
 
 
 def _aligned(sizes: list[int], dtype: torch.dtype, device: torch.device, pinned: bool) -> tuple[Tensor, list[Tensor]]:
-    offsets = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
+    offsets = [0, *accumulate(-(-size // STATE_ALIGNMENT) * STATE_ALIGNMENT for size in sizes)]
     whole = torch.zeros(offsets[-1], dtype=dtype, device=device, pin_memory=pinned)
     return whole, [whole[start : start + size] for start, size in zip(offsets, sizes, strict=False)]
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import LOGIT_ROWS, Pairs, length_batches
+from dragoman.engines.forced_decoding import LOGIT_ROWS, EncodedPairs, length_batches
 from dragoman.engines.torch import TorchEngine
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.models import AttentionMaps, Memory, Transformer
@@ -49,7 +49,7 @@ class ForcedBatch:
     rows: Tensor  # [N], the sentence of each label
 
 
-def forced_batches(engine: TorchEngine, pairs: Pairs, small: bool = False) -> Iterator[ForcedBatch]:
+def forced_batches(engine: TorchEngine, pairs: EncodedPairs, small: bool = False) -> Iterator[ForcedBatch]:
     """Batches of similar lengths; `small` ones leave memory for the weights or gradients of all heads."""
     for here in length_batches(pairs, max(1, engine.batch // 8) if small else engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])

@@ -8,7 +8,7 @@ from typing import Final
 from dragoman.inspect.attention.maps import SentenceAttention, record_attention
 from dragoman.inspect.attention.page import page_data, render_page
 from dragoman.inspect.heads.picture import describe_importance
-from dragoman.inspect.heads.survey import HeadSurvey, encode_pairs
+from dragoman.inspect.heads.survey import HeadSurvey, encode_survey_pairs
 from dragoman.text import Tree
 from dragoman.translation.translator import Translator
 
@@ -36,7 +36,7 @@ def example_attention(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], trees: Sequence[Tree] | None, to: str | None
 ) -> Iterator[SentenceAttention]:
     """The attention of the first few pairs of a typical length, or else of the shortest surveyed pair."""
-    pairs, kept = encode_pairs(translator, sources, targets, trees, to)
+    pairs, kept = encode_survey_pairs(translator, sources, targets, trees, to)
     sizes = {
         i: (len(source) - translator.n_language_tokens, len(target))
         for i, (source, target) in zip(kept, pairs, strict=True)

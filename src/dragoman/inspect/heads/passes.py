@@ -11,7 +11,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import Pairs
+from dragoman.engines.forced_decoding import EncodedPairs
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.inspect.attention.maps import AttentionKind
@@ -154,7 +154,7 @@ def measure_pruning(
     return tuple(points)
 
 
-def translate_greedily(model: GatedModel, translator: Translator, pairs: Pairs) -> list[str]:
+def translate_greedily(model: GatedModel, translator: Translator, pairs: EncodedPairs) -> list[str]:
     """Greedy translations with the gates as they are."""
     engine = TorchEngine(model.model, model.model.projection().device)
     texts: list[str] = []

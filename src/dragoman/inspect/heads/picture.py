@@ -65,7 +65,7 @@ def draw_survey(survey: HeadSurvey, path: str | Path, title: str = "") -> str:
     scale = figure.colorbar(plot.cm.ScalarMappable(norm, colors), cax=bar, orientation="horizontal")
     scale.outline.set_visible(False)
     bar.tick_params(labelsize=7.5, length=2, colors="0.35")
-    draw_curve(survey, [axes(*corner, *PANEL) for corner in corners])
+    draw_removal_curve(survey, [axes(*corner, *PANEL) for corner in corners])
     return save_figure(figure, path)
 
 
@@ -109,7 +109,7 @@ def format_importance(importance: float) -> str:
     return f"{thousandths:.0f}" if abs(thousandths) >= 9.95 else f"{thousandths:.1f}"
 
 
-def draw_curve(survey: HeadSurvey, axes: list[Any]) -> None:
+def draw_removal_curve(survey: HeadSurvey, axes: list[Any]) -> None:
     """Draw cross-entropy, and BLEU if measured, over the number of removed heads."""
     removed = [point.removed for point in survey.curve]
     series = [

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dragoman.engines.forced_decoding import Pairs
+from dragoman.engines.forced_decoding import EncodedPairs
 from dragoman.errors import SearchError
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
@@ -35,7 +35,7 @@ from dragoman.text import Tree
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
 
-MAX_TOKENS: Final = 512  # of a sentence: the weights of all heads take its square
+MAX_SENTENCE_TOKENS: Final = 512  # of a sentence: the weights of all heads take its square
 # Parameters times tokens times heads, up to which heads are ablated by default: some three minutes on one core.
 MAX_DEFAULT_ABLATION: Final = 4e12
 
@@ -140,7 +140,7 @@ def survey_heads(
     point. `trees` and `to` as in `Translator.stream`.
     """
     model, reporter = require_transformer(translator), reporter if reporter is not None else SilentReporter()
-    pairs, kept = encode_pairs(translator, sources, targets, trees, to)
+    pairs, kept = encode_survey_pairs(translator, sources, targets, trees, to)
     gated, engine = GatedModel(model), translator.engines.torch
     small, large = list(forced_batches(engine, pairs, small=True)), list(forced_batches(engine, pairs))
     tokens = sum(len(target) + 1 for _, target in pairs)
@@ -189,19 +189,23 @@ def require_transformer(translator: Translator) -> Transformer:
     return model
 
 
-def encode_pairs(
+def encode_survey_pairs(
     translator: Translator,
     sources: Sequence[str],
     targets: Sequence[str],
     trees: Iterable[Tree] | None,
     to: str | Sequence[str] | None,
-) -> tuple[Pairs, list[int]]:
+) -> tuple[EncodedPairs, list[int]]:
     """The token ids of pairs without an empty side that are not too long, and their indices."""
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
         message = "sources and targets must be two lists of the same length, such as ['one'] and ['eins']"
         raise SearchError(message, code="count_mismatch")
     source_ids, target_ids = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
-    maximum = min(MAX_TOKENS, translator.longest_source or MAX_TOKENS, translator.longest_output or MAX_TOKENS)
+    maximum = min(
+        MAX_SENTENCE_TOKENS,
+        translator.longest_source or MAX_SENTENCE_TOKENS,
+        translator.longest_output or MAX_SENTENCE_TOKENS,
+    )
     kept = [
         i
         for i, (source, target) in enumerate(zip(source_ids, target_ids, strict=True))

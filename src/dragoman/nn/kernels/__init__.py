@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 import torch
+from torch import Tensor
 
 HAS_TRITON: Final = find_spec("triton") is not None
 INTERPRETED: Final = os.environ.get("TRITON_INTERPRET") == "1"
@@ -18,3 +19,8 @@ def triton_available(device_type: str) -> bool:
     PyTorch also calls AMD's GPUs cuda; their Triton lacks features that our kernels use.
     """
     return HAS_TRITON and (INTERPRETED or (device_type == "cuda" and torch.version.hip is None))
+
+
+def uses_triton(x: Tensor) -> bool:
+    """Whether the kernels, whose sums are float32, compute with a tensor like `x`."""
+    return triton_available(x.device.type) and x.dtype != torch.float64

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
-from dragoman.native.cublas import ALIGNMENT, WORKSPACE_BYTES, CublasLt, MatmulProblem, cublas
+from dragoman.native.cublas import MATRIX_ALIGNMENT, WORKSPACE_BYTES, CublasLt, MatmulProblem, cublas
 
 MAX_ALGORITHMS: Final = 8  # that are timed
 TIMING_ROUNDS, TIMING_REPEATS = 3, 4
@@ -109,7 +109,7 @@ def _problem(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> M
         return None  # PyTorch broadcasts it, or reports the error
     if out.stride(1) != 1 or (bias is not None and bias.stride(0) != 1):
         return None
-    if any(1 not in x.stride() for x in matrices) or any(x.data_ptr() % ALIGNMENT for x in tensors):
+    if any(1 not in x.stride() for x in matrices) or any(x.data_ptr() % MATRIX_ALIGNMENT for x in tensors):
         return None
     transposed = (right.stride(1) != 1, left.stride(1) != 1)
     lines = (k if transposed[0] else n, m if transposed[1] else k, n)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.nn.kernels import triton_available
+from dragoman.nn.kernels import uses_triton
 from dragoman.nn.kernels.gpu_matmul import matmul
 
 ROWS_PER_PROGRAM: Final = 256  # in the backward pass
@@ -24,11 +24,6 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 @linear_relu.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return x.new_empty(x.shape[0], weight.shape[0])  # not len(x), which would specialize the compiled code
-
-
-def uses_triton(grad: Tensor) -> bool:
-    """Whether the Triton kernel computes the backward pass; its sums are float32."""
-    return triton_available(grad.device.type) and grad.dtype != torch.float64
 
 
 @torch.library.custom_op("dragoman::relu_backward", mutates_args=())

@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.nn.attention.sees import Tiled
 from dragoman.nn.layout import TILE
 
-BLOCK = 64
+ATTENTION_BLOCK = 64
 EXTRA_PROGRAMS = 16  # programs per head that loop over the tiles beyond the usual number
 HEAD_SIZES = (16, 32, 64, 128)  # values of d_k that the matrix units support
 MAX_FLOAT32_HEAD_SIZE = 64  # beyond it, gradients need more shared memory than most GPUs have
@@ -48,7 +48,7 @@ def _options(q: Tensor, heads: int, width: int, registers: int) -> dict[str, Any
         "HEADS": heads,
         "K": width // heads,
         "TILE": TILE,
-        "BLOCK": BLOCK,
+        "BLOCK": ATTENTION_BLOCK,
         # Three products of the matrix units keep float32's precision, and are far faster than without them.
         "PRECISION": "tf32x3" if exact else "tf32",
         "num_warps": 4,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dragoman.nn.dropout import hashed_mask
-from dragoman.nn.kernels import triton_available
+from dragoman.nn.kernels import triton_available, uses_triton
 
 ROWS_PER_PROGRAM: Final = 64  # in the backward pass; twice as many if they are wide
 ROWS_PER_TILE: Final = 4  # half as many if they are wide
@@ -30,11 +30,6 @@ def fuses_residual_norm(x: Tensor, y: Tensor) -> bool:
     if not compiler_ready or y.dtype not in (torch.bfloat16, torch.float16):
         return False
     return x.is_cuda and x.dim() == 2 and x.shape[1] <= MAX_D_MODEL and x.numel() < 1 << 31 and triton_available("cuda")
-
-
-def uses_triton(x: Tensor) -> bool:
-    """Whether the Triton kernels compute it; their sums are float32."""
-    return triton_available(x.device.type) and x.dtype != torch.float64
 
 
 def _options(d: int, p: float, tile: int) -> dict[str, Any]:

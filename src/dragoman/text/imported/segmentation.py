@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from dragoman.errors import TextError
 from dragoman.text.imported.subword_nmt import SEPARATOR, SubwordCodes
 from dragoman.text.normalization import MARK
-from dragoman.text.sentencepiece import open_model
+from dragoman.text.sentencepiece import load_processor
 from dragoman.text.special_tokens import UNK
 from dragoman.text.token_table import SPECIAL_TOKENS
 
@@ -34,7 +34,7 @@ class SentencePieceSegmenter:
     """A sentencepiece model with its own normalization, whatever that is."""
 
     def __init__(self, model: bytes) -> None:
-        self.processor: Any = open_model(model)
+        self.processor: Any = load_processor(model)
 
     def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
         """By the library; unknown characters stay as they are."""
@@ -43,7 +43,7 @@ class SentencePieceSegmenter:
 
     def join(self, tokens: list[str]) -> str:
         """By the library, except for unknown tokens, for which it would write its own symbol."""
-        text: str = "".join(tokens) if UNKNOWN in tokens else self.processor.decode_pieces(tokens)
+        text: str = "".join(tokens) if UNKNOWN_TOKEN in tokens else self.processor.decode_pieces(tokens)
         return text.replace(MARK, " ").strip()
 
     def to_display(self, tokens: list[str]) -> list[str]:
@@ -88,7 +88,7 @@ class WhitespaceSegmenter:
         ]
 
 
-UNKNOWN: Final = SPECIAL_TOKENS[UNK]
+UNKNOWN_TOKEN: Final = SPECIAL_TOKENS[UNK]
 SUBWORD_NMT_RESTRICTED: Final = "subword-nmt, known"
 SEGMENTERS: Final = ("sentencepiece", "subword-nmt", SUBWORD_NMT_RESTRICTED, "spaces")
 

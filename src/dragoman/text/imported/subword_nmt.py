@@ -14,7 +14,7 @@ from dragoman.errors import TextError
 from dragoman.text.normalization import CACHED_WORDS
 
 SEPARATOR: Final = "@@"
-END: Final = "</w>"
+END_OF_WORD: Final = "</w>"
 
 
 class SubwordCodes:
@@ -48,7 +48,7 @@ class SubwordCodes:
         """The tokens of a word, `@@` on all but the last."""
         found = self.known.get(word)
         if found is None:
-            symbols = [*word, END] if self.whole_end else [*word[:-1], word[-1] + END]
+            symbols = [*word, END_OF_WORD] if self.whole_end else [*word[:-1], word[-1] + END_OF_WORD]
             found = self._marked(self._merged(symbols))
             if len(self.known) < CACHED_WORDS:
                 self.known[word] = found
@@ -64,10 +64,10 @@ class SubwordCodes:
         return symbols
 
     def _marked(self, symbols: list[str]) -> list[str]:
-        if symbols[-1] == END:
+        if symbols[-1] == END_OF_WORD:
             del symbols[-1]
         else:
-            symbols[-1] = symbols[-1].removesuffix(END)
+            symbols[-1] = symbols[-1].removesuffix(END_OF_WORD)
         if self.vocabulary is not None:
             symbols = [
                 token for i, symbol in enumerate(symbols) for token in self._known(symbol, i == len(symbols) - 1)
@@ -77,12 +77,12 @@ class SubwordCodes:
     def _known(self, symbol: str, last: bool) -> Iterator[str]:
         """A token as it is where it is known, else the two that it was merged from, and so on; `last` ends the word."""
         assert self.vocabulary is not None
-        parts = self.parts.get(symbol + END if last else symbol)
+        parts = self.parts.get(symbol + END_OF_WORD if last else symbol)
         if parts is None or (symbol if last else symbol + SEPARATOR) in self.vocabulary:
             yield symbol
             return
         yield from self._known(parts[0], last=False)
-        yield from self._known(parts[1].removesuffix(END) if last else parts[1], last)
+        yield from self._known(parts[1].removesuffix(END_OF_WORD) if last else parts[1], last)
 
 
 def merge_pair(symbols: list[str], pair: tuple[str, str]) -> Iterator[str]:

@@ -18,8 +18,7 @@ from dragoman.text.imported.segmentation import Segmenter, SentencePieceSegmente
 from dragoman.text.normalization import MARK, normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, check_language_codes, language_token
-from dragoman.text.tokenizer import MAX_THREADS
-from dragoman.values import rename_keys
+from dragoman.values import MAX_THREADS, rename_keys
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array

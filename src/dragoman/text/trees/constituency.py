@@ -21,7 +21,7 @@ from dragoman.errors import TextError
 TOP: Final = "TOP"
 ROOT_LABELS: Final = frozenset({"", TOP, "ROOT", "S1"})
 TRACE: Final = "-NONE-"
-UNKNOWN: Final = "XX"  # the tag of a word without one
+UNKNOWN_TAG: Final = "XX"  # the tag of a word without one
 SPACE: Final = " \t\r\f\v"  # what separates; a no-break space may be inside a word
 PART: Final = re.compile(rf"[()]|[^()\n{SPACE}]+")
 ESCAPES: Final = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
@@ -180,7 +180,7 @@ class TreeBuilder:
         if here.word is not None:
             if here.label != TRACE:
                 self.words.append(ESCAPED.sub(lambda found: found[1] or ESCAPES[found[0]], here.word))
-                self.tags.append(here.label or UNKNOWN)
+                self.tags.append(here.label or UNKNOWN_TAG)
         elif not here.parts:
             raise TextError(f"{where}: the bracket ({here.label or ''}) is empty", code="invalid_tree")
         elif len(self.words) > here.first:

@@ -18,7 +18,7 @@ from dragoman.text.normalization import normalize
 
 MAX_DEPTH: Final = 255  # deeper words count as this, so a depth is one byte
 COLUMNS: Final = 10
-END: Final = object()  # after the last tree
+NO_MORE_TREES: Final = object()  # after the last tree
 NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
 MAX_DIGITS: Final = 9  # of a word's number
 
@@ -229,8 +229,8 @@ class TreeAligner:
         self.texts += 1
         if not text:
             return b""
-        tree = next(self.trees, END)
-        if tree is END:
+        tree = next(self.trees, NO_MORE_TREES)
+        if tree is NO_MORE_TREES:
             raise TextError(
                 f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; give one for "
                 f"each line with text{f' (the last tree is at {self.last})' if self.last else ''}",
@@ -246,7 +246,7 @@ class TreeAligner:
 
     def check_finished(self) -> None:
         """Reject trees that are left over when all texts have theirs."""
-        more = next(self.trees, END)
-        if more is not END:
+        more = next(self.trees, NO_MORE_TREES)
+        if more is not NO_MORE_TREES:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(f"{where}: a tree too many: all {self.taken:,} lines have theirs", code="count_mismatch")

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.text.trees.constituency import SPACE, TOP, UNKNOWN, Bracketing, Phrase
+from dragoman.text.trees.constituency import SPACE, TOP, UNKNOWN_TAG, Bracketing, Phrase
 
-WORD_SYMBOL: Final = UNKNOWN
+WORD_SYMBOL: Final = UNKNOWN_TAG
 SYMBOL: Final = re.compile(rf"[()]?[^()\n{SPACE}]+|[()]")
 SENTENCE: Final = re.compile(rf"[^\n{SPACE}]+")
 REPAIRS: Final = {
@@ -97,6 +97,6 @@ def parse_bracket_line(line: str, words: Sequence[str], tags: Sequence[str] = ()
     else:
         found.insert(0, Phrase(TOP, 0, len(words)))
         repairs["roots"] += bool(written)
-    all_tags = tags or [*written[: len(words)], *[UNKNOWN] * (len(words) - len(written))]
+    all_tags = tags or [*written[: len(words)], *[UNKNOWN_TAG] * (len(words) - len(written))]
     tree = Bracketing(tuple(words), tuple(all_tags), tuple(found))
     return ParsedLine(tree, {kind: repairs[kind] for kind in REPAIRS if repairs[kind]})

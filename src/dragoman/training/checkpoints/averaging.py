@@ -29,7 +29,7 @@ from dragoman.values import suggest_directory
 
 
 @dataclass(frozen=True)
-class Part:
+class AveragePart:
     """One set of weights to average, and what must be alike in all of them."""
 
     name: str
@@ -52,7 +52,7 @@ def checkpoints_of(run: Path) -> Checkpoints:
     return found
 
 
-def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) -> list[Part]:
+def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) -> list[AveragePart]:
     """Checkpoints of one training run: those of `steps`, or the `last` ones, by default as many as its recipe says."""
     checkpoints = checkpoints_of(run)
     available = checkpoints.steps()
@@ -74,11 +74,12 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
             code="too_few_checkpoints",
         )
     return [
-        Part(f"{run.name}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step)) for step in chosen
+        AveragePart(f"{run.name}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step))
+        for step in chosen
     ]
 
 
-def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequence[int] = ()) -> list[Part]:
+def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequence[int] = ()) -> list[AveragePart]:
     """Checkpoints of one training run, or several finished models."""
     for directory in directories:
         if not directory.is_dir():
@@ -94,12 +95,12 @@ def is_run_or_model(directory: Path) -> bool:
     return is_model(directory) or (directory / TRAINING).is_dir()
 
 
-def part_of_model(directory: Path) -> Part:
+def part_of_model(directory: Path) -> AveragePart:
     """Verify and load a finished model."""
     recipe = read_recipe(directory)
     verify_model(directory)
     info, tokenizers = read_info(directory), load_tokenizers(directory)
-    return Part(str(directory), directory, recipe, info, tokenizers, load_weights(directory))
+    return AveragePart(str(directory), directory, recipe, info, tokenizers, load_weights(directory))
 
 
 def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokenizer]]:
@@ -118,7 +119,7 @@ def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokeniz
     return recipe, trained_model_info(prepared), prepared.tokenizers
 
 
-def write_average(parts: Sequence[Part], out: Path) -> None:
+def write_average(parts: Sequence[AveragePart], out: Path) -> None:
     """Average the parts into a new model directory."""
     if len(parts) < 2:
         raise TrainingError(f"an average needs two sets of weights; got {len(parts)}", code="too_few_checkpoints")
@@ -150,7 +151,7 @@ def common_info(infos: Sequence[ModelInfo]) -> ModelInfo:
     )
 
 
-def check_compatible(one: Part, other: Part) -> None:
+def check_compatible(one: AveragePart, other: AveragePart) -> None:
     """Raise TrainingError unless weights can be averaged: one shape, one vocabulary."""
     settings, other_settings = asdict(one.recipe.model), asdict(other.recipe.model)
     for key, value in settings.items():
@@ -170,7 +171,7 @@ def check_compatible(one: Part, other: Part) -> None:
             )
 
 
-def average_card(name: str, parts: Sequence[Part], info: ModelInfo) -> str:
+def average_card(name: str, parts: Sequence[AveragePart], info: ModelInfo) -> str:
     """The card of an average: what was averaged, and the data of the first part."""
     rows = "\n".join(f"| {Path(part.name).name} | `{weights_digest(part.weights)[:16]}` |" for part in parts)
     return f"""# {name}

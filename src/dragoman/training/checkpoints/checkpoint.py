@@ -124,7 +124,7 @@ class Checkpoints:
     def weights(self, step: int) -> dict[str, Tensor]:
         """The model's weights of one checkpoint, verified."""
         verify_manifest(self.path_for(step))
-        return tensors_of(self.path_for(step), "model")
+        return load_part(self.path_for(step), "model")
 
     def prune(self, keep: set[int]) -> None:
         """Remove the checkpoints that are not to be kept; each is renamed first, so none is ever incomplete."""
@@ -154,11 +154,11 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         step = int(state.pop("step"))
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise DamagedError(f"{directory / 'progress.json'} cannot be read ({error})", code="file_damaged") from None
-    parts = {part: tensors_of(directory, part) for part in PARTS}
+    parts = {part: load_part(directory, part) for part in PARTS}
     return Checkpoint(step, state=state, **parts)
 
 
-def tensors_of(directory: Path, part: str) -> dict[str, Tensor]:
+def load_part(directory: Path, part: str) -> dict[str, Tensor]:
     """The tensors of one part; the manifest must have been verified."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file

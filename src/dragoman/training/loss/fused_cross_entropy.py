@@ -14,7 +14,7 @@ from torch import Tensor
 from dragoman.nn.kernels.gpu_matmul import matmul
 
 ROWS: Final = 8192  # of logits at a time
-BLOCK: Final = 1024  # logits of a row at a time; twice as many if rows are wide
+LOGITS_PER_BLOCK: Final = 1024  # logits of a row at a time; twice as many if rows are wide
 WARPS: Final = 8  # likewise: with fewer rows in flight, the second read hits the cache
 WIDE: Final = 24576
 STEP: Final = 64  # the columns of logits are a multiple of it, for fast matmuls
@@ -37,7 +37,7 @@ def losses(
     times = 2 if width > WIDE else 1
     cross_entropy_kernel[(n,)](
         logits_NV, labels_N, smoothed, plain, width, vocabulary, pad, smoothing,
-        GRADIENT=gradient, BLOCK=times * BLOCK, num_warps=times * WARPS,
+        GRADIENT=gradient, BLOCK=times * LOGITS_PER_BLOCK, num_warps=times * WARPS,
     )  # fmt: skip
 
 

@@ -15,9 +15,9 @@ from dragoman.nn.kernels import triton_available
 from dragoman.training.optim.bf16_weights import Bf16Weights
 from dragoman.training.optim.optimizer import Optimizer
 
-CHUNK: Final = 8192  # weights per program
-BLOCK: Final = 2048  # weights at a time
-ALIGNMENT: Final = 16  # bytes that a thread reads at once; addresses must be multiples of it
+WEIGHTS_PER_PROGRAM: Final = 8192  # weights per program
+WEIGHTS_PER_BLOCK: Final = 2048  # weights at a time
+VECTOR_BYTES: Final = 16  # bytes that a thread reads at once; addresses must be multiples of it
 
 
 def supports_bf16_adam(bf16: Bf16Weights, optimizer: Optimizer, batches: int) -> bool:
@@ -43,9 +43,9 @@ class Bf16Adam:
         self.bf16, self.inner = bf16, optimizer.inner[0]
         master = bf16.master
         self.chunks = [
-            (number, start, min(CHUNK, weight.numel() - start))
+            (number, start, min(WEIGHTS_PER_PROGRAM, weight.numel() - start))
             for number, weight in enumerate(master)
-            for start in range(0, weight.numel(), CHUNK)
+            for start in range(0, weight.numel(), WEIGHTS_PER_PROGRAM)
         ]
         for weight in master:
             state = self.inner.state[weight]
@@ -85,7 +85,8 @@ class Bf16Adam:
         adam_kernel[(len(self.chunks),)](
             self.table, numbers, beta2, 1 - beta1, 1 - beta2, float(group["eps"]), float(group["weight_decay"]),
             HALF=_kind(self.bf16.copies[0].dtype), DECOUPLED=isinstance(self.inner, torch.optim.AdamW),
-            CHUNK=CHUNK, BLOCK=BLOCK, num_warps=8, maxnreg=64,  # four programs at once on a multiprocessor
+            CHUNK=WEIGHTS_PER_PROGRAM, BLOCK=WEIGHTS_PER_BLOCK,
+            num_warps=8, maxnreg=64,  # four programs at once on a multiprocessor
         )  # fmt: skip
         for half in self.bf16.copies:
             half.grad = None
@@ -113,7 +114,7 @@ class Bf16Adam:
 
 def _is_aligned(tensor: Tensor) -> bool:
     """Whether a tensor is contiguous and aligned as the kernel needs it."""
-    return tensor.is_contiguous() and tensor.data_ptr() % ALIGNMENT == 0
+    return tensor.is_contiguous() and tensor.data_ptr() % VECTOR_BYTES == 0
 
 
 def _kind(kind: torch.dtype) -> object:

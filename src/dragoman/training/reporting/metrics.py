@@ -21,7 +21,7 @@ METRICS_FILE: Final = "metrics.jsonl"
 RESULT_FILE: Final = "result.json"
 
 
-class Metrics:
+class MetricsLog:
     """The log of a run. Its length is counted in lines: bytes would depend on the clock."""
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class TrainingResult:
     @classmethod
     def read(cls, training: Path, recipe: Recipe) -> TrainingResult:
         """The result of a finished run, from the `training` directory of its model."""
-        curve = tuple(Metrics(training / METRICS_FILE).read())
+        curve = tuple(MetricsLog(training / METRICS_FILE).read())
         if (training / RESULT_FILE).is_file():
             scores = json.loads((training / RESULT_FILE).read_text(encoding="utf-8"))["scores"]
         else:  # a model without its training, or of an older version
@@ -98,7 +98,7 @@ class TrainingResult:
         return cls(training.parent, recipe, scores, curve)
 
 
-def draw_curve(entries: Sequence[Mapping[str, Any]], path: Path) -> bool:
+def draw_training_curves(entries: Sequence[Mapping[str, Any]], path: Path) -> bool:
     """Plot training and validation loss, and BLEU, against the step; False if matplotlib is not installed."""
     try:
         import matplotlib

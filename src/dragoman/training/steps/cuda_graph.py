@@ -98,12 +98,12 @@ class CudaGraphSteps:
         self.stream.wait_stream(torch.cuda.current_stream(self.device))  # an evaluation may have used the weights
         with torch.cuda.stream(self.copying):
             torch.cuda.current_stream().wait_event(slot.done)  # the last step that used it has been read
-            for buffer, tensor in zip(slot.tensors, tensors_of(batches), strict=True):
+            for buffer, tensor in zip(slot.tensors, batch_tensors(batches), strict=True):
                 buffer.copy_(tensor, non_blocking=True)
             slot.copied.record()
         with torch.cuda.stream(self.stream):
             self.stream.wait_event(slot.copied)
-            torch._foreach_copy_(tensors_of(self.batches), slot.tensors)
+            torch._foreach_copy_(batch_tensors(self.batches), slot.tensors)
             slot.numbers.copy_(torch.tensor([rate, 1 / max(target, 1.0)]))
             self.numbers.copy_(slot.numbers, non_blocking=True)
             torch.cuda.manual_seed(derive_seed(self.recipe.seed, step, 0, self.ranks.rank))
@@ -136,7 +136,7 @@ class CudaGraphSteps:
         for _ in range(MAX_QUEUED + 1):
             self.slots.append(
                 Slot(
-                    [torch.empty_like(tensor, device=self.device) for tensor in tensors_of(batches)],
+                    [torch.empty_like(tensor, device=self.device) for tensor in batch_tensors(batches)],
                     torch.zeros(2).pin_memory(),
                     torch.zeros(3, dtype=torch.float64).pin_memory(),
                     *(torch.cuda.Event() for _ in range(2)),  # type: ignore[no-untyped-call]
@@ -217,7 +217,7 @@ def total_norm(*groups: list[Tensor]) -> Tensor:
     return norm
 
 
-def tensors_of(batches: list[Batch]) -> list[Tensor]:
+def batch_tensors(batches: list[Batch]) -> list[Tensor]:
     """The tensors of some batches, in one order."""
     found: list[Any] = [getattr(batch, f.name) for batch in batches for f in fields(batch)]
     return [value for value in found if isinstance(value, Tensor)]

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +27,7 @@ from dragoman.text.special_tokens import BOS, EOS, PAD
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.distributed.sharding import Sharded, full_tensor, local_shard
 from dragoman.training.optim.optimizer import Optimizer
+from dragoman.values import MAX_INT
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,6 @@ class EagerSteps:
 
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # of mallopt(3)
-MAX_INT: Final = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:

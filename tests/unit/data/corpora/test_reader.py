@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.data.corpora.reader import Corpus, chunks, read_line_blocks, read_pairs
+from dragoman.data.corpora.reader import Corpus, read_line_blocks, read_pairs, rechunk
 from dragoman.data.prepare.inputs import InputHashes
 from dragoman.errors import DataError
 from raising import raises
@@ -71,13 +71,13 @@ def test_lines_whatever_the_size_of_blocks(tmp_path_factory, texts, block, end):
         texts = [*texts[:-1], "x"]
     path = put(tmp_path_factory.mktemp("lines"), "text", "\n".join(texts) + ("\n" if end else ""))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dragoman.data.corpora.compression.BLOCK", block)
+        patch.setattr("dragoman.data.corpora.compression.BLOCK_BYTES", block)
         assert flat(read_line_blocks(path)) == texts
 
 
 @given(parts=st.lists(st.lists(st.integers())), size=st.integers(1, 7))
 def test_chunks_are_full_and_in_order(parts, size):
-    got = list(chunks(parts, size))
+    got = list(rechunk(parts, size))
     assert flat(got) == flat(parts)
     assert all(len(chunk) == size for chunk in got[:-1]) and all(got)
 

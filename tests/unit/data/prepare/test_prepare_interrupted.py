@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.data.corpora.reader import Corpus
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError, DragomanError
 from raising import raises
@@ -41,13 +41,13 @@ def test_an_interrupted_preparation_leaves_nothing_half_written(tmp_path, stage,
     corpus, out = put(tmp_path, "a", some_pairs(60)), tmp_path / "out"
     before = {}
     if old:
-        prepare([corpus], RECIPE, out)
+        prepare_corpora([corpus], RECIPE, out)
         before = files(out)
     with pytest.raises(KeyboardInterrupt):
-        prepare([corpus], changed(max_tokens=50), out, anew=True, reporter=stopped_at(stage, after))
+        prepare_corpora([corpus], changed(max_tokens=50), out, anew=True, reporter=stopped_at(stage, after))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", *(["out"] if old else [])]
     assert not old or files(out) == before
-    assert len(prepare([corpus], changed(max_tokens=50), out, anew=True).split()) == 57
+    assert len(prepare_corpora([corpus], changed(max_tokens=50), out, anew=True).split()) == 57
 
 
 KILLED = """
@@ -55,7 +55,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from small_corpora import RECIPE
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.corpora.reader import Corpus
 
 class Die:
@@ -66,7 +66,7 @@ class Die:
         pass
 
 folder = Path({folder!r})
-prepare([Corpus(folder / "a.en", folder / "a.de")], RECIPE, folder / "out", reporter=Die())
+prepare_corpora([Corpus(folder / "a.en", folder / "a.de")], RECIPE, folder / "out", reporter=Die())
 """
 
 
@@ -75,17 +75,17 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     script = KILLED.format(here=str(Path(__file__).parents[3]), folder=str(tmp_path))
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -signal.SIGKILL
     assert (tmp_path / ".out.staging").exists() and not (tmp_path / "out").exists()
-    prepare([corpus], RECIPE, tmp_path / "out")
+    prepare_corpora([corpus], RECIPE, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "out"]
 
 
 def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
     corpus, out = put(tmp_path, "a", some_pairs(60)), tmp_path / "out"
-    prepare([corpus], RECIPE, out)
+    prepare_corpora([corpus], RECIPE, out)
     before = files(out)
     out.rename(tmp_path / ".out.old")
     with pytest.raises(KeyboardInterrupt):
-        prepare([corpus], RECIPE, out, reporter=stopped_at(1, 1))
+        prepare_corpora([corpus], RECIPE, out, reporter=stopped_at(1, 1))
     assert files(out) == before and not (tmp_path / ".out.old").exists()
 
 
@@ -94,8 +94,8 @@ def test_two_preparations_of_one_place_do_not_mix(tmp_path):
     with (tmp_path / ".out.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with raises(DragomanError, "locked"):
-            prepare([corpus], RECIPE, tmp_path / "out")
-    prepare([corpus], RECIPE, tmp_path / "out")
+            prepare_corpora([corpus], RECIPE, tmp_path / "out")
+    prepare_corpora([corpus], RECIPE, tmp_path / "out")
 
 
 def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
@@ -111,12 +111,12 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
             pass
 
     with raises(DataError, "file_changed", "a.en"):
-        prepare([corpus], RECIPE, tmp_path / "out", reporter=Meddle())
+        prepare_corpora([corpus], RECIPE, tmp_path / "out", reporter=Meddle())
     assert not (tmp_path / "out").exists()
 
 
 def test_damage_is_noticed(tmp_path):
-    out = prepare([put(tmp_path, "a", some_pairs(60))], RECIPE, tmp_path / "out").directory
+    out = prepare_corpora([put(tmp_path, "a", some_pairs(60))], RECIPE, tmp_path / "out").directory
     ids = out / "train.target.ids"
     content = ids.read_bytes()
     ids.write_bytes(content[:-2])
@@ -131,8 +131,8 @@ def test_damage_is_noticed(tmp_path):
         Prepared.open(out)
     corpus = Corpus(tmp_path / "a.en", tmp_path / "a.de")
     with raises(DataError, "file_damaged", "train.target.ids"):
-        prepare([corpus], RECIPE, out)
-    assert len(prepare([corpus], RECIPE, out, anew=True).split()) == 57
+        prepare_corpora([corpus], RECIPE, out)
+    assert len(prepare_corpora([corpus], RECIPE, out, anew=True).split()) == 57
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     with raises(DataError, "unsupported_format", "99", "1"):
@@ -152,7 +152,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr("dragoman.data.shards.SentenceWriter.append", full)
     with raises(DataError, "cannot_write"):
-        prepare([corpus], RECIPE, tmp_path / "out")
+        prepare_corpora([corpus], RECIPE, tmp_path / "out")
     with raises(DataError, "cannot_write"):
-        prepare([corpus], RECIPE, corpus.source / "below" / "out")
+        prepare_corpora([corpus], RECIPE, corpus.source / "below" / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en"]

@@ -9,7 +9,7 @@ import torch
 from dragoman.config import Recipe, TextRecipe
 from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare.inputs import HashedFile
-from dragoman.data.prepare.pipeline import choose_held_out, prepare
+from dragoman.data.prepare.pipeline import choose_held_out, prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError, RecipeError
 from dragoman.files import write_manifest
@@ -27,7 +27,7 @@ def example(tmp_path_factory):
     pairs[40] = pairs[20]
     pairs[50] = ("bread  water\u00a0stone", "Brot Wasser u\u0308ber Stein")
     corpora = [put(folder, "a", pairs[:200], weight=2.5), put(folder, "b", pairs[200:])]
-    return pairs, corpora, prepare(corpora, RECIPE, folder / "out")
+    return pairs, corpora, prepare_corpora(corpora, RECIPE, folder / "out")
 
 
 def test_prepared_ids_spell_the_pairs_in_order(example):
@@ -60,7 +60,7 @@ def test_the_same_bytes_with_several_processes(example, tmp_path, monkeypatch):
     _, corpora, prepared = example
     monkeypatch.setattr("dragoman.data.prepare.pipeline.CHUNK", 50)
     monkeypatch.setattr("dragoman.data.prepare.encoding.CHUNK", 30)
-    several = prepare(corpora, RECIPE, tmp_path / "out", processes=2)
+    several = prepare_corpora(corpora, RECIPE, tmp_path / "out", processes=2)
     assert files(several.directory) == files(prepared.directory)
 
 
@@ -95,7 +95,7 @@ def test_sampled_batches_are_the_same_in_any_number_of_processes(example):
 def test_preparing_again_does_nothing(example):
     _, corpora, prepared = example
     before = {p: p.stat().st_mtime_ns for p in prepared.directory.rglob("*")}
-    again = prepare(corpora, RECIPE, prepared.directory)
+    again = prepare_corpora(corpora, RECIPE, prepared.directory)
     assert again.manifest == prepared.manifest
     assert {p: p.stat().st_mtime_ns for p in prepared.directory.rglob("*")} == before
 
@@ -115,35 +115,35 @@ def test_a_recipe_may_depend_on_the_number_of_pairs_and_text_is_read_once(tmp_pa
     monkeypatch.setattr(HashedFile, "__init__", count)
     monkeypatch.setattr("dragoman.data.prepare.inputs.sha256", None)  # nothing is hashed by itself
     corpora = [put(tmp_path, "a", [*some_pairs(60), ("", "")]), put(tmp_path, "b", some_pairs(30, 4))]
-    first = prepare(corpora, choose, tmp_path / "out", valid=put(tmp_path, "v", some_pairs(9, 7)))
+    first = prepare_corpora(corpora, choose, tmp_path / "out", valid=put(tmp_path, "v", some_pairs(9, 7)))
     assert numbers == [0, 91]
     assert first.manifest["inputs"]["settings"]["text.vocabulary_size"] == 330
     assert opened == dict.fromkeys(["a.en", "a.de", "b.en", "b.de", "v.en", "v.de"], 1)
     monkeypatch.undo()
-    again = prepare(corpora, choose, tmp_path / "out", valid=put(tmp_path, "v", some_pairs(9, 7)))
+    again = prepare_corpora(corpora, choose, tmp_path / "out", valid=put(tmp_path, "v", some_pairs(9, 7)))
     assert again.manifest == first.manifest and numbers == [0, 91, 0, 91]
-    fixed = prepare(corpora, choose(91), tmp_path / "fixed", valid=put(tmp_path, "v", some_pairs(9, 7)))
+    fixed = prepare_corpora(corpora, choose(91), tmp_path / "fixed", valid=put(tmp_path, "v", some_pairs(9, 7)))
     assert files(fixed.directory) == files(first.directory)
 
 
 def test_a_changed_input_is_noticed_with_both_values(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
-    first = prepare([corpus], RECIPE, tmp_path / "out")
+    first = prepare_corpora([corpus], RECIPE, tmp_path / "out")
     sha = first.manifest["inputs"]["corpora"][0]["files"][1]["sha256"]
     text = corpus.target.read_text()
     corpus.target.write_text(text.replace("Haus", "Hase"))
     with raises(DataError, "run_mismatch", f"a.de: sha256 was {sha[:12]}..., is ", "--anew"):
-        prepare([corpus], RECIPE, tmp_path / "out")
+        prepare_corpora([corpus], RECIPE, tmp_path / "out")
     with raises(DataError, "run_mismatch", "data.max_tokens", "60", "50"):
-        prepare([corpus], changed(max_tokens=50), tmp_path / "out")
+        prepare_corpora([corpus], changed(max_tokens=50), tmp_path / "out")
     with raises(DataError, "run_mismatch", "text.vocabulary_size", "320", "330"):
-        prepare([corpus], replace(RECIPE, text=TextRecipe(vocabulary_size=330)), tmp_path / "out")
+        prepare_corpora([corpus], replace(RECIPE, text=TextRecipe(vocabulary_size=330)), tmp_path / "out")
     with raises(DataError, "run_mismatch", "a.de", "a.en"):
-        prepare([Corpus(corpus.target, corpus.source)], RECIPE, tmp_path / "out")
+        prepare_corpora([Corpus(corpus.target, corpus.source)], RECIPE, tmp_path / "out")
     with raises(DataError, "run_mismatch", "2", "4"):
-        prepare([corpus, put(tmp_path, "b", some_pairs(50, 1))], RECIPE, tmp_path / "out")
+        prepare_corpora([corpus, put(tmp_path, "b", some_pairs(50, 1))], RECIPE, tmp_path / "out")
     assert files(tmp_path / "out") == files(first.directory)
-    second = prepare([corpus], RECIPE, tmp_path / "out", anew=True)
+    second = prepare_corpora([corpus], RECIPE, tmp_path / "out", anew=True)
     assert second.fingerprint != first.fingerprint
     assert not any("Haus" in t for _, t in texts(second)) and any("Hase" in t for _, t in texts(second))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.de", "a.en", "b.de", "b.en", "out"]
@@ -152,7 +152,7 @@ def test_a_changed_input_is_noticed_with_both_values(tmp_path):
 def test_a_place_prepared_anew_has_the_tokens_of_its_own_tokenizer(tmp_path):
     one, other = put(tmp_path, "one", some_pairs(60)), put(tmp_path, "other", [(t, s) for s, t in some_pairs(60)])
     for corpus, text in ((one, "en"), (other, "de")):
-        prepared = prepare([corpus], changed(sampling=0.3), tmp_path / "out", anew=True, processes=1)
+        prepared = prepare_corpora([corpus], changed(sampling=0.3), tmp_path / "out", anew=True, processes=1)
         lines = corpus.source.read_text(encoding="utf-8").splitlines()
         assert {s for s, _ in texts(prepared)} <= set(lines), text
         with prepared.loader(changed(sampling=0.3).data, epochs=1, pin=False) as loader:
@@ -162,8 +162,10 @@ def test_a_place_prepared_anew_has_the_tokens_of_its_own_tokenizer(tmp_path):
 
 def test_batch_settings_and_weights_need_no_new_preparation(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(60))
-    first = prepare([corpus], RECIPE, tmp_path / "out")
-    again = prepare([replace(corpus, weight=0.5)], changed(layout="packed", batch_tokens=99, seed=8), tmp_path / "out")
+    first = prepare_corpora([corpus], RECIPE, tmp_path / "out")
+    again = prepare_corpora(
+        [replace(corpus, weight=0.5)], changed(layout="packed", batch_tokens=99, seed=8), tmp_path / "out"
+    )
     assert again.fingerprint == first.fingerprint
     assert Prepared.open(tmp_path / "out", verify=True).split().parts[0].weight == 0.5
 
@@ -173,7 +175,7 @@ def test_held_out_pairs_are_chosen_by_what_they_are(tmp_path):
     shuffled = pairs + pairs[::-1]
     recipe = changed(drop_duplicates=False, valid_pairs=5)
     both = [
-        prepare([put(tmp_path, name, listed)], recipe, tmp_path / f"out-{name}")
+        prepare_corpora([put(tmp_path, name, listed)], recipe, tmp_path / f"out-{name}")
         for name, listed in (("a", pairs + pairs), ("b", shuffled))
     ]
     valid = [set(texts(p, "valid")) for p in both]
@@ -201,7 +203,7 @@ def test_a_given_validation_set_is_kept_whole_and_out_of_training(tmp_path):
     pairs = some_pairs(80)
     odd = [("same", "same"), ("Yes", "Ja " * 15 + "gewiss."), ("", "leer"), pairs[3], pairs[3]]
     valid = put(tmp_path, "v", odd)
-    prepared = prepare([put(tmp_path, "a", pairs)], RECIPE, tmp_path / "out", valid=valid)
+    prepared = prepare_corpora([put(tmp_path, "a", pairs)], RECIPE, tmp_path / "out", valid=valid)
     assert texts(prepared, "valid") == [(normalize(s), normalize(t)) for s, t in odd if s]
     assert texts(prepared) == [(s, t) for s, t in pairs if (s, t) != pairs[3]]
     told = prepared.report
@@ -211,7 +213,7 @@ def test_a_given_validation_set_is_kept_whole_and_out_of_training(tmp_path):
 def test_too_many_tokens_are_dropped_and_counted(tmp_path):
     # a digit is a token, and so is the space before the first: 60 tokens may stay, 61 may not
     pairs = [*some_pairs(70), ("7" * 59, "7" * 9), ("7" * 60, "7" * 9), ("z", "8" * 400)]
-    prepared = prepare([put(tmp_path, "a", pairs)], changed(max_ratio=999.0, valid_pairs=0), tmp_path / "out")
+    prepared = prepare_corpora([put(tmp_path, "a", pairs)], changed(max_ratio=999.0, valid_pairs=0), tmp_path / "out")
     assert prepared.report["rules"]["tokens"]["dropped"] == 2
     assert prepared.report["rules"]["tokens"]["examples"][1] == ["z", "8" * 400]
     assert len(prepared.split()) == 71 and int(prepared.split().source.lengths.max()) == 60
@@ -222,20 +224,20 @@ def test_too_many_tokens_are_dropped_and_counted(tmp_path):
 def test_separate_vocabularies_and_tokenizers_taken_from_elsewhere(tmp_path):
     corpus = put(tmp_path, "a", some_pairs(90))
     recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=310, shared=False, kind="unigram"))
-    first = prepare([corpus], recipe, tmp_path / "one")
+    first = prepare_corpora([corpus], recipe, tmp_path / "one")
     source, target = first.tokenizers
     assert source.fingerprint != target.fingerprint and source.kind == "unigram"
     other = put(tmp_path, "b", some_pairs(40, 5))
-    second = prepare([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers")
+    second = prepare_corpora([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers")
     assert [t.fingerprint for t in second.tokenizers] == [source.fingerprint, target.fingerprint]
     assert (
-        prepare([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers").manifest
+        prepare_corpora([other], RECIPE, tmp_path / "two", tokenizers=first.directory / "tokenizers").manifest
         == second.manifest
     )
     with raises(DataError, "run_mismatch"):
-        prepare([other], RECIPE, tmp_path / "two")
+        prepare_corpora([other], RECIPE, tmp_path / "two")
     with raises(DataError, "tokenizer_not_found"):
-        prepare([other], RECIPE, tmp_path / "three", tokenizers=tmp_path / "nowhere")
+        prepare_corpora([other], RECIPE, tmp_path / "three", tokenizers=tmp_path / "nowhere")
 
 
 def test_files_given_twice_are_refused(tmp_path):
@@ -250,11 +252,11 @@ def test_files_given_twice_are_refused(tmp_path):
     ]
     for corpora, *mentions in twice:
         with raises(DataError, "duplicate_file", *mentions):
-            prepare(corpora, RECIPE, tmp_path / "out")
+            prepare_corpora(corpora, RECIPE, tmp_path / "out")
     with raises(DataError, "validation_in_training", "b.de", "--valid-"):
-        prepare([two], RECIPE, tmp_path / "out", valid=Corpus(one.source, two.target))
+        prepare_corpora([two], RECIPE, tmp_path / "out", valid=Corpus(one.source, two.target))
     with raises(DataError, "duplicate_file", "b.de"):
-        prepare([one], RECIPE, tmp_path / "out", valid=Corpus(two.target, two.target))
+        prepare_corpora([one], RECIPE, tmp_path / "out", valid=Corpus(two.target, two.target))
     assert not (tmp_path / "out").exists()
 
 
@@ -273,47 +275,47 @@ def test_places_that_hold_something_else_are_left_alone(tmp_path):
         (corpus.source, ("not_a_directory",)),
     ):
         with raises(DataError, *expected):
-            prepare([corpus], RECIPE, place, anew=True)
+            prepare_corpora([corpus], RECIPE, place, anew=True)
     with raises(DataError, "not_prepared_data"):
         Prepared.open(model)
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "manifest.json").write_text((model / "manifest.json").read_text())
     with raises(DataError, "not_prepared_data"):
-        prepare([corpus], RECIPE, tmp_path / "alone")
+        prepare_corpora([corpus], RECIPE, tmp_path / "alone")
     (tmp_path / "void").mkdir()
-    out = prepare([corpus], RECIPE, tmp_path / "void").directory
+    out = prepare_corpora([corpus], RECIPE, tmp_path / "void").directory
     assert len(Prepared.open(out).split()) == 29
     (out / "notes.txt").write_text("mine")
-    prepare([corpus], RECIPE, out)
+    prepare_corpora([corpus], RECIPE, out)
     with raises(DataError, "output_exists", "notes.txt"):
-        prepare([corpus], changed(max_tokens=59), out, anew=True)
+        prepare_corpora([corpus], changed(max_tokens=59), out, anew=True)
     assert (out / "notes.txt").exists()
 
 
 def test_a_corpus_of_which_nothing_is_left_is_refused(tmp_path):
     good, bad = put(tmp_path, "a", some_pairs(30)), put(tmp_path, "b", [("same", "same"), ("", "leer")])
     with raises(DataError, "no_pairs_left", "b.en", "+", "b.de"):
-        prepare([good, bad], RECIPE, tmp_path / "out")
+        prepare_corpora([good, bad], RECIPE, tmp_path / "out")
     with raises(DataError, "no_pairs_left", "max_tokens=2"):
-        prepare([good], changed(max_tokens=2), tmp_path / "out")
+        prepare_corpora([good], changed(max_tokens=2), tmp_path / "out")
     with raises(DataError, "no_pairs_left"):
-        prepare([good], RECIPE, tmp_path / "out", valid=put(tmp_path, "v", [("", "x")]))
+        prepare_corpora([good], RECIPE, tmp_path / "out", valid=put(tmp_path, "v", [("", "x")]))
     with raises(DataError, "no_data"):
-        prepare([], RECIPE, tmp_path / "out")
+        prepare_corpora([], RECIPE, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_scripts_are_told_or_found(tmp_path):
     pairs = [*some_pairs(40), ("red", "красный дом и вода")]
     corpus = put(tmp_path, "a", pairs)
-    found = prepare([corpus], RECIPE, tmp_path / "auto").report["rules"]["script"]
+    found = prepare_corpora([corpus], RECIPE, tmp_path / "auto").report["rules"]["script"]
     assert found["dropped"] == 1 and found["examples"] == [["red", "красный дом и вода"]]
-    off = prepare([corpus], changed(target_script="off"), tmp_path / "off").report["rules"]["script"]
+    off = prepare_corpora([corpus], changed(target_script="off"), tmp_path / "off").report["rules"]["script"]
     assert off["dropped"] == 0
-    told = prepare([corpus], changed(target_script="cyrillic", min_script=0.5), tmp_path / "told").report
+    told = prepare_corpora([corpus], changed(target_script="cyrillic", min_script=0.5), tmp_path / "told").report
     assert told["rules"]["script"]["dropped"] == 40
     with raises(DataError, "unknown_choice", "'greek'"):
-        prepare([corpus], changed(source_script="greeek"), tmp_path / "out")
+        prepare_corpora([corpus], changed(source_script="greeek"), tmp_path / "out")
 
 
 def test_settings_that_cannot_be_are_refused():
@@ -341,13 +343,13 @@ def test_what_python_hands_over_is_taken_or_refused_in_words(tmp_path):
         ([corpus], "base", ("wrong_type", "Recipe.load")),
     ):
         with raises(DataError, *expected):
-            prepare(corpora, recipe, tmp_path / "out")
+            prepare_corpora(corpora, recipe, tmp_path / "out")
     for wrong, code in (({"form": "csv"}, "unknown_choice"), ({"weight": "2"}, "wrong_type")):
         with raises(DataError, code):
             Corpus(corpus.source, corpus.target, **wrong)
     named = Corpus(str(corpus.source), str(corpus.target))  # texts are as good as paths
     assert named == corpus
-    assert len(Prepared.open(str(prepare([named], RECIPE, str(tmp_path / "out")).directory)).split()) == 29
+    assert len(Prepared.open(str(prepare_corpora([named], RECIPE, str(tmp_path / "out")).directory)).split()) == 29
 
 
 @pytest.mark.parametrize(
@@ -362,7 +364,7 @@ def test_what_python_hands_over_is_taken_or_refused_in_words(tmp_path):
 )
 def test_wrong_types_are_told_before_anything_is_read(tmp_path, wrong, expected):
     with raises(DataError, *expected):
-        prepare([Corpus("no.en", "no.de")], RECIPE, **{"out": tmp_path / "out"} | wrong)
+        prepare_corpora([Corpus("no.en", "no.de")], RECIPE, **{"out": tmp_path / "out"} | wrong)
     assert not list(tmp_path.iterdir())
 
 

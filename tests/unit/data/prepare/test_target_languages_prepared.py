@@ -12,7 +12,7 @@ from command_line import leave
 from dragoman.config import TextRecipe
 from dragoman.data.corpora.reader import Corpus
 from dragoman.data.prepare import inputs
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DataError
 from raising import raises
@@ -42,7 +42,7 @@ def several(tmp_path_factory):
         Corpus(english, write(folder, "a.de", [row[1] for row in rows]), to="de", weight=0.5),
         Corpus(english, write(folder, "a.el", [row[2] for row in rows]), to="el"),
     ]
-    return rows, corpora, prepare(corpora, RECIPE, folder / "out", processes=1)
+    return rows, corpora, prepare_corpora(corpora, RECIPE, folder / "out", processes=1)
 
 
 def heads(prepared, name="train"):
@@ -82,15 +82,15 @@ def test_the_manifest_tells_and_a_change_is_noticed(several, tmp_path):
     told = prepared.manifest["inputs"]
     assert [corpus["to"] for corpus in told["corpora"]] == ["de", "el"]
     assert told["settings"]["text.targets"] == ["de", "el"]
-    again = prepare(corpora, RECIPE, prepared.directory)
+    again = prepare_corpora(corpora, RECIPE, prepared.directory)
     assert again.fingerprint == prepared.fingerprint
     turned = [replace(corpora[0], to="el"), replace(corpora[1], to="de")]
     with raises(inputs.OtherInputsError, "run_mismatch", "a.en", "'de'", "'el'"):
-        prepare(turned, RECIPE, prepared.directory)
+        prepare_corpora(turned, RECIPE, prepared.directory)
 
 
 def test_without_languages_nothing_speaks_of_them(tmp_path):
-    prepared = prepare([put(tmp_path, "a", some_pairs(120))], RECIPE, tmp_path / "out")
+    prepared = prepare_corpora([put(tmp_path, "a", some_pairs(120))], RECIPE, tmp_path / "out")
     assert {"form", "source_key", "target_key", "files"} == set(prepared.manifest["inputs"]["corpora"][0])
     assert "text.targets" not in prepared.manifest["inputs"]["settings"]
     assert "to" not in prepared.manifest["splits"]["train"] and prepared.tokenizers[0].targets == ()
@@ -109,7 +109,7 @@ def test_lines_that_say_their_own_language(several, tmp_path, form):
             keys = [{"translation": {"s": s, "t": t}, "to": to} for s, t, to in lines]
         path = write(tmp_path, "all.jsonl", map(json.dumps, keys))
         corpus = Corpus(path, form="jsonl", source_key="s", target_key="t", to_key="to")
-    mixed = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
+    mixed = prepare_corpora([corpus], RECIPE, tmp_path / "out", processes=1)
     assert mixed.manifest["report"]["rules"]["empty"]["dropped"] == (1 if form == "tsv" else 0)
     for of in ("train.source.ids", "train.target.offsets", "valid.source.ids", "tokenizers/shared.json"):
         assert (mixed.directory / of).read_bytes() == (prepared.directory / of).read_bytes()
@@ -119,7 +119,7 @@ def test_several_processes_write_the_same_bytes(several, tmp_path, monkeypatch):
     _, corpora, prepared = several
     monkeypatch.setattr("dragoman.data.prepare.pipeline.CHUNK", 50)
     monkeypatch.setattr("dragoman.data.prepare.encoding.CHUNK", 30)
-    again = prepare(corpora, RECIPE, tmp_path / "out", processes=2)
+    again = prepare_corpora(corpora, RECIPE, tmp_path / "out", processes=2)
     assert files(again.directory) == files(prepared.directory)
 
 
@@ -128,7 +128,7 @@ def test_the_same_words_in_two_languages_are_no_duplicates(tmp_path):
     one = put(tmp_path, "a", [*pairs, ("red bread", "rouge pain"), ("red bread", "rouge pain")])
     other = put(tmp_path, "b", [*((s, f"{t} x") for s, t in pairs), ("red bread", "rouge pain")])
     corpora = [replace(one, to="fr"), replace(other, to="oc")]
-    prepared = prepare(corpora, changed(valid_pairs=0), tmp_path / "out")
+    prepared = prepare_corpora(corpora, changed(valid_pairs=0), tmp_path / "out")
     assert prepared.report["rules"]["duplicate"]["dropped"] == 1
     found = [head for head, (source, _) in zip(heads(prepared), texts(prepared), strict=True) if source == "red bread"]
     assert found == ["<2fr>", "<2oc>"]
@@ -138,17 +138,17 @@ def test_both_directions_share_their_files_and_validation_sets_are_one_for_each(
     train, valid = put(tmp_path, "a", some_pairs(60)), put(tmp_path, "v", some_pairs(9, seed=5))
     both = [replace(train, to="de"), Corpus(train.target, train.source, to="en")]
     checks = [replace(valid, to="de"), Corpus(valid.target, valid.source, to="en")]
-    prepared = prepare(both, RECIPE, tmp_path / "out", valid=checks)
+    prepared = prepare_corpora(both, RECIPE, tmp_path / "out", valid=checks)
     assert heads(prepared, "valid") == ["<2de>"] * 9 + ["<2en>"] * 9
     assert [part.name for part in prepared.split("valid").parts] == ["v.en + v.de", "v.de + v.en"]
     english, german = some_pairs(9, seed=5)[3]
     assert texts(prepared, "valid")[3] == (english, german) and texts(prepared, "valid")[12] == (german, english)
     with raises(DataError, "duplicate_file"):
-        prepare([both[0], both[0]], RECIPE, tmp_path / "other")
+        prepare_corpora([both[0], both[0]], RECIPE, tmp_path / "other")
     with raises(DataError, "validation_in_training"):
-        prepare(both, RECIPE, tmp_path / "other", valid=[both[1]])
+        prepare_corpora(both, RECIPE, tmp_path / "other", valid=[both[1]])
     with raises(DataError, "duplicate_file"):
-        prepare([Corpus(train.source, train.source, to="en")], RECIPE, tmp_path / "other")
+        prepare_corpora([Corpus(train.source, train.source, to="en")], RECIPE, tmp_path / "other")
 
 
 def test_batches_with_sampled_tokens_keep_the_language(several):
@@ -167,9 +167,9 @@ def test_batches_with_sampled_tokens_keep_the_language(several):
 
 def test_the_longest_sentence_counts_its_language(tmp_path):
     corpus = replace(put(tmp_path, "a", [(s, t.split()[0]) for s, t in some_pairs(80)]), to="de")
-    every = prepare([corpus], changed(valid_pairs=0), tmp_path / "every").split().source.lengths
+    every = prepare_corpora([corpus], changed(valid_pairs=0), tmp_path / "every").split().source.lengths
     limit = int(np.median(every))
-    some = prepare([corpus], changed(valid_pairs=0, max_tokens=limit), tmp_path / "some")
+    some = prepare_corpora([corpus], changed(valid_pairs=0, max_tokens=limit), tmp_path / "some")
     assert some.split().source.lengths.tolist() == [n for n in every if n <= limit]
     assert some.report["rules"]["tokens"]["dropped"] == (every > limit).sum() > 9
 
@@ -177,13 +177,15 @@ def test_the_longest_sentence_counts_its_language(tmp_path):
 def test_tokenizers_from_elsewhere_bring_their_languages(several, tmp_path):
     _, corpora, prepared = several
     theirs = prepared.directory / "tokenizers"
-    only = prepare([corpora[1]], RECIPE, tmp_path / "out", tokenizers=theirs)
+    only = prepare_corpora([corpora[1]], RECIPE, tmp_path / "out", tokenizers=theirs)
     assert {*heads(only)} == {"<2el>"} and only.tokenizers[0].targets == ("de", "el")
     with raises(DataError, "language_mismatch"):
-        prepare([corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenizers=theirs)
-    plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
+        prepare_corpora(
+            [corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenizers=theirs
+        )
+    plain = prepare_corpora([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
     with raises(DataError, "unknown_language", "--to"):
-        prepare([corpora[1]], RECIPE, tmp_path / "o", tokenizers=plain.directory / "tokenizers")
+        prepare_corpora([corpora[1]], RECIPE, tmp_path / "o", tokenizers=plain.directory / "tokenizers")
 
 
 def test_languages_can_be_added_behind_those_of_tokenizers_from_elsewhere(several, tmp_path):
@@ -191,22 +193,24 @@ def test_languages_can_be_added_behind_those_of_tokenizers_from_elsewhere(severa
     theirs = prepared.directory / "tokenizers"
     more = replace(RECIPE, text=TextRecipe(targets=("de", "el", "pt")))
     with_one = [replace(corpora[0], to="pt"), corpora[1]]
-    made = prepare(with_one, more, tmp_path / "out", tokenizers=theirs)
+    made = prepare_corpora(with_one, more, tmp_path / "out", tokenizers=theirs)
     before, after = prepared.tokenizers[0], made.tokenizers[0]
     assert {*heads(made)} == {"<2el>", "<2pt>"} and after.targets == ("de", "el", "pt")
     assert after.vocabulary_size == before.vocabulary_size + 1
     assert [after.target_id(code) for code in before.targets] == [before.target_id(code) for code in before.targets]
     assert after.encode("one two three") == before.encode("one two three")
-    again = prepare([corpora[1]], RECIPE, tmp_path / "without", tokenizers=theirs)
-    only = prepare(with_one[:1], more, tmp_path / "with", tokenizers=theirs)  # what is learned may be left out
+    again = prepare_corpora([corpora[1]], RECIPE, tmp_path / "without", tokenizers=theirs)
+    only = prepare_corpora(with_one[:1], more, tmp_path / "with", tokenizers=theirs)  # what is learned may be left out
     assert again.fingerprint != only.fingerprint
     with raises(DataError, "no_pairs_left"):
-        prepare([corpora[1]], more, tmp_path / "none", tokenizers=theirs)
+        prepare_corpora([corpora[1]], more, tmp_path / "none", tokenizers=theirs)
     for wrong in (("el", "de", "pt"), ("de",), ("de", "pt", "el")):
         with raises(DataError, "language_mismatch"):
-            prepare(with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenizers=theirs)
-    plain = prepare([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
-    first = prepare(corpora, replace(RECIPE, text=TextRecipe(targets=("de", "el"))), tmp_path / "first",
+            prepare_corpora(
+                with_one, replace(RECIPE, text=TextRecipe(targets=wrong)), tmp_path / "o", tokenizers=theirs
+            )
+    plain = prepare_corpora([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
+    first = prepare_corpora(corpora, replace(RECIPE, text=TextRecipe(targets=("de", "el"))), tmp_path / "first",
                     tokenizers=plain.directory / "tokenizers")  # fmt: skip
     assert first.tokenizers[0].vocabulary_size == plain.tokenizers[0].vocabulary_size + 2
 
@@ -214,7 +218,7 @@ def test_languages_can_be_added_behind_those_of_tokenizers_from_elsewhere(severa
 def test_separate_vocabularies_have_them_on_the_side_of_the_source(several, tmp_path):
     _, corpora, _ = several
     recipe = replace(RECIPE, text=TextRecipe(vocabulary_size=320, shared=False))
-    source, target = prepare(corpora, recipe, tmp_path / "out").tokenizers
+    source, target = prepare_corpora(corpora, recipe, tmp_path / "out").tokenizers
     assert (source.targets, target.targets) == (("de", "el"), ())
 
 
@@ -224,7 +228,7 @@ def test_what_is_rejected(several, tmp_path):
     def rejected(code, mention, *corpora, targets=(), **more):
         recipe = replace(RECIPE, text=replace(RECIPE.text, targets=targets))
         with raises(DataError, code, mention):
-            prepare(corpora, recipe, tmp_path / "out", **more)
+            prepare_corpora(corpora, recipe, tmp_path / "out", **more)
         assert not (tmp_path / "out").exists()
 
     rejected("missing_language", "a.en + a.el", german, replace(greek, to=""))

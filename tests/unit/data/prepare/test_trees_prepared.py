@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.data.corpora.reader import Corpus, read_trees_file
 from dragoman.data.prepare.inputs import OtherInputsError
-from dragoman.data.prepare.pipeline import prepare
+from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.shards import Sentences
 from dragoman.errors import DataError, TextError
 from dragoman.text.trees.dependency import Tree, depths_of_tokens
@@ -71,7 +71,7 @@ def check(prepared, grown, sampling=0.0, layout="padded", split="train"):
 
 def test_every_sentence_keeps_its_tree_in_both_layouts(tmp_path: Path) -> None:
     corpus, grown = with_trees(tmp_path, "train", some_pairs(300))
-    prepared = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
+    prepared = prepare_corpora([corpus], RECIPE, tmp_path / "out", processes=1)
     assert prepared.has_trees
     for layout in ("padded", "packed"):
         assert check(prepared, grown, layout=layout) == (293, 293)
@@ -82,7 +82,7 @@ def test_every_sentence_keeps_its_tree_in_both_layouts(tmp_path: Path) -> None:
 def test_sampled_tokens_stand_where_their_words_do(tmp_path: Path, kind: str) -> None:
     corpus, grown = with_trees(tmp_path, "train", some_pairs(200))
     recipe = replace(RECIPE, text=replace(RECIPE.text, kind=kind, vocabulary_size=370))
-    prepared = prepare([corpus], recipe, tmp_path / "out", processes=1)
+    prepared = prepare_corpora([corpus], recipe, tmp_path / "out", processes=1)
     for layout in ("padded", "packed"):
         seen, plain = check(prepared, grown, sampling=0.1 if kind == "unigram" else 0.3, layout=layout)
         assert (seen, plain < 150) == (193, True)  # most are drawn anew, and not only looked up
@@ -93,7 +93,7 @@ def test_empty_lines_have_no_tree_and_what_is_dropped_takes_its_own_along(tmp_pa
     wrong = [("", ""), ("  ", "leer"), ("only source here", ""), ("same same", "same same"), pairs[0], (" ", " ")]
     mixed = [pair for group in zip(pairs, wrong * 10, strict=True) for pair in group]
     corpus, grown = with_trees(tmp_path, "train", mixed)
-    prepared = prepare([corpus], changed(valid_pairs=0, max_tokens=14), tmp_path / "out", processes=1)
+    prepared = prepare_corpora([corpus], changed(valid_pairs=0, max_tokens=14), tmp_path / "out", processes=1)
     left = [s for s, _ in texts(prepared)]
     assert 10 < len(left) < 60
     assert check(prepared, grown)[0] == len(left)
@@ -113,7 +113,7 @@ def test_several_corpora_a_validation_set_processes_and_packed_files(tmp_path: P
         replace(first, source_trees=packed),
         Corpus(tmp_path / "b.tsv", form="tsv", source_trees=second.files[2]),
     ]
-    prepared = prepare(corpora, RECIPE, tmp_path / "out", valid=valid, processes=2)
+    prepared = prepare_corpora(corpora, RECIPE, tmp_path / "out", valid=valid, processes=2)
     assert [part["name"] for part in prepared.manifest["splits"]["train"]["parts"]] == ["a.en + a.de", "b.tsv"]
     assert check(prepared, {**a, **b})[0] == 90
     assert check(prepared, c, split="valid")[0] == 9
@@ -121,16 +121,16 @@ def test_several_corpora_a_validation_set_processes_and_packed_files(tmp_path: P
 
 def test_other_trees_are_other_inputs(tmp_path: Path) -> None:
     corpus, _ = with_trees(tmp_path, "train", some_pairs(50))
-    prepared = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
-    assert prepare([corpus], RECIPE, tmp_path / "out").fingerprint == prepared.fingerprint
+    prepared = prepare_corpora([corpus], RECIPE, tmp_path / "out", processes=1)
+    assert prepare_corpora([corpus], RECIPE, tmp_path / "out").fingerprint == prepared.fingerprint
     with_trees(tmp_path, "train", some_pairs(50), seed=5)
     with raises(OtherInputsError, "run_mismatch", "train.conllu", "sha256"):
-        prepare([corpus], RECIPE, tmp_path / "out")
+        prepare_corpora([corpus], RECIPE, tmp_path / "out")
     with raises(OtherInputsError, "run_mismatch", "3", "2"):
-        prepare([replace(corpus, source_trees=None)], RECIPE, tmp_path / "out")
-    other = prepare([corpus], RECIPE, tmp_path / "out", anew=True, processes=1)
+        prepare_corpora([replace(corpus, source_trees=None)], RECIPE, tmp_path / "out")
+    other = prepare_corpora([corpus], RECIPE, tmp_path / "out", anew=True, processes=1)
     assert other.fingerprint != prepared.fingerprint
-    bare = prepare([replace(corpus, source_trees=None)], RECIPE, tmp_path / "out", anew=True, processes=1)
+    bare = prepare_corpora([replace(corpus, source_trees=None)], RECIPE, tmp_path / "out", anew=True, processes=1)
     assert not bare.has_trees and bare.split().depths is None
     with bare.loader(RECIPE.data, pin=False) as loader:
         assert next(loader).source_depths is None
@@ -138,7 +138,7 @@ def test_other_trees_are_other_inputs(tmp_path: Path) -> None:
 
 def test_a_loader_goes_on_with_the_same_depths(tmp_path: Path) -> None:
     corpus, _ = with_trees(tmp_path, "train", some_pairs(100))
-    prepared = prepare([corpus], RECIPE, tmp_path / "out", processes=1)
+    prepared = prepare_corpora([corpus], RECIPE, tmp_path / "out", processes=1)
     recipe = replace(RECIPE.data, sampling=0.2)
     with prepared.loader(recipe, pin=False) as loader:
         batches = [next(loader) for _ in range(6)]
@@ -149,7 +149,7 @@ def test_a_loader_goes_on_with_the_same_depths(tmp_path: Path) -> None:
 
 def test_depths_of_other_sentences_are_refused(tmp_path: Path) -> None:
     corpus, _ = with_trees(tmp_path, "train", some_pairs(100))
-    split = prepare([corpus], RECIPE, tmp_path / "out", processes=1).split()
+    split = prepare_corpora([corpus], RECIPE, tmp_path / "out", processes=1).split()
     assert split.depths is not None
     pairs = np.arange(2, 9)
     laid = split.depths.of_bytes
@@ -167,9 +167,9 @@ def test_trees_for_some_corpora_alone(tmp_path: Path) -> None:
     first, _ = with_trees(tmp_path, "a", some_pairs(30, seed=1))
     second, valid = put(tmp_path, "b", some_pairs(30, seed=2)), put(tmp_path, "v", some_pairs(30, seed=3))
     with raises(DataError, "missing_trees", "b.en", "+", "b.de"):
-        prepare([first, second], RECIPE, tmp_path / "out")
+        prepare_corpora([first, second], RECIPE, tmp_path / "out")
     with raises(DataError, "missing_trees", "v.en", "+", "v.de"):
-        prepare([first], RECIPE, tmp_path / "out", valid=valid)
+        prepare_corpora([first], RECIPE, tmp_path / "out", valid=valid)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_trees_that_do_not_belong_to_the_text(tmp_path: Path, spoil, expected: t
     )
     (tmp_path / "train.conllu").write_text("".join(spoil(trees)), encoding="utf-8")
     with raises((DataError, TextError), *expected):
-        prepare([corpus], RECIPE, tmp_path / "out", processes=1)
+        prepare_corpora([corpus], RECIPE, tmp_path / "out", processes=1)
     assert not (tmp_path / "out").exists()
 
 
