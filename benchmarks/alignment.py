@@ -99,7 +99,7 @@ class Rule:
         rows = weights[:-1] if self.step == "writes" else weights[1:]
         return link_words(rows if self.end == "no link" else rows[:, :-1], pair.source, pair.target, self.by)  # type: ignore[arg-type]
 
-    def score_alignment(self, pairs: list[Pair]) -> AlignmentScore:
+    def score(self, pairs: list[Pair]) -> AlignmentScore:
         return score_alignment([self.links(pair) for pair in pairs], [pair.gold for pair in pairs])
 
     def words(self) -> str:
@@ -134,7 +134,7 @@ def main() -> None:
         for by in ("token", "word")
         for end in ("left out", "no link")
     ]
-    scored = [(rule, rule.agreement(pairs[:half]), rule.agreement(pairs[half:])) for rule in rules]
+    scored = [(rule, rule.score(pairs[:half]), rule.score(pairs[half:])) for rule in rules]
     means = [entry for entry in scored if entry[0].head is None]
     versions = f"dragoman {version('dragoman')}, torch {version('torch')}"
     print(f"{date.today()}, {versions}, {options.source} to {options.target}")
@@ -147,7 +147,7 @@ def main() -> None:
     own = Rule(pointer.layer, pointer.head, pointer.step, "token", "no link")
     print(f"\nby itself, without gold: {own.words()}")
     for name, part in (("all", pairs), ("the first half", pairs[:half]), ("the rest", pairs[half:])):
-        found = own.agreement(part)
+        found = own.score(part)
         figures = f"precision {100 * found.precision:.1f}, recall {100 * found.recall:.1f}"
         print(f"  AER {100 * found.error_rate:.1f} on {name} ({figures})")
     for name, among in (("mean of the heads", means), ("any head", scored)):

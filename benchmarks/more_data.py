@@ -47,7 +47,7 @@ class Study:
         for split, count in (("valid", 300), ("test", 1000)):
             self.put(split, list(pairs(count, split=split)))  # type: ignore[arg-type]
 
-    def submit(self, name: str, lines: list[tuple[str, str]]) -> None:
+    def put(self, name: str, lines: list[tuple[str, str]]) -> None:
         for language, texts in zip(("en", "de"), zip(*lines, strict=True), strict=True):
             write(self.out / f"{name}.{language}", list(texts))
 
