@@ -45,7 +45,7 @@ def test_a_model_without_its_card_is_served_with_its_languages(models: Path, tmp
     loading = pytest.importorskip("dragoman.serve.loading", reason="needs fastapi", exc_type=ImportError)
     model = tmp_path / "renamed"
     shutil.copytree(models / kind, model, ignore=shutil.ignore_patterns(CARD))
-    served = loading.open_model("mine", model, 1, device="cpu", engine="torch")
+    served = loading.load_served_model("mine", model, 1, device="cpu", engine="torch")
     assert (served.languages, served.translator.language) == (("en", "de"), "en")
 
 
