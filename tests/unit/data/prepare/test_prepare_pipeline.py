@@ -58,8 +58,8 @@ def test_the_report_accounts_for_every_pair(example):
 
 def test_the_same_bytes_with_several_processes(example, tmp_path, monkeypatch):
     _, corpora, prepared = example
-    monkeypatch.setattr("dragoman.data.prepare.pipeline.CHUNK", 50)
-    monkeypatch.setattr("dragoman.data.prepare.encoding.CHUNK", 30)
+    monkeypatch.setattr("dragoman.data.prepare.pipeline.PAIRS_PER_CHUNK", 50)
+    monkeypatch.setattr("dragoman.data.prepare.encoding.PAIRS_PER_CHUNK", 30)
     several = prepare_corpora(corpora, RECIPE, tmp_path / "out", processes=2)
     assert files(several.directory) == files(prepared.directory)
 

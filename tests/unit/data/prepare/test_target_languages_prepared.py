@@ -117,8 +117,8 @@ def test_lines_that_say_their_own_language(several, tmp_path, form):
 
 def test_several_processes_write_the_same_bytes(several, tmp_path, monkeypatch):
     _, corpora, prepared = several
-    monkeypatch.setattr("dragoman.data.prepare.pipeline.CHUNK", 50)
-    monkeypatch.setattr("dragoman.data.prepare.encoding.CHUNK", 30)
+    monkeypatch.setattr("dragoman.data.prepare.pipeline.PAIRS_PER_CHUNK", 50)
+    monkeypatch.setattr("dragoman.data.prepare.encoding.PAIRS_PER_CHUNK", 30)
     again = prepare_corpora(corpora, RECIPE, tmp_path / "out", processes=2)
     assert files(again.directory) == files(prepared.directory)
 

@@ -199,7 +199,7 @@ def lt(cached: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 def on_gpu(rows: int, columns: int, turned: bool = False, kind: torch.dtype = torch.bfloat16) -> Tensor:
     """A random matrix inside a larger one, at an address that the library can read well."""
     memory = torch.randn(64, 4096).to(kind)
-    begin = -memory.data_ptr() % gpu_matmul.ALIGNMENT // memory.element_size()
+    begin = -memory.data_ptr() % gpu_matmul.MATRIX_ALIGNMENT // memory.element_size()
     lying = memory.flatten()[begin:].as_strided((columns, rows) if turned else (rows, columns), (256, 1))
     return (lying.T if turned else lying).as_subclass(OnGpu)
 
