@@ -52,7 +52,7 @@ def test_mistakes_are_told_before_anything_is_written(tmp_path: Path, capsys: py
     (tmp_path / "file").write_text("mine")
     for words, message in (
         (["--out", str(tmp_path / "out"), "--set", "train.stepz=4"], "no key train.stepz; did you mean"),
-        (["--out", str(tmp_path / "file")], "file is a file, but --out is the directory to write"),
+        (["--out", str(tmp_path / "file")], "file is a file, not a directory"),
         (["--out", str(tmp_path / "out"), "--pairs", "99999999999"], "is not in the range 1000<=x<=10000000"),
     ):
         code, _, err = leave(capsys, "demo", *words)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
@@ -94,30 +94,58 @@ class Tokenizer(Protocol):
         """Write the files that `load_tokenizer` reads."""
 
 
-class SubwordTokenizer(ABC):
+class StoredTokenizer(ABC):
+    """A kind and the bytes of a model, which is all that is saved and pickled; perhaps with target languages."""
+
+    vocabulary_size: int
+    first_target: int  # the id of the first target language
+
+    def __init__(self, kind: str, model: bytes, targets: Sequence[str]) -> None:
+        self.kind, self.model, self.targets = kind, model, check_language_codes(targets)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, bytes, tuple[str, ...]]]:
+        """Pickle the model's bytes, without caches."""
+        return type(self), (self.kind, self.model, self.targets)
+
+    def target_id(self, language: str) -> int:
+        """The id of a target language's token."""
+        if language not in self.targets:
+            there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
+            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_language")
+        return self.first_target + self.targets.index(language)
+
+    def with_targets(self, targets: Sequence[str]) -> Self:
+        """The same tokens, followed by one for each of these target languages."""
+        return type(self)(self.kind, self.model, targets)
+
+    def check_batch(self, texts: Sequence[str], threads: int) -> None:
+        """Reject one text for several, and a number of threads that is out of range."""
+        if isinstance(texts, str):
+            raise TextError(f"texts must be a list of str; got one str, {texts!r:.60}", code="wrong_type")
+        if not 1 <= threads <= MAX_THREADS:  # sentencepiece aborts the process if it cannot start a thread
+            raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
+
+    def save(self, directory: Path, name: str) -> list[Path]:
+        """Write the files that `load_tokenizer` reads."""
+        from dragoman.text.store import save_tokenizer
+
+        return save_tokenizer(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
+
+
+class SubwordTokenizer(StoredTokenizer):
     """Normalizing, words and decoding; subclasses find and sample tokens."""
 
     def __init__(
         self, kind: str, model: bytes, names: Sequence[str], targets: Sequence[str] = (), scores: Sequence[float] = ()
     ) -> None:
-        self.kind = kind
-        self.model = model
-        self.targets = check_language_codes(targets)
+        super().__init__(kind, model, targets)
         self.table = TokenTable(names, self.targets)
+        self.vocabulary_size = len(self.table)
         self.first_target = len(names)
         self.scores = scores  # of the learned tokens, if there are any
         self.words = WordCache()
 
-    def __reduce__(self) -> tuple[type[SubwordTokenizer], tuple[str, bytes, tuple[str, ...]]]:
-        """Pickle the model's bytes without the cache."""
-        return type(self), (self.kind, self.model, self.targets)
-
     marks_words = True
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of ids."""
-        return len(self.table)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -129,19 +157,6 @@ class SubwordTokenizer(ABC):
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
         return [len(output) for output in self.table.token_bytes]
-
-    def target_id(self, language: str) -> int:
-        """The id of a target language's token."""
-        if language not in self.targets:
-            there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_language")
-        return self.first_target + self.targets.index(language)
-
-    def with_targets(self, targets: Sequence[str]) -> SubwordTokenizer:
-        """The same tokens, followed by one for each of these target languages."""
-        from dragoman.text.store import from_model
-
-        return from_model(self.kind, self.model, targets)
 
     @abstractmethod
     def encode_marked(self, marked: str) -> list[int]:
@@ -157,10 +172,7 @@ class SubwordTokenizer(ABC):
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
-        if isinstance(texts, str):
-            raise TextError(f"texts must be a list of str; got one str, {texts!r:.60}", code="wrong_type")
-        if not 1 <= threads <= MAX_THREADS:  # sentencepiece aborts the process if it cannot start a thread
-            raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
+        self.check_batch(texts, threads)
         rows: list[list[int]] = []
         with pause_gc():
             for start in range(0, len(texts), ENCODE_BLOCK):
@@ -249,12 +261,6 @@ class SubwordTokenizer(ABC):
     def to_ids(self, tokens: Sequence[str]) -> list[int]:
         """The inverse of `tokens`."""
         return self.table.to_ids(tokens)
-
-    def save(self, directory: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokenizer` reads."""
-        from dragoman.text.store import save_tokenizer
-
-        return save_tokenizer(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
 
 
 def vocabulary_sizes(source: Tokenizer, target: Tokenizer) -> int | tuple[int, int]:

@@ -10,15 +10,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.imported.segmentation import Segmenter, SentencePieceSegmenter, load_segmenter
 from dragoman.text.normalization import MARK, normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
-from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, check_language_codes, language_token
-from dragoman.values import MAX_THREADS, rename_keys
+from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, language_token
+from dragoman.text.tokenizer import StoredTokenizer
+from dragoman.values import rename_keys
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KIND: Final = "imported"
 
 
-class ImportedTokenizer:
+class ImportedTokenizer(StoredTokenizer):
     """Tokens by the name that their toolkit gives them, each with an id; ids 0 to 3 are ours, as everywhere.
 
     A JSON file: `from`, the toolkit; `cut` and `model`, as `load_segmenter` reads them; `unknown`, what the unknown
@@ -35,7 +35,7 @@ class ImportedTokenizer:
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         about = parse_tokenizer(model)
-        self.kind, self.model, self.targets = kind, model, check_language_codes(targets)
+        super().__init__(kind, model, targets)
         self.unknown: str = about["unknown"]
         tokens: list[str] = about["tokens"]
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
@@ -46,15 +46,7 @@ class ImportedTokenizer:
         self.names = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.names))}
         self.table = Vocabulary(self.names)
-
-    def __reduce__(self) -> tuple[type[ImportedTokenizer], tuple[str, bytes, tuple[str, ...]]]:
-        """Pickle the model's bytes."""
-        return type(self), (self.kind, self.model, self.targets)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of ids."""
-        return len(self.names)
+        self.vocabulary_size = len(self.names)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -66,17 +58,6 @@ class ImportedTokenizer:
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
         return [0 if i in self.silent else len(token.encode()) for i, token in enumerate(self.names)]
-
-    def target_id(self, language: str) -> int:
-        """The id of a target language's token."""
-        if language not in self.targets:
-            there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
-            raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_language")
-        return self.first_target + self.targets.index(language)
-
-    def with_targets(self, targets: Sequence[str]) -> ImportedTokenizer:
-        """The same tokens, and after them one for each of these target languages."""
-        return ImportedTokenizer(self.kind, self.model, targets)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without BOS and EOS."""
@@ -97,10 +78,7 @@ class ImportedTokenizer:
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for each text."""
-        if isinstance(texts, str):
-            raise TextError(f"texts must be a list of str; got one str, {texts!r:.60}", code="wrong_type")
-        if not 1 <= threads <= MAX_THREADS:
-            raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
+        self.check_batch(texts, threads)
         rows, known = self.segmenter.split_many([check_text(text) for text in texts], threads), self.known
         return [[known.get(token, UNK) for token in row] for row in rows]
 
@@ -146,12 +124,6 @@ class ImportedTokenizer:
     def is_text(self, number: int) -> bool:
         """Whether an id is a token of text, known or not, rather than a special or language token."""
         return UNK <= number < self.first_target
-
-    def save(self, directory: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokenizer` reads."""
-        from dragoman.text.store import save_tokenizer
-
-        return save_tokenizer(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
 
 
 def check_text(text: str) -> str:
