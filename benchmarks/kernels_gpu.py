@@ -117,8 +117,7 @@ def product(size: str, tokens: int, which: str, by_pytorch: bool) -> Call:
 def adam(size: str, _: int) -> Call:
     from dragoman import Transformer
     from dragoman.config import ModelRecipe, TrainRecipe
-    from dragoman.training.optim.bf16_adam import Bf16Adam
-    from dragoman.training.optim.bf16_weights import Bf16Weights
+    from dragoman.training.optim.bf16_adam import Bf16Adam, Bf16Weights
     from dragoman.training.optim.optimizer import Optimizer
 
     d, heads, ff, layers, *_ = SIZES[size]

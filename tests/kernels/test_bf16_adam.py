@@ -13,8 +13,7 @@ pytest.importorskip("triton")
 
 from dragoman.config import TrainRecipe
 from dragoman.training.optim import bf16_adam
-from dragoman.training.optim.bf16_adam import Bf16Adam, supports_bf16_adam
-from dragoman.training.optim.bf16_weights import Bf16Weights
+from dragoman.training.optim.bf16_adam import Bf16Adam, Bf16Weights, supports_bf16_adam
 from dragoman.training.optim.optimizer import Optimizer
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

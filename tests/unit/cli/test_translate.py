@@ -13,7 +13,7 @@ import pytest
 
 from dragoman import Translator
 from dragoman.cli import main
-from dragoman.cli.line_progress import LineReporter
+from dragoman.cli.output import LineReporter
 from dragoman.translation.result import Translation
 from tiny_model import write_tiny_model
 

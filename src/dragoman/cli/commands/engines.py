@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import complete_model
 from dragoman.cli.output import check_stdout
 
 

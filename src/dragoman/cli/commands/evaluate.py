@@ -11,10 +11,8 @@ import click
 
 from dragoman import api
 from dragoman.cli import note
-from dragoman.cli.options import FILE
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import FILE, complete_model, reject_unused
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
-from dragoman.cli.options.unused_options import reject_unused
 from dragoman.cli.output import check_stdout
 from dragoman.evaluation.metrics import METRICS
 from dragoman.search.types import Search

@@ -10,8 +10,7 @@ import click
 
 from dragoman.cli.commands import inspect_heads as heads
 from dragoman.cli.input import decode_argument
-from dragoman.cli.options import FILE
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import FILE, complete_model
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note
-from dragoman.cli.options import FILE
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import FILE, complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
 

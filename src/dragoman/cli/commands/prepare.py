@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE
-from dragoman.cli.options.completion import complete_recipe
+from dragoman.cli.options import FILE, complete_recipe
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 from dragoman.data.prepare.report import plot_lengths, print_preparation
 from dragoman.data.prepared import PICTURE, Prepared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.options.completion import complete_recipe
+from dragoman.cli.options import complete_recipe
 from dragoman.cli.output import check_stdout
 from dragoman.config import PRESETS, Recipe
 from dragoman.values import MAX_INT

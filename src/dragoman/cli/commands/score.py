@@ -11,11 +11,9 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines, stream_pairs
-from dragoman.cli.line_progress import LineReporter, should_report
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import complete_model, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
-from dragoman.cli.options.unused_options import reject_unused
-from dragoman.cli.output import open_output, resolve_output
+from dragoman.cli.output import LineReporter, open_output, resolve_output, should_report
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line

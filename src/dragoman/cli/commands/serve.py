@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import complete_model
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dragoman.cli.input import check_readable, stream_lines
-from dragoman.cli.options.unused_options import reject_unused
+from dragoman.cli.options import reject_unused
 from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE
-from dragoman.cli.options.completion import complete_recipe
+from dragoman.cli.options import FILE, complete_recipe
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 
 

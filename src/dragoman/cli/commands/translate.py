@@ -9,12 +9,10 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.input import check_readable, decode_argument, parse_path, stream_lines
-from dragoman.cli.line_progress import LineReporter, should_report
-from dragoman.cli.options.completion import complete_model
+from dragoman.cli.options import complete_model, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
-from dragoman.cli.options.unused_options import reject_unused
-from dragoman.cli.output import open_output, resolve_output
+from dragoman.cli.output import LineReporter, open_output, resolve_output, should_report
 from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
 from dragoman.search.types import MAX_BEAM, Sampling, Search

@@ -12,7 +12,7 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.input import decode_argument
-from dragoman.cli.options.unused_options import reject_unused
+from dragoman.cli.options import reject_unused
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError

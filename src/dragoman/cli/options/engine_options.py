@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import click
 
-from dragoman.cli.options.unused_options import reject_unused
+from dragoman.cli.options import reject_unused
 from dragoman.engines.select import ENGINES, PRECISIONS
 from dragoman.search.types import Mean
 

@@ -1,4 +1,4 @@
-"""Adam for half-precision gradients, in one pass that also rounds the weights for the next step.
+"""bfloat16 copies of the weights, and Adam for their gradients, in one pass that also rounds for the next step.
 
 PyTorch's kernels need gradients in the precision of the weights, write them back, and do not round: 44 bytes of memory
 traffic per weight instead of 28. The moments are those of PyTorch's optimizer, which are saved.
@@ -6,14 +6,77 @@ traffic per weight instead of 28. The moments are those of PyTorch's optimizer, 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from dragoman.data.batch import Batch
 from dragoman.nn.kernels import triton_available
-from dragoman.training.optim.bf16_weights import Bf16Weights
+from dragoman.training.loss.cross_entropy import LossSum
 from dragoman.training.optim.optimizer import Optimizer
+
+
+class WithWeights(nn.Module):
+    """A task that is called with other tensors for some of its weights."""
+
+    def __init__(self, task: nn.Module) -> None:
+        super().__init__()
+        self.task = task
+
+    def forward(self, batch: Batch, weights: dict[str, Tensor]) -> LossSum:
+        """The loss of a batch, by these weights."""
+        loss: LossSum = torch.func.functional_call(self.task, weights, (batch,))
+        return loss
+
+
+class Bf16Weights:
+    """Lower-precision `copies` of the `master` weights of a task's linear layers.
+
+    There are none if `kind` is None or the precision of the weights. All are rounded at once before a step, and all
+    gradients widened at once after it; autocast does so one by one, in 156 small kernels for the base model. The
+    numbers are the same, except that a bias's gradient is rounded too.
+    """
+
+    def __init__(self, task: nn.Module, kind: torch.dtype | None) -> None:
+        used = Counter(id(p) for m in task.modules() for p in m.parameters(recurse=False))
+        found = {
+            f"{path}.{name}" if path else name: parameter
+            for path, module in task.named_modules()
+            if isinstance(module, nn.Linear)
+            for name, parameter in module.named_parameters(recurse=False)
+            if parameter.requires_grad and parameter.dtype != kind and used[id(parameter)] == 1
+        }
+        self.master: list[Tensor] = list(found.values()) if kind is not None else []
+        names = list(found) if kind is not None else []
+        self.copies = [p.detach().to(kind).requires_grad_() for p in self.master]
+        self.gradients: list[Tensor] = []
+        self.named = dict(zip(names, self.copies, strict=True))
+
+    def refresh(self) -> None:
+        """Round the current weights."""
+        if self.copies:
+            with torch.no_grad():
+                torch._foreach_copy_(self.copies, self.master)
+
+    def collect(self, add: bool) -> None:
+        """Move the gradients of the copies to the weights, or add them with `add`."""
+        if not self.gradients:
+            self.gradients = [torch.zeros_like(p, requires_grad=False) for p in self.master]
+        fresh: list[tuple[Tensor, Tensor]] = []
+        more: list[tuple[Tensor, Tensor]] = []
+        for weight, half, total in zip(self.master, self.copies, self.gradients, strict=True):
+            before = weight.grad if add else None
+            if half.grad is not None:
+                (fresh if before is None else more).append((total, half.grad))
+                before = total
+            weight.grad, half.grad = before, None
+        if fresh:
+            torch._foreach_copy_([total for total, _ in fresh], [new for _, new in fresh])
+        if more:
+            torch._foreach_add_([total for total, _ in more], [new.to(total.dtype) for total, new in more])
+
 
 WEIGHTS_PER_PROGRAM: Final = 8192  # weights per program
 WEIGHTS_PER_BLOCK: Final = 2048  # weights at a time

@@ -27,8 +27,7 @@ from dragoman.native.algorithm_file import AlgorithmFile
 from dragoman.native.build import cache_directory
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.training.distributed.ranks import Ranks
-from dragoman.training.optim.bf16_adam import Bf16Adam, supports_bf16_adam
-from dragoman.training.optim.bf16_weights import Bf16Weights, WithWeights
+from dragoman.training.optim.bf16_adam import Bf16Adam, Bf16Weights, WithWeights, supports_bf16_adam
 from dragoman.training.optim.optimizer import Optimizer
 from dragoman.training.steps.eager import StepResult, add_tiles, derive_seed
 

@@ -6,7 +6,7 @@ from dragoman.data.batch import Batch
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.nn.linear import Linear
 from dragoman.training.loss.cross_entropy import LossSum
-from dragoman.training.optim.bf16_weights import Bf16Weights, WithWeights
+from dragoman.training.optim.bf16_adam import Bf16Weights, WithWeights
 
 needs_bfloat16 = pytest.mark.skipif(not torch_bfloat16_works(), reason="this CPU has no bfloat16 products")
 
