@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import click
 
 from dragoman import __version__
-from dragoman.errors import DragomanError, shortage
+from dragoman.errors import DataError, DragomanError, shortage
 from dragoman.values import suggest
 
 # command -> its line in `dragoman --help`; it is `command` in dragoman.cli.commands.<name>, or as MODULES says
@@ -163,6 +163,14 @@ def leave_with(exit_code: int) -> None:
     except OSError:
         redirect_to_null(sys.stdout)
     sys.exit(exit_code)
+
+
+def decode_argument(option: str, word: str) -> str:
+    """A text argument, decoded as UTF-8 in any locale."""
+    try:
+        return os.fsencode(word).decode("utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{option} is not UTF-8; got {os.fsencode(word)!r}", code="not_utf8") from None
 
 
 def note(text: str) -> None:

@@ -22,14 +22,6 @@ def parse_path(word: str) -> Path | None:
     return None if word == "-" else Path(word)
 
 
-def decode_argument(option: str, word: str) -> str:
-    """A text argument, decoded as UTF-8 in any locale."""
-    try:
-        return os.fsencode(word).decode("utf-8")
-    except UnicodeDecodeError:
-        raise DataError(f"{option} is not UTF-8; got {os.fsencode(word)!r}", code="not_utf8") from None
-
-
 def check_readable(files: Sequence[Path | None]) -> None:
     """Reject files that cannot be read, before work on the first starts."""
     if None in files and sys.stdin is None:

@@ -37,21 +37,15 @@ class EncoderDecoder(nn.Module, ABC):
             message = f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}"
             raise RecipeError(message, code="wrong_type")
         if recipe.architecture != self.architecture:
-            raise RecipeError(
-                f"{type(self).__name__} needs a recipe with model.architecture={self.architecture!r}; got "
-                f"{recipe.architecture!r}",
-                code="architecture_mismatch",
-            )
+            message = f"{type(self).__name__} needs architecture={self.architecture!r}; got {recipe.architecture!r}"
+            raise RecipeError(message, code="architecture_mismatch")
         sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
         if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
             message = f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}"
             raise RecipeError(message, code="wrong_type")
         if recipe.tie == "all" and not isinstance(vocabulary, int):
-            raise RecipeError(
-                f"model.tie='all' needs one vocabulary for source and target, not two of {vocabulary[0]} and "
-                f"{vocabulary[1]} tokens; use model.tie='target' or a shared vocabulary",
-                code="vocabulary_mismatch",
-            )
+            message = f"model.tie='all' needs one vocabulary, not two of {vocabulary[0]} and {vocabulary[1]} tokens"
+            raise RecipeError(message, code="vocabulary_mismatch")
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
         self.embeddings = Embeddings(*sizes, recipe.d_model, EMBEDDING_TABLES[recipe.tie], recipe.output_bias)
 

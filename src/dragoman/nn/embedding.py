@@ -27,11 +27,8 @@ class Embeddings(nn.Module):
     ) -> None:
         super().__init__()
         if tables[0] in tables[1:] and source_vocabulary != target_vocabulary:
-            raise ShapeError(
-                f"source and target cannot share a matrix: their vocabularies have {source_vocabulary} and "
-                f"{target_vocabulary} tokens; use model.tie='target' or one shared vocabulary",
-                code="vocabulary_mismatch",
-            )
+            message = f"vocabularies of {source_vocabulary} and {target_vocabulary} tokens cannot share a matrix"
+            raise ShapeError(message, code="vocabulary_mismatch")
         self.names = tables
         sizes = dict(zip(tables, (source_vocabulary, target_vocabulary, target_vocabulary), strict=True))
         self.scale = d_model**0.5

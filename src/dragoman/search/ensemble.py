@@ -44,11 +44,8 @@ class Ensemble(nn.Module):
         self.models, self.mean = nn.ModuleList(models), mean
         sizes = sorted({len(model.projection()) for model in self._members()})
         if len(sizes) != 1:
-            raise SearchError(
-                "the models of an ensemble need the same target vocabulary; these have "
-                f"{' and '.join(f'{size:,}' for size in sizes) or 'no'} tokens",
-                code="vocabulary_mismatch",
-            )
+            message = f"the models of an ensemble need the same target vocabulary; got sizes {sizes}"
+            raise SearchError(message, code="vocabulary_mismatch")
 
     def encode(self, source: Tensor, layout: Layout | None = None) -> tuple[Memory, ...]:
         """The memory of each model."""

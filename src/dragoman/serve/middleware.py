@@ -125,12 +125,8 @@ class Middleware:
 
     def _count(self, body: RequestBuffer, size: int) -> None:
         if size > self.max_bytes:
-            raise RequestError(
-                413,
-                "too_large",
-                f"the body has over {self.max_bytes:,} bytes; this server accepts "
-                f"{self.limits.max_characters:,} characters per request: send the text in several requests",
-            )
+            message = f"the body has over {self.max_bytes:,} bytes; send the text in several requests"
+            raise RequestError(413, "too_large", message)
         more = size - body.counted if size > SMALL_BODY_BYTES else 0
         if more > 0:
             if self.large_body_bytes + more > MAX_LARGE_BODIES * self.max_bytes:

@@ -125,22 +125,14 @@ class Service:
         """The number of characters, at least one for each text; reject too many, and invalid Unicode."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
-            raise RequestError(
-                413,
-                "too_large",
-                f"the texts have {size:,} characters; this server accepts {self.limits.max_characters:,} per request: "
-                "send them in several requests",
-            )
+            message = f"the texts have {size:,} characters, over {self.limits.max_characters:,}; send several requests"
+            raise RequestError(413, "too_large", message)
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise RequestError(
-                    422,
-                    "invalid_character",
-                    f"text {number} has half of a UTF-16 pair, U+{ord(text[error.start]):04X}, at character "
-                    f"{error.start}; send the whole character",
-                ) from None
+                message = f"text {number} has half of a UTF-16 pair, U+{ord(text[error.start]):04X}, at {error.start}"
+                raise RequestError(422, "invalid_character", message) from None
         return size
 
     async def translate(

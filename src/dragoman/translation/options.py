@@ -120,11 +120,8 @@ class TranslationRequest:
         """Raise unless what is given text by text is given for all texts; `finished` where no more texts follow."""
         for name, given in self.per_text.items():
             if len(given) < n_texts or (finished and len(given) > n_texts):
-                raise SearchError(
-                    f"got {len(given)} {name} for {n_texts} texts{'' if finished else ' or more'}; give one for each, "
-                    "or one for all",
-                    code="count_mismatch",
-                )
+                message = f"got {len(given)} {name} for {n_texts} texts; give one for each, or one for all"
+                raise SearchError(message, code="count_mismatch")
 
 
 def resolve_search(

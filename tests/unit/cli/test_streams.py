@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.input import decode_argument, parse_path, read_available
+from dragoman.cli import decode_argument
+from dragoman.cli.input import parse_path, read_available
 from dragoman.cli.output import open_output, resolve_output
 from dragoman.errors import DataError, OutputError
 from raising import raises

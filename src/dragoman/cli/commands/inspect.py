@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dragoman.cli import decode_argument
 from dragoman.cli.commands import inspect_heads as heads
-from dragoman.cli.input import decode_argument
 from dragoman.cli.options import FILE, complete_model
 from dragoman.errors import DragomanError
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dragoman.cli import note
-from dragoman.cli.input import check_readable, decode_argument, parse_path, stream_lines
+from dragoman.cli import decode_argument, note
+from dragoman.cli.input import check_readable, parse_path, stream_lines
 from dragoman.cli.options import complete_model, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options

@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from dragoman.cli import note
-from dragoman.cli.input import decode_argument
+from dragoman.cli import decode_argument, note
 from dragoman.cli.options import reject_unused
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
