@@ -27,7 +27,7 @@ class Embeddings(nn.Module):
     ) -> None:
         super().__init__()
         if tables[0] in tables[1:] and source_vocabulary != target_vocabulary:
-            message = f"vocabularies of {source_vocabulary} and {target_vocabulary} tokens cannot share a matrix"
+            message = f"vocabularies of {source_vocabulary} and {target_vocabulary} tokens cannot share a matrix; use tie='target'"
             raise ShapeError(message, code="vocabulary_mismatch")
         self.names = tables
         sizes = dict(zip(tables, (source_vocabulary, target_vocabulary, target_vocabulary), strict=True))

@@ -44,7 +44,7 @@ class Ensemble(nn.Module):
         self.models, self.mean = nn.ModuleList(models), mean
         sizes = sorted({len(model.projection()) for model in self._members()})
         if len(sizes) != 1:
-            message = f"the models of an ensemble need the same target vocabulary; got sizes {sizes}"
+            message = f"the models of an ensemble need the same target vocabulary; got {' and '.join(map(str, sizes))}"
             raise SearchError(message, code="vocabulary_mismatch")
 
     def encode(self, source: Tensor, layout: Layout | None = None) -> tuple[Memory, ...]:

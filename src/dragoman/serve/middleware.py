@@ -125,7 +125,9 @@ class Middleware:
 
     def _count(self, body: RequestBuffer, size: int) -> None:
         if size > self.max_bytes:
-            message = f"the body has over {self.max_bytes:,} bytes; send the text in several requests"
+            message = (
+                f"the body is too large; this server accepts {self.limits.max_characters:,} characters per request"
+            )
             raise RequestError(413, "too_large", message)
         more = size - body.counted if size > SMALL_BODY_BYTES else 0
         if more > 0:

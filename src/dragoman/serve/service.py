@@ -125,13 +125,15 @@ class Service:
         """The number of characters, at least one for each text; reject too many, and invalid Unicode."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
-            message = f"the texts have {size:,} characters, over {self.limits.max_characters:,}; send several requests"
+            message = f"got {size:,} characters; this server accepts {self.limits.max_characters:,} per request"
             raise RequestError(413, "too_large", message)
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                message = f"text {number} has half of a UTF-16 pair, U+{ord(text[error.start]):04X}, at {error.start}"
+                message = (
+                    f"text {number} has half a UTF-16 pair, U+{ord(text[error.start]):04X}, at character {error.start}"
+                )
                 raise RequestError(422, "invalid_character", message) from None
         return size
 
