@@ -27,7 +27,8 @@ class Embeddings(nn.Module):
     ) -> None:
         super().__init__()
         if tables[0] in tables[1:] and source_vocabulary != target_vocabulary:
-            message = f"vocabularies of {source_vocabulary} and {target_vocabulary} tokens cannot share a matrix; use tie='target'"
+            both = f"{source_vocabulary} and {target_vocabulary}"
+            message = f"vocabularies of {both} tokens cannot share a matrix; use model.tie='target'"
             raise ShapeError(message, code="vocabulary_mismatch")
         self.names = tables
         sizes = dict(zip(tables, (source_vocabulary, target_vocabulary, target_vocabulary), strict=True))
