@@ -218,9 +218,7 @@ def read_dictionary(file: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise ConversionError(
-                f"{file}, line {number}: {line!r:.60}; expected a token and its count", code="file_damaged"
-            )
+            raise ConversionError(f"{file}, line {number}: no token and count in {line!r:.60}", code="file_damaged")
         names.append(name)
     if len({*names}) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
@@ -269,10 +267,7 @@ def fairseq_embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes
     if "decoder.output_projection.weight" in stored:
         output = stored.take("decoder.output_projection.weight", (sizes[1] - 1, d))
     elif not shared:
-        raise ConversionError(
-            f"{stored.where} has no tensor decoder.output_projection.weight, and does not share the embeddings",
-            code="weights_mismatch",
-        )
+        raise ConversionError(f"{stored.where} has no decoder.output_projection.weight", code="weights_mismatch")
     return EmbeddingTables(source, target, output, not settings.boolean("no_scale_embedding"))
 
 

@@ -79,9 +79,7 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         config.require(name, usual, what)
     weights = next((path / name for name in WEIGHT_FILES if (path / name).is_file()), None)
     if weights is None:
-        raise ConversionError(
-            f"{path} has neither {' nor '.join(WEIGHT_FILES)}; copy the whole model", code="file_missing"
-        )
+        raise ConversionError(f"{path} has neither {' nor '.join(WEIGHT_FILES)}; copy all of it", code="file_missing")
     text = MarianText(path, config, options.one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
     stored = SourceCheckpoint(check_tensors_by_name(tensors, weights), weights)
@@ -227,10 +225,7 @@ def read_vocabulary(file: Path, size: int) -> list[str]:
     if [table[name] for name in names] != list(range(len(names))):
         raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again", code="file_damaged")
     if not len(names) <= size <= len(names) + MAX_EXTRA_ROWS:
-        raise ConversionError(
-            f"{file} has {len(names):,} tokens, but config.json says {size:,}; the two are not of one model",
-            code="vocabulary_mismatch",
-        )
+        raise ConversionError(f"{file} has {len(names):,} tokens, config.json {size:,}", code="vocabulary_mismatch")
     return names
 
 

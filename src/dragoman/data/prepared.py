@@ -169,9 +169,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise DataError(f"cannot read {path}: {error}; remove {directory} and try again", code="file_damaged") from None
     if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise DataError(
-            f"{path} has format {found!r}, not {DATA_FORMAT}; prepare the data again", code="unsupported_format"
-        )
+        raise DataError(f"{path} has format {found!r}, not {DATA_FORMAT}; prepare again", code="unsupported_format")
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
         raise DataError(f"the {MANIFEST} of {directory} is not of prepared data", code="not_prepared_data")
     return manifest

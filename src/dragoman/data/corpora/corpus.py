@@ -84,10 +84,7 @@ class Corpus:
                 code="invalid_language_code",
             )
         if self.to_key and self.form == "plain":
-            raise DataError(
-                f"{self.source}: plain text has no key {self.to_key!r}; give --to, the language of all pairs",
-                code="conflicting_options",
-            )
+            raise DataError(f"{self.source}: plain text has no {self.to_key!r}; give --to", code="conflicting_options")
         if self.to and self.to_key:
             raise DataError(f"{self.source}: give to or to_key={self.to_key!r}, not both", code="conflicting_options")
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):

@@ -67,10 +67,7 @@ class Bracketing:
                 )
             around.append(phrase)
         if not self.phrases or self.phrases[0].end - self.phrases[0].first != len(self.words):
-            raise TextError(
-                f"{self.where}: its first phrase must cover all {len(self.words)} words; got {self.phrases[:1]!r}",
-                code="invalid_tree",
-            )
+            raise TextError(f"{self.where}: the first phrase must cover {len(self.words)} words", code="invalid_tree")
 
     def walk(
         self, opening: Callable[[str], str], word: Callable[[int], str], closing: Callable[[str], str]
@@ -118,10 +115,7 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
                 yield from tree.build()
                 tree = None
     if tree is not None:
-        raise TextError(
-            f"{tree.where}: the tree that begins here is not closed: {len(tree.open)} closing brackets are missing",
-            code="invalid_tree",
-        )
+        raise TextError(f"{tree.where}: {len(tree.open)} closing brackets are missing", code="invalid_tree")
 
 
 @dataclass
