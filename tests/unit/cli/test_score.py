@@ -118,7 +118,7 @@ def test_an_object_for_a_pair(capsys: pytest.CaptureFixture[str]) -> None:
 def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(numbers(capsys, "syntax", "tree.tsv", "--source-trees", "test.conllu")) == 2
     for words, said in (
-        (["syntax", "tree.tsv"], "reads each sentence with its dependency tree"),
+        (["syntax", "tree.tsv"], "reads dependency trees"),
         (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "does not read trees"),
         (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "a tree too many"),
     ):
