@@ -216,7 +216,7 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*corpus[:4], *settings, *syntax], "model.positions='syntax' needs the dependency tree of each source senten"),
         ([*corpus, *settings], "--source-trees has no effect: model.positions='sinusoidal' reads no trees"),
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
-        ([*corpus, *valid[:4], *settings, *syntax], "none for numbers.en + numbers.de"),
+        ([*corpus, *valid[:4], *settings, *syntax], "also numbers.en + numbers.de"),
         ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpora"),
         ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, not 0"),
     ):
