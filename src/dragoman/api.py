@@ -21,6 +21,7 @@ from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
 from dragoman.search.types import Mean, Search
 from dragoman.training.reporting.metrics import TrainingResult
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared
@@ -113,19 +114,19 @@ def train(
     import torch
 
     from dragoman.data.prepared import Prepared
+    from dragoman.engines.select import check_device
     from dragoman.evaluation.validation import Validation
     from dragoman.modeldir.layout import TRAINING
     from dragoman.modeldir.locate import read_recipe
     from dragoman.training.distributed.ranks import join
     from dragoman.training.plan import TrainingPlan, busy_machine_warning, prepared_directory
     from dragoman.training.reporting.tensorboard import TensorBoardReporter
-    from dragoman.training.run import is_finished
-    from dragoman.training.run import run_training as run_training
+    from dragoman.training.run import is_finished, run_training
     from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
 
     out, start_from = Path(out), None if start_from is None else Path(start_from)
     pairs, valid_sets = all_corpora(_paths(source), _paths(target), corpora), validation_corpora(valid)
-    ranks = join(None if device is None else torch.device(device))
+    ranks = join(None if device is None else torch.device(check_device(device)))
     report: Reporter = (reporter or ConsoleReporter()) if ranks.first else SilentReporter()
     if tensorboard and ranks.first:
         report = TensorBoardReporter(out / TRAINING / "tensorboard", report)
@@ -316,7 +317,11 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
 
 
 def _paths(value: Paths) -> list[Path]:
-    return [Path(value)] if isinstance(value, PathLike) else [Path(each) for each in value]
+    given = [value] if isinstance(value, PathLike) or not isinstance(value, Sequence) else value
+    for each in given:
+        if not isinstance(each, PathLike):
+            raise DataError(f"files must be given by name or path; got {describe_value(each)}", code="wrong_type")
+    return [Path(each) for each in given]
 
 
 def _texts(value: str | Sequence[str]) -> list[str]:

@@ -20,7 +20,8 @@ from reverse_digits import BOS, EOS, PAD, RECIPE, ZERO, tensor
 
 from dragoman import Transformer
 from dragoman.evaluation.bracketing import BracketScore, score_brackets
-from dragoman.text import Bracketing, bracket_line, parse_bracket_line, read_brackets
+from dragoman.text.trees.constituency import Bracketing, read_brackets
+from dragoman.text.trees.linearization import bracket_line, parse_bracket_line
 
 NOUNS, VERBS = ["dog", "cat", "man", "boat"], ["sees", "finds", "has"]
 SYMBOLS = ["(S", ")S", "(NP", ")NP", "(VP", ")VP", "(PP", ")PP", "XX", "the", "a", "of", "by", ".", *NOUNS, *VERBS]

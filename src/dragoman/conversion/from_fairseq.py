@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,10 @@ from dragoman.conversion.subword_model import read_subword_models, tokenization_
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 
+SAFE_CLASSES: Final = (  # in checkpoints next to tensors: settings, and NumPy numbers
+    Namespace, np.dtype, *(type(np.dtype(kind)) for kind in (np.float32, np.float64, np.int32, np.int64)),
+    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"), np._core.multiarray.scalar,  # type: ignore[attr-defined]
+)  # fmt: skip
 TOOLKIT: Final = "fairseq"
 FAIRSEQ_SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 FAIRSEQ_CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
@@ -141,7 +146,7 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
 
 def read_fairseq_checkpoint(path: Path) -> Mapping[str, Any]:
     """The content of a checkpoint of fairseq; reject those of other toolkits."""
-    found = read_pickle(path)
+    found = read_pickle(path, SAFE_CLASSES)
     if isinstance(found, Mapping) and "model" in found and ("cfg" in found or "args" in found):
         return found
     if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():

@@ -9,22 +9,15 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.errors import ConversionError
 from dragoman.files import format_names
-
-SAFE_CLASSES: Final = (  # in checkpoints next to tensors: settings, and NumPy numbers
-    Namespace, np.dtype, *(type(np.dtype(kind)) for kind in (np.float32, np.float64, np.int32, np.int64)),
-    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"), np._core.multiarray.scalar,  # type: ignore[attr-defined]
-)  # fmt: skip
 
 
 class SourceSettings:
@@ -187,10 +180,10 @@ def choose_checkpoint(directory: Path, pattern: str, preferred: Sequence[str]) -
     return best[0]
 
 
-def read_pickle(path: Path) -> Any:
-    """Load what `torch.save` wrote: tensors, plain containers and SAFE_CLASSES; anything else is rejected."""
+def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
+    """Load what `torch.save` wrote: tensors, plain containers and `classes`; anything else is rejected."""
     try:
-        with torch.serialization.safe_globals([*SAFE_CLASSES]):
+        with torch.serialization.safe_globals([*classes]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None

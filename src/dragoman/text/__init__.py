@@ -7,9 +7,7 @@ from dragoman.text.normalization import normalize
 from dragoman.text.special_tokens import BOS, EOS, N_SPECIAL, PAD, UNK
 from dragoman.text.store import load_tokenizer
 from dragoman.text.tokenizer import Tokenizer, vocabulary_sizes
-from dragoman.text.trees.constituency import Bracketing, read_brackets
 from dragoman.text.trees.dependency import Tree, read_trees
-from dragoman.text.trees.linearization import bracket_line, parse_bracket_line
 
 __all__ = [
     "BOS",
@@ -17,15 +15,11 @@ __all__ = [
     "N_SPECIAL",
     "PAD",
     "UNK",
-    "Bracketing",
     "Tokenizer",
     "Tree",
-    "bracket_line",
     "learn",
     "load_tokenizer",
     "normalize",
-    "parse_bracket_line",
-    "read_brackets",
     "read_trees",
     "vocabulary_sizes",
 ]

@@ -17,7 +17,7 @@ from dragoman.cli import main
 from dragoman.cli.commands.trees import command
 from dragoman.config import Recipe
 from dragoman.search.types import Search
-from dragoman.text import read_brackets
+from dragoman.text.trees.constituency import read_brackets
 from tiny_model import write_tiny_model
 
 TREES = """( (S (NP-SBJ (NNP John) )

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DataError
 from dragoman.evaluation.bracketing import BracketScore, score_brackets
-from dragoman.text import Bracketing, parse_bracket_line, read_brackets
+from dragoman.text.trees.constituency import Bracketing, read_brackets
+from dragoman.text.trees.linearization import parse_bracket_line
 from nested_trees import LABELS, TREES, Nested, leaves, spans, without, written
 from raising import raises
 

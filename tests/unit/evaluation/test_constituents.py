@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 from parsing import chain, constituents, sentences
 
-from dragoman.text import bracket_line
+from dragoman.text.trees.linearization import bracket_line
 
 ROWS = [  # From the AP comes this story :
     *("1 From ADP IN 3", "2 the DET DT 3", "3 AP PROPN NNP 4", "4 comes VERB VBZ 0"),

@@ -20,9 +20,14 @@ def command(model: str | None, device: str, as_json: bool) -> None:
     check_stdout()
     from dragoman.engines.select import check_device, has_gpu
     from dragoman.engines.specs import capability_rows, engine_statuses, format_text
+    from dragoman.modeldir.layout import verify_model_cached
     from dragoman.modeldir.locate import find_model, read_recipe
 
-    recipe = None if model is None else read_recipe(find_model(model)).model
+    recipe = None
+    if model is not None:
+        directory = find_model(model)
+        verify_model_cached(directory)
+        recipe = read_recipe(directory).model
     device = check_device("cuda" if has_gpu() else "cpu") if device == "auto" else check_device(device)
     statuses = engine_statuses(recipe, device)
     if as_json:

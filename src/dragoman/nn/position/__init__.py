@@ -11,8 +11,9 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from dragoman.nn.layout import Layout
+from dragoman.nn.position.alibi import LinearBias
 from dragoman.nn.position.learned import LearnedPositions
-from dragoman.nn.position.relative import LinearBias, RelativePositions
+from dragoman.nn.position.relative import RelativePositions
 from dragoman.nn.position.rotary import RotaryPositions
 from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
 from dragoman.nn.position.syntax import SyntaxPositions

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.nn.attention.function import Attended, softmax_of_shown, weigh
+from dragoman.nn.attention.function import Attended, softmax_of_shown
 from dragoman.nn.attention.sees import Sees
 
 
@@ -42,35 +42,3 @@ class RelativePositions(nn.Module):
         dropped = F.dropout(attention, dropout) if dropout else attention
         output = dropped @ v + torch.einsum("bhts,tsv->bhtv", dropped, value_TSV)
         return Attended(output, attention if weights else None)
-
-
-def alibi_slopes(n_heads: int) -> list[float]:
-    """2^(-8/n), 2^(-16/n), ... for n heads where n is a power of two; else those of the next lower power, and more.
-
-    The others lie between them, as in the authors' code: every second slope of twice as many heads.
-    """
-    power = 1 << (n_heads.bit_length() - 1)
-    whole = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
-    between = [2.0 ** (-4 * (i + 1) / power) for i in range(0, 2 * power, 2)]
-    return whole + between[: n_heads - power]
-
-
-class LinearBias(nn.Module):
-    """The scaled dot product minus slope times distance; nothing is learned, and any length works.
-
-    Press et al. look back only; in an encoder, both directions count alike.
-    """
-
-    slopes: Tensor
-
-    def __init__(self, n_heads: int) -> None:
-        super().__init__()
-        self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
-
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
-    ) -> Attended:
-        """Attend by content and distance; weights are returned on request."""
-        bias = -self.slopes[:, None, None] * relative_distances(sees, q.device).abs()
-        attended = weigh(q @ k.mT * q.shape[-1] ** -0.5 + bias, v, sees, dropout)
-        return attended if weights else Attended(attended.output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, islice
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dragoman.arrays import IntArray
 from dragoman.errors import SearchError
+from dragoman.search.constraints.aho_corasick import Automaton
 from dragoman.search.constraints.phrases import Constraints, RequiredPhrase, min_occurrences
 from dragoman.search.constraints.token_bytes import BETWEEN, EDGE, NOTHING, OTHER, SYMBOLS, UNCLEAR, Spelling
 from dragoman.text.special_tokens import EOS
@@ -22,46 +23,6 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 MAX_CACHED_TABLES: Final = 256
 MAX_STATES: Final = 1 << 16
-
-
-class Automaton:
-    """Transition table `delta [S, symbols]`; state 0 is the root.
-
-    A state is the longest suffix of the input that is a prefix of a pattern. `paths[p][i]` is the state of the first
-    i + 1 symbols of pattern p, `shorter [S]` the failure link (next longest suffix) and `depth [S]` the length.
-    """
-
-    def __init__(self, patterns: Sequence[Sequence[int]], symbols: int) -> None:
-        below: list[dict[int, int]] = [{}]
-        depth = [0]
-        self.paths: list[list[int]] = []
-        for pattern in patterns:
-            state, path = 0, []
-            for symbol in pattern:
-                if symbol not in below[state]:
-                    below[state][symbol] = len(below)
-                    below.append({})
-                    depth.append(depth[state] + 1)
-                state = below[state][symbol]
-                path.append(state)
-            self.paths.append(path)
-        self.delta: IntArray = np.zeros((len(below), symbols), np.int32)
-        self.depth: IntArray = np.array(depth, np.int32)
-        self.shorter: IntArray = np.zeros(len(below), np.int32)
-        self.order = [0]  # breadth first
-        waiting = deque([0])
-        while waiting:
-            state = waiting.popleft()
-            if state:
-                self.order.append(state)
-                self.delta[state] = self.delta[self.shorter[state]]
-            for symbol, after in below[state].items():
-                self.shorter[after] = self.delta[state, symbol]  # failure link of the child
-                self.delta[state, symbol] = after
-                waiting.append(after)
-
-    def __len__(self) -> int:
-        return len(self.delta)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dragoman.nn import (
     everything,
     look,
 )
-from dragoman.nn.position.relative import alibi_slopes
+from dragoman.nn.position.alibi import alibi_slopes
 from dragoman.nn.position.rotary import rotate
 from dragoman.nn.position.sinusoidal import sinusoid
 from raising import raises

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from dragoman.errors import TextError
-from dragoman.text import Bracketing, read_brackets
-from dragoman.text.trees.constituency import Phrase
+from dragoman.text.trees.constituency import Bracketing, Phrase, read_brackets
 from nested_trees import TREES, Nested, leaves, spans, written
 from raising import raises
 

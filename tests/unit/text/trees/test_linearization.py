@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.text import bracket_line, parse_bracket_line, read_brackets
-from dragoman.text.trees.constituency import Phrase
-from dragoman.text.trees.linearization import REPAIRS, split_words
+from dragoman.text.trees.constituency import Phrase, read_brackets
+from dragoman.text.trees.linearization import REPAIRS, bracket_line, parse_bracket_line, split_words
 from nested_trees import TREES, Nested, line, written
 
 JOHN = "( (S (NP-SBJ (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .)) )"
