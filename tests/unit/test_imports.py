@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "inspect": LOADS | {"nn", "models", "search", "engines", "translation"},
     "serve": LOADS | {"models", "search", "engines", "translation"},
     "conversion": LOADS | {"nn", "models"},
-    "api": LOADS | {"data", "models", "search", "training", "translation", "evaluation", "conversion"},
+    "api": LOADS | {"data", "models", "search", "engines", "training", "translation", "evaluation", "conversion"},
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names
