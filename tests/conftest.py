@@ -9,7 +9,10 @@ import pytest
 import torch
 
 # The core runs where its extras are not installed; their tests are left out there.
-EXTRAS = {"fastapi": ["unit/serve", "unit/cli/test_serve.py"], "sentencex": ["unit/text/test_language_codes.py"]}
+EXTRAS = {
+    "fastapi": ["unit/serve", "unit/cli/test_serve.py", "integration/test_serve_page.py"],
+    "sentencex": ["unit/text/test_language_codes.py"],
+}
 collect_ignore = [path for package, paths in EXTRAS.items() if find_spec(package) is None for path in paths]
 
 # A shell that runs this in the background has these ignored, which children would inherit, and tests send them.

@@ -44,8 +44,11 @@ class EncoderDecoder(nn.Module, ABC):
             message = f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}"
             raise RecipeError(message, code="wrong_type")
         if recipe.tie == "all" and not isinstance(vocabulary, int):
-            message = f"model.tie='all' needs one vocabulary, not two of {vocabulary[0]} and {vocabulary[1]} tokens"
-            raise RecipeError(message, code="vocabulary_mismatch")
+            raise RecipeError(
+                f"model.tie='all' needs one vocabulary, not two of {vocabulary[0]} and {vocabulary[1]} tokens; use "
+                "model.tie='target' or 'none'",
+                code="vocabulary_mismatch",
+            )
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
         self.embeddings = Embeddings(*sizes, recipe.d_model, EMBEDDING_TABLES[recipe.tie], recipe.output_bias)
 

@@ -78,7 +78,7 @@ def test_models_are_named_by_the_caller_or_by_their_directory(model: Path, monke
     assert model_directories(["numbers", "a=numbers"]) == {"numbers": model, "a": model}
     odd = model_at(model.parent / "a=b")
     assert model_directories([str(odd)]) == {"a=b": odd}
-    with raises(SearchError, "duplicate_name", "'numbers'", "other="):
+    with raises(SearchError, "duplicate_name", "'numbers'", "NAME="):
         model_directories([str(model), f"numbers={odd}"])
 
 
