@@ -160,8 +160,8 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
     training = out / TRAINING
     try:
         stack.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
-        for stale in training.glob(f".{RUN}.*"):  # of a process that was killed at its start
-            stale.unlink()
+        for stale in (path for name in (RUN, RESULT_FILE) for path in training.glob(f".{name}.*")):
+            stale.unlink()  # of a process that was killed while it wrote
         confirm_record(training / RUN, record, reporter)
     except OSError as error:
         if isinstance(error, DragomanError):

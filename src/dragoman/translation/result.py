@@ -10,8 +10,6 @@ from typing import Any, Final
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text import Tokenizer
-from dragoman.text.word_groups import count_visible_words
-from dragoman.translation.alignment import align, move_language_last
 from dragoman.translation.segmentation import Ids, TextLayout, begins_word, join_segments
 
 LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
@@ -152,21 +150,23 @@ class Assembly:
                 attention=block_diagonal([self.attention[pair][:, self.n_language_tokens :] for pair in pairs]),
             )
         if self.alignment is not None:
-            links = self._aligned(
-                texts, outputs, [move_language_last(self.alignment[pair], self.n_language_tokens) for pair in pairs]
-            )
+            links = self._aligned(texts, outputs, [self.alignment[pair] for pair in pairs])
             translation = replace(translation, alignment=tuple(links))
         return translation
 
     def _aligned(self, sources: Sequence[Ids], outputs: Sequence[Sequence[int]], maps: Sequence[Any]) -> list[Any]:
         """The alignments of the parts, with word indices of the whole text."""
+        from dragoman.text.word_groups import count_visible_words
+        from dragoman.translation.alignment import align, move_language_last
+
         found: list[tuple[int, int]] = []
         before_source = before_target = 0
         for ids, tokens, attention in zip(sources, outputs, maps, strict=True):
             from_tokens, to_tokens = self.source.tokens(ids), self.target.tokens(tokens)
             if before_source and not begins_word(from_tokens, 0):
                 before_source -= 1  # the split went through a word
-            found += [(s + before_source, t + before_target) for s, t in align(attention, from_tokens, to_tokens)]
+            weights = move_language_last(attention, self.n_language_tokens)
+            found += [(s + before_source, t + before_target) for s, t in align(weights, from_tokens, to_tokens)]
             before_source += count_visible_words(from_tokens)
             before_target += count_visible_words(to_tokens)
         return found
@@ -235,12 +235,14 @@ def _join_rank(layout: TextLayout, sentences: Sequence[Translation]) -> TextTran
 
 def join_alignments(sentences: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
     """The alignments of all sentences, counting words from the first sentence; None if there are none."""
+    if any(one.alignment is None for one in sentences):
+        return None
+    from dragoman.text.word_groups import count_visible_words
+
     links: list[tuple[int, int]] = []
     n_source = n_target = 0
     for one in sentences:
-        if one.alignment is None:
-            return None
-        links += [(source + n_source, target + n_target) for source, target in one.alignment]
+        links += [(source + n_source, target + n_target) for source, target in one.alignment or ()]
         n_source += count_visible_words(one.source_tokens)
         n_target += count_visible_words(one.tokens)
     return tuple(links)

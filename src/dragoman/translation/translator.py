@@ -43,7 +43,6 @@ from dragoman.translation.options import (
 )
 from dragoman.translation.pipeline import encode_sources, translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
-from dragoman.translation.scoring import score_pairs
 from dragoman.translation.segmentation import Ids
 
 if TYPE_CHECKING:
@@ -308,6 +307,8 @@ class Translator:
         of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or cut: a pair
         for which the model has no positions is rejected by its number, plus `before` from earlier calls.
         """
+        from dragoman.translation.scoring import score_pairs
+
         taken, search = self.parse_trees(trees), Search(length_penalty=length_penalty)
         batch = None if batch is None else check_integer("batch", batch, 1)
         languages, before = self.resolve_target(to), check_integer("before", before, 0)

@@ -121,3 +121,13 @@ def test_a_damaged_model_says_how_to_write_it_again(data: Path, tmp_path: Path) 
     tiny_run(data, tmp_path / "m", "train.steps=2")
     assert is_finished(tmp_path / "m")
     assert (tmp_path / "m/model.safetensors").read_bytes() == whole
+
+
+def test_what_a_killed_process_was_writing_is_removed(data: Path, tmp_path: Path) -> None:
+    training = tmp_path / "m" / "training"
+    training.mkdir(parents=True)
+    (training / "lock").touch()  # as every run leaves it
+    for name in (".run.json.1.new", ".result.json.1.new"):
+        (training / name).write_text("half of it")
+    tiny_run(data, tmp_path / "m")
+    assert not [path.name for path in training.iterdir() if path.name.endswith(".new")]
