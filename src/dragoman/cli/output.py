@@ -71,7 +71,7 @@ def check_not_input(written: Path | TextIO, name: str, files: Sequence[Path | No
 
 
 def try_stat(path: Path | TextIO) -> os.stat_result | None:
-    """The status of a path or an open stream; None if there is none."""
+    """The status of a path or an open stream, or None."""
     try:
         return path.stat() if isinstance(path, Path) else os.fstat(path.fileno())
     except (OSError, ValueError):  # ValueError: a stream without a file, as in tests

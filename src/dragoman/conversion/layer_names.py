@@ -102,7 +102,7 @@ class LayerConverter:
             self.weights[f"{ours}.bias"] = self.stream.first(self.bias(name, d))
 
     def bias(self, name: str, size: int) -> Tensor:
-        """The bias, or zeros if there is none."""
+        """The bias, or zeros without one."""
         bias_name = f"{name}.bias"
         return self.checkpoint.take(bias_name, (size,)) if bias_name in self.checkpoint else torch.zeros(size)
 

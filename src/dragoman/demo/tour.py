@@ -31,7 +31,7 @@ DRAWN: Final = "I bought twenty-five apples at half past seven."
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The model of the tour, its translations of unseen lines, and the picture, or why there is none."""
+    """The model of the tour, its translations of unseen lines, and the picture, or the reason for its absence."""
 
     model: Path
     training_seconds: float

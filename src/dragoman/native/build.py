@@ -85,7 +85,7 @@ def cache_directory() -> Path:
 
 
 def _find_or_build(name: str, flags: tuple[str, ...]) -> Path | str:
-    """The path of the library, or the reason why there is none."""
+    """The path of the library, or the reason why it could not be built."""
     if os.environ.get("DRAGOMAN_NATIVE", "1") == "0":
         return "DRAGOMAN_NATIVE=0 turns it off"
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]

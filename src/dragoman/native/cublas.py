@@ -167,7 +167,7 @@ class CublasLt:
 
 @cache
 def cublas(cuda_version: str) -> CublasLt | None:
-    """The library of this version of CUDA, as PyTorch has loaded it; None if there is none."""
+    """The library of this version of CUDA, as PyTorch has loaded it, or None."""
     try:
         return CublasLt(f"libcublasLt.so.{cuda_version.partition('.')[0]}")
     except (OSError, AttributeError):

@@ -78,7 +78,7 @@ def run_training(
         load_initial_weights(model, start_from, recipe.text.targets)
         base = read_info(start_from)
     with ExitStack() as stack:
-        # Only now: a user who has to change an invalid setting has not started a run with it.
+        # Only now: an invalid setting fails before the run is recorded, so it can be changed.
         ranks.broadcast(lambda: open_run(stack, out, RunRecord.current(recipe, prepared, start_from, ranks), reporter))
         trainer = Trainer(
             model,

@@ -185,7 +185,7 @@ def block_diagonal(maps: Sequence[Any]) -> Any:
 
 
 def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
-    """Length of the longest run of tokens that repeats a sequence four times or more; 0 where there is none."""
+    """Length of the longest run of tokens that repeats a sequence four times or more, or 0."""
     found = 0
     if len(tokens) - len(set(tokens)) < 6:  # fewer than 8 tokens of period 2 have: true of nearly every text
         return found
@@ -234,7 +234,7 @@ def _join_rank(layout: TextLayout, sentences: Sequence[Translation]) -> TextTran
 
 
 def join_alignments(sentences: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
-    """The alignments of all sentences, counting words from the first sentence; None if there are none."""
+    """The alignments of all sentences, counting words from the first sentence, or None."""
     if any(one.alignment is None for one in sentences):
         return None
     from dragoman.text.word_groups import count_visible_words

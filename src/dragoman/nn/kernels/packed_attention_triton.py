@@ -21,7 +21,7 @@ FAR = tl.constexpr(2147483647)
 
 @triton.jit
 def _range(low, high):
-    """The span of all non-empty [low, high); empty where there is none."""
+    """The span of all non-empty [low, high); empty if all are empty."""
     some = high > low
     return tl.min(tl.where(some, low, FAR), 0), tl.max(tl.where(some, high, 0), 0)
 

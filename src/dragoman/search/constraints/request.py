@@ -23,7 +23,7 @@ class RequestConstraints:
 
     @classmethod
     def parse(cls, require: Any, avoid: Any, terms: Any, constraints: Any) -> RequestConstraints | None:
-        """The constraints of a call; None where there are none."""
+        """The constraints of a call, or None."""
         if terms is not None and not isinstance(terms, Terms):
             terms = Terms(terms)
         each = None if constraints is None else parse_each(constraints)
