@@ -13,6 +13,18 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman.serve.app import create_app
 from dragoman.serve.server import bind, server_url
 from dragoman.serve.service import Service
+from dragoman.translation.options import SplitMode
+from dragoman.translation.segmentation import Segmenter
+
+
+class WholeLines(Segmenter):
+    """Splits no line."""
+
+    def split_line(self, line: str, split: SplitMode = "auto") -> list[str]:
+        return [line]
+
+
+WHOLE_LINES = WholeLines(None, "en", 100)  # type: ignore[arg-type]
 
 
 class Extra:

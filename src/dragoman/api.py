@@ -197,7 +197,7 @@ def evaluate(
     length_penalty: float = Search.length_penalty,
     ensemble: Paths = (),
     mean: Mean = "probabilities",
-    language: str = "en",
+    language: str | None = None,
     engine: str = "auto",
     device: str = "auto",
     precision: str = "auto",

@@ -80,6 +80,10 @@ class ConversionError(DragomanError, ValueError):
     default_code = "unsupported_model"
 
 
+class DragomanWarning(UserWarning):
+    """Something that works, but not as well as it could; the command line prints it as a note."""
+
+
 def shortage(error: BaseException) -> str | None:
     """What could not be had, where an error says that memory is short, "" if it does not say what; else None.
 

@@ -17,7 +17,7 @@ from dragoman.serve.limits import Limits
 from dragoman.serve.service import ServedModel, Service
 from dragoman.text.word_groups import visible_word_ids
 from dragoman.translation.result import Translation
-from serving import served
+from serving import WHOLE_LINES, served
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 
@@ -119,7 +119,7 @@ class Backwards:
         return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
-MODEL = ServedModel("en-de", Backwards(), lambda line: [line], "a fake", ("en", "de"))
+MODEL = ServedModel("en-de", Backwards(), WHOLE_LINES, "a fake", ("en", "de"))
 
 
 def drive(service: Service, script: str, profile: Path, *options: str, query: str = "?lang=en") -> Any:

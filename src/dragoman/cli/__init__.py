@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 import click
 
 from dragoman import __version__
-from dragoman.errors import DataError, DragomanError, shortage
+from dragoman.errors import DataError, DragomanError, DragomanWarning, shortage
 from dragoman.values import suggest
 
 # command -> its line in `dragoman --help`; it is `command` in dragoman.cli.commands.<name>, or as MODULES says
@@ -78,6 +79,21 @@ def group() -> None:
     """Train, open up and run your own translator."""
 
 
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print our own warnings as notes, and others as Python does."""
+    if issubclass(category, DragomanWarning):
+        note(str(message))
+    else:
+        print_stderr(warnings.formatwarning(message, category, filename, lineno, line))
+
+
 def main(args: list[str] | None = None) -> None:
     """Run the command line; an expected error is a message and an exit code, never a traceback."""
     if sys.stderr is None:  # closed: open it, or the next file that is opened gets its number
@@ -87,6 +103,7 @@ def main(args: list[str] | None = None) -> None:
     if isinstance(sys.stdout, TextIOWrapper):  # escape what an old locale cannot write
         sys.stdout.reconfigure(errors="backslashreplace")
     as_json = wants_json(sys.argv[1:] if args is None else args)
+    warnings.showwarning = show_warning
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)
     except click.exceptions.Exit as leave:

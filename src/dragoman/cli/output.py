@@ -160,7 +160,7 @@ class LineReporter:
         """Count a line."""
         self.done += 1
         for flag in translation.flags:
-            if flag != "empty" or translation.source_tokens:  # an empty line stays empty
+            if flag != "split":  # nearly every paragraph is
                 self.flagged.setdefault(flag, []).append(self.done)
         self.tick()
 

@@ -108,7 +108,7 @@ class CTranslate2Engine:
             raise SearchError(
                 f"CTranslate2 failed on {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
                 f"{longest:,} tokens, with at most {limit:,} output tokens and beam {search.beam}: {error}; let long "
-                "lines be split (split='long'), or use the engine 'native' or 'torch'",
+                "lines be split (split='auto'), or use the engine 'native' or 'torch'",
                 code="engine_failed",
             ) from None
         return [self._rank(result, search, limit) for result in results]

@@ -13,6 +13,7 @@ from typing import Any, Final
 from dragoman.errors import DamagedError, SearchError
 from dragoman.modeldir.layout import CARD, INFO
 from dragoman.text.language_codes import normalize_language
+from dragoman.text.line_lengths import LineLengths
 
 MODEL_FORMAT: Final = 2  # format 1 had neither this number nor anything but the vocabulary
 COMPRESSED_SUFFIXES: Final = {".gz", ".xz", ".zst", ".bz2"}
@@ -27,6 +28,7 @@ class ModelInfo:
     source_languages: tuple[str, ...] = ()
     target_languages: tuple[str, ...] = ()
     license: str = ""
+    line_lengths: LineLengths | None = None  # of the training data; unknown for imported and older models
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
@@ -72,7 +74,12 @@ def read_info(directory: Path) -> ModelInfo:
         if not isinstance(codes, list) or not all(isinstance(code, str) for code in codes):
             message = f"{path} has the languages {codes!r}; expected a list of codes; restore it from a copy"
             raise DamagedError(message, code="file_damaged")
-    return ModelInfo(sized, tuple(languages[0] or ()), tuple(languages[1] or ()), str(table.get("license", "")))
+    try:
+        lengths = None if table.get("line_lengths") is None else LineLengths.from_table(table["line_lengths"])
+    except ValueError as error:
+        raise DamagedError(f"{path}: {error}; restore it from a copy", code="file_damaged") from None
+    license_name = str(table.get("license", ""))
+    return ModelInfo(sized, tuple(languages[0] or ()), tuple(languages[1] or ()), license_name, lengths)
 
 
 def language_codes(names: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
 from dragoman.serve.service import ServedModel
-from dragoman.translation.segmentation import split_line
 from dragoman.translation.translator import Translator
 
 WARM_UP = "Good morning! 你好。 1 2 3"
@@ -55,12 +53,9 @@ def load_served_model(name: str, directory: Path, beam: int, **options: Any) -> 
     engine = translator.running_for(search=search)
     translator.translate(WARM_UP, search=search, to=targets[0] if targets else None)
     attention = has_attention(translator, search, targets[0] if targets else None)
-    split = partial(
-        split_line, tokenizer=translator.source, max_tokens=translator.longest, language=translator.language
-    )
     if targets:
-        return ServedModel(name, translator, split, str(engine), None, attention, targets, sources)
-    return ServedModel(name, translator, split, str(engine), languages, attention)
+        return ServedModel(name, translator, translator.segmenter, str(engine), None, attention, targets, sources)
+    return ServedModel(name, translator, translator.segmenter, str(engine), languages, attention)
 
 
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from dragoman.search.types import MAX_BEAM, MAX_PENALTY, MAX_TOKENS, Sampling, Search
 from dragoman.serve.limits import MAX_AVOIDED, MAX_LENGTH_TOKENS, MAX_REQUIRED, MAX_TERMS, MAX_TEXTS
 from dragoman.text.word_groups import Side
-from dragoman.translation.result import TextTranslation, Translation
+from dragoman.translation.result import FLAGS, Translation
 
 Alignment = list[tuple[int, int]]
 
@@ -89,9 +89,13 @@ class Alternative(BaseModel):
 
     text: str
     score: float | None = Field(None, description="log P / lp, by which translations are ranked; with `scores`.")
+    confidence: float | None = Field(
+        None,
+        description="Geometric mean of the tokens' probabilities, at most 0.1 for degenerate text; with `scores`.",
+    )
     log_probability: float | None = Field(None, description="log P; with `scores`.")
     alignment: Alignment | None = Field(None, description="[source word, target word], from 0; with `alignments`.")
-    flags: list[str] = Field(description="Warnings: truncated, repetitive, split, unmet, empty.")
+    flags: list[str] = Field(description=f"Warnings: {', '.join(FLAGS)}.")
     unmet: list[str] | None = Field(None, description="Required phrases that are missing.")
 
 
@@ -102,7 +106,7 @@ class BestTranslation(Alternative):
 
     @classmethod
     def from_translation(
-        cls, translation: TextTranslation, scores: bool, alignments: bool, alternatives: bool
+        cls, translation: Translation, scores: bool, alignments: bool, alternatives: bool
     ) -> BestTranslation:
         """A translation with the requested fields."""
         best = cls(**alternative_fields(translation, scores, alignments))
@@ -193,11 +197,12 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-def alternative_fields(translation: TextTranslation, scores: bool, alignments: bool) -> dict[str, Any]:
+def alternative_fields(translation: Translation, scores: bool, alignments: bool) -> dict[str, Any]:
     """The requested fields of one translation."""
     fields: dict[str, Any] = {"text": translation.text, "flags": list(translation.flags)}
     if scores:
         fields |= {"score": translation.score, "log_probability": translation.log_probability}
+        fields["confidence"] = translation.confidence
     if translation.unmet:
         fields["unmet"] = list(translation.unmet)
     if alignments and translation.alignment is not None:

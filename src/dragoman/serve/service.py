@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from dragoman.search.constraints.phrases import Constraints
@@ -17,12 +18,13 @@ from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
 from dragoman.serve.schema import SearchSettings, TranslateRequest
 from dragoman.serve.worker import StreamTranslator, Throughput, Worker
-from dragoman.translation.result import TextTranslation, Translation, join_texts
-from dragoman.translation.segmentation import SplitLine, split_texts
+from dragoman.translation.result import Translation, join_texts
+from dragoman.translation.segmentation import Segmenter
 from dragoman.values import suggest
 
 LARGE_CHARACTERS: Final = 20_000  # from here on work is done in a thread, to keep the event loop responsive
 DEFAULT_BATCH: Final = 64
+MAX_SENTENCE_CHARACTERS: Final = 2_000  # of a queued sentence; the translator splits it further where it must
 WaitDisconnected = Callable[[], Awaitable[None]]
 
 
@@ -32,7 +34,7 @@ class ServedModel:
 
     name: str
     translator: StreamTranslator
-    split: SplitLine = field(repr=False)
+    segmenter: Segmenter = field(repr=False)
     engine: str = ""
     languages: tuple[str, str] | None = None
     has_attention: bool = True
@@ -139,19 +141,18 @@ class Service:
 
     async def translate(
         self, texts: Sequence[str], settings: BatchSettings, deadline: float, disconnected: WaitDisconnected
-    ) -> list[TextTranslation]:
+    ) -> list[Translation]:
         """The translation of each text by `deadline`, in the event loop's time; dropped if the client disconnects."""
         size = self.check_size(texts)
-        split = self.models[settings.model].split
-        if size < LARGE_CHARACTERS:
-            layouts, sentences = split_texts(texts, split)
-        else:
-            layouts, sentences = await asyncio.to_thread(split_texts, texts, split)
+        segmenter = self.models[settings.model].segmenter
+        whole = settings.constraints is not None and settings.constraints.require
+        split = partial(segmenter.split_texts, texts, "never" if whole else "auto", MAX_SENTENCE_CHARACTERS)
+        layouts, sentences = split() if size < LARGE_CHARACTERS else await asyncio.to_thread(split)
         if len(sentences) > MAX_SENTENCES:
             message = f"the texts have {len(sentences):,} lines and sentences; send at most {MAX_SENTENCES:,} at a time"
             raise RequestError(413, "too_large", message)
-        if settings.constraints and settings.constraints.require and any(layout.n_sentences > 1 for layout in layouts):
-            message = "`require` applies to one sentence, but a text has several lines or sentences"
+        if settings.constraints and settings.constraints.require and any(layout.n_segments > 1 for layout in layouts):
+            message = "`require` applies to one sentence, but a text has several lines"
             raise RequestError(
                 422, "constraints_with_splitting", f"{message}; send sentences one by one, or use `terms`"
             )

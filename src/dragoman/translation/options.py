@@ -17,7 +17,7 @@ from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import describe_value, suggest
 
-SplitMode = Literal["long", "sentences", "never"]
+SplitMode = Literal["auto", "sentences", "never"]
 
 
 class SearchOptions(TypedDict, total=False):

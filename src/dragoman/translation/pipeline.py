@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from dragoman.engines.base import EngineRequest
+from dragoman.engines.base import Engine, EngineRequest
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis
+from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis, Search
 from dragoman.text import Tokenizer, normalize
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import attach_depths
-from dragoman.translation.options import TranslationRequest
+from dragoman.translation.options import SplitMode, TranslationRequest
 from dragoman.translation.result import Assembly, Translation
-from dragoman.translation.segmentation import Ids, encode_segments
+from dragoman.translation.segmentation import Ids, Layout, LineLayout, split_tokens
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
 UNCONSTRAINED: Final = Constraints()
+MAX_WIDENINGS: Final = 2  # of the beam, each time to twice its size, to fill up an n-best list
 T = TypeVar("T")
 
 
 class SentenceJob(NamedTuple):
-    """A sentence to translate, the forced prefix of its translation, and its lexical constraints."""
+    """A segment to translate, the forced prefix of its translation, and its lexical constraints."""
 
     source: Ids
     prefix: Ids
     constraints: Constraints
+
+
+class TextJobs(NamedTuple):
+    """The segments of a text, and where they stand."""
+
+    layout: Layout
+    segments: list[SentenceJob]
 
 
 def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
@@ -87,28 +96,51 @@ class Pipeline:
             request.check_counts(done, finished=False)
         request.check_counts(done)
 
-    def _jobs(self, window: list[str], first: int) -> tuple[list[list[SentenceJob]], DragomanError | None]:
-        """The sentences of each text up to the first invalid one, and what is wrong with that one."""
+    def _jobs(self, window: list[str], first: int) -> tuple[list[TextJobs], DragomanError | None]:
+        """The segments of each text up to the first invalid one, and what is wrong with that one."""
         translator, request = self.translator, self.request
         prefixes = self._prefixes(first, len(window))
-        depths, error = None, None
-        if request.trees is not None:
+        error = None
+        if request.trees is None:
+            layouts, parts = self._segments(window, first)
+        else:
             depths, error = depths_of_texts(window, request.trees)
             window = window[: len(depths)]
-        parts = encode_segments(
-            window, translator.source, translator.longest, translator.language, request.split, depths
-        )
+            layouts, parts = self._tree_segments(window, depths)
         if translator.n_language_tokens:
             before = language_tokens(translator.source, request.to, first, len(window))
             parts = [[(*token, *ids) for ids in of_text] for token, of_text in zip(before, parts, strict=True)]
-        jobs: list[list[SentenceJob]] = []
+        jobs: list[TextJobs] = []
         for i, text in enumerate(window):
             try:
                 self._check_length(text, parts[i], prefixes[i])
-                jobs.append(self._constrain(first + i, parts[i], prefixes[i]))
+                jobs.append(TextJobs(layouts[i], self._constrain(first + i, parts[i], prefixes[i])))
             except DragomanError as wrong:
                 return jobs, wrong
         return jobs, error
+
+    def _segments(self, window: Sequence[str], first: int) -> tuple[list[Layout], list[list[Ids]]]:
+        """The layout and the segments of each text; a line with a required phrase stays whole if it can."""
+        segmenter, split, constraints = self.translator.segmenter, self.request.split, self.request.constraints
+        if split != "auto" or constraints is None:
+            return segmenter.encode(*segmenter.split_texts(window, split), split)
+        modes: list[SplitMode] = ["never" if constraints.requires_in(first + i) else "auto" for i in range(len(window))]
+        found = [
+            segmenter.encode(*segmenter.split_texts([text], mode), split)
+            for text, mode in zip(window, modes, strict=True)
+        ]
+        return [layout for (layout,), _ in found], [parts for _, (parts,) in found]
+
+    def _tree_segments(self, window: Sequence[str], depths: Sequence[bytes]) -> tuple[list[Layout], list[list[Ids]]]:
+        """The same for texts with trees: a tree is that of the whole text, which is split only if it is too long."""
+        tokenizer, limit = self.translator.source, self.translator.longest
+        layouts: list[Layout] = []
+        found: list[list[Ids]] = []
+        for ids, deep in zip(tokenizer.encode_many(window), depths, strict=True):
+            parts = [ids] if self.request.split == "never" else split_tokens(ids, tokenizer, limit)
+            found.append([*attach_depths(ids, tokenizer, deep).parts(map(len, parts) if ids else ())])
+            layouts.append(Layout((LineLayout("", len(found[-1]), ""),)))
+        return layouts, found
 
     def _prefixes(self, first: int, count: int) -> Sequence[Ids]:
         """The forced prefix of each text from number `first` on."""
@@ -122,7 +154,7 @@ class Pipeline:
         """Raise if the model has no positions for a text or its prefix."""
         translator = self.translator
         for what, ids, limit, advice in (
-            *(("it", ids, translator.longest_source, "let it be split, as with split='long'") for ids in parts),
+            *(("it", ids, translator.longest_source, "let it be split, as with split='auto'") for ids in parts),
             ("its prefix", prefix, translator.longest_output, "use a shorter one"),
         ):
             if limit is not None and len(ids) > limit:
@@ -143,13 +175,16 @@ class Pipeline:
         prefixes = [prefix, *[()] * (len(parts) - 1)]  # a prefix is of the first part
         return [*map(SentenceJob, parts, prefixes, constraints)]
 
-    def _translate(self, texts: list[list[SentenceJob]]) -> list[Translation]:
-        """The translations of texts, each in its parts; equal parts are translated once."""
+    def _translate(self, texts: list[TextJobs]) -> list[Translation]:
+        """The translations of texts; equal segments are translated once."""
         request, translator = self.request, self.translator
-        jobs = sorted({job for of_text in texts for job in of_text}, key=lambda job: (-len(job.source), job))
+        jobs = sorted({job for text in texts for job in text.segments}, key=lambda job: (-len(job.source), job))
         constrained = [] if request.constraints is None else [job for job in jobs if job.constraints]
         free = [job for job in jobs if not job.constraints] if constrained else jobs
-        found = self._search(free, constrained)
+        found = self._search(free, self.engine)
+        if constrained:
+            asked = EngineRequest(request.search, request.prefix is not None, constraints=True)
+            found |= self._search(constrained, translator.engines.for_request(asked))
         attention: dict[tuple[Ids, Ids], Any] | None = {} if request.attention else None
         alignment: dict[tuple[Ids, Ids], Any] | None = {} if request.alignment else None
         if request.alignment or request.attention:
@@ -162,32 +197,59 @@ class Pipeline:
                 if alignment is not None:
                     alignment[pairs[i]] = translator.alignment_head.select(weights).copy()
         assembly = Assembly(
-            translator.source, translator.target, request.search, attention, alignment, translator.n_language_tokens
+            translator.source,
+            translator.target,
+            request.search,
+            attention,
+            alignment,
+            translator.n_language_tokens,
+            translator.lengths,
         )
         return [
-            assembly.translation([(job.source, found[job]) for job in of_text], [job.constraints for job in of_text])
-            for of_text in texts
+            assembly.translation(layout, [(job.source, found[job], job.constraints) for job in segments])
+            for layout, segments in texts
         ]
 
-    def _search(
-        self, free: Sequence[SentenceJob], constrained: Sequence[SentenceJob]
+    def _search(self, jobs: Sequence[SentenceJob], engine: Engine) -> dict[SentenceJob, list[Hypothesis]]:
+        """The hypotheses of each job, best first, no two with the same text.
+
+        Of hypotheses with the same text but other tokens the best is kept. Where too few texts are left for the n-best
+        list, a wider beam fills it up.
+        """
+        search = self.request.search
+        if search.n_best == 1 or search.sampling is not None:
+            return self._batches(jobs, engine, search)
+        found = self._batches(jobs, engine, replace(search, n_best=search.beam))
+        distinct = {job: self._distinct(hypotheses) for job, hypotheses in found.items()}
+        for _ in range(MAX_WIDENINGS):
+            beam = min(2 * search.beam, engine.capabilities.max_beam, self.translator.target.vocabulary_size)
+            short = [job for job in jobs if len(distinct[job]) < search.n_best]
+            if not short or beam == search.beam:
+                break
+            search = replace(search, beam=beam)
+            for job, more in self._batches(short, engine, replace(search, n_best=beam)).items():
+                distinct[job] = self._distinct([*distinct[job], *more])
+        return {job: hypotheses[: search.n_best] for job, hypotheses in distinct.items()}
+
+    def _distinct(self, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+        """The best hypothesis of each text, best first."""
+        best: dict[str, Hypothesis] = {}
+        for hypothesis in sorted(hypotheses, key=lambda one: -one.score):
+            best.setdefault(self.translator.target.decode(hypothesis.ids).strip(), hypothesis)
+        return [*best.values()]
+
+    def _batches(
+        self, jobs: Sequence[SentenceJob], engine: Engine, search: Search
     ) -> dict[SentenceJob, list[Hypothesis]]:
-        """The hypotheses of each job; constrained ones go to the engine that supports constraints."""
+        """What an engine finds for each job, in batches of similar length."""
         request, found = self.request, dict[SentenceJob, list[Hypothesis]]()
-        with_prefixes = request.prefix is not None
-        alone = request.reproducible and not self.engine.capabilities.batch_invariant
-        for group in batches(free, 1 if alone else self.batch):
-            prefixes = [job.prefix for job in group] if with_prefixes else None
-            hypotheses = self.engine.search([job.source for job in group], request.search, prefixes)
+        alone = request.reproducible and not engine.capabilities.batch_invariant
+        for group in batches(jobs, 1 if alone else request.batch or engine.batch):
+            prefixes = [job.prefix for job in group] if request.prefix is not None else None
+            compiler = self.translator.constraint_compiler if group[0].constraints else None
+            tables = None if compiler is None else [compiler.compile(job.constraints) for job in group]
+            hypotheses = engine.search([job.source for job in group], search, prefixes, tables)
             found.update(zip(group, hypotheses, strict=True))
-        if constrained:
-            engine = self.translator.engines.for_request(EngineRequest(request.search, with_prefixes, constraints=True))
-            compiler = self.translator.constraint_compiler
-            for group in batches(constrained, 1 if request.reproducible else request.batch or engine.batch):
-                prefixes = [job.prefix for job in group] if with_prefixes else None
-                tables = [compiler.compile(job.constraints) for job in group]
-                hypotheses = engine.search([job.source for job in group], request.search, prefixes, tables)
-                found.update(zip(group, hypotheses, strict=True))
         return found
 
 

@@ -1,19 +1,29 @@
-"""Translations and scores; translations are assembled from the hypotheses of sentences, line by line."""
+"""Translations and scores; the translation of a text is joined from those of its segments, line by line."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import islice
 from typing import Any, Final
 
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text import Tokenizer
-from dragoman.translation.segmentation import Ids, TextLayout, begins_word, join_segments
+from dragoman.text.line_lengths import LineLengths
+from dragoman.translation.segmentation import ONE_SEGMENT, Ids, Layout, begins_word, join_segments
 
 LINE_BREAKS: Final = {ord(mark): " " for mark in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
-FLAGS: Final = ("truncated", "repetitive", "split", "unmet", "empty")
+DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied", "no_letters")
+FLAGS: Final = (*DEGENERATE, "unseen_length", "split", "unmet", "empty")
+MAX_DEGENERATE_CONFIDENCE: Final = 0.1
+MIN_COMPARED_TOKENS: Final = 8  # shorter texts vary too much in length to compare
+MIN_COPIED_WORDS: Final = 4  # names and numbers are rightly copied
+RATIO_MARGIN: Final = 1.5  # beyond the usual ratios of target to source tokens
+DEFAULT_RATIO: Final = (0.3, 3.0)  # of a model that did not record its own
+LETTER: Final = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -22,7 +32,7 @@ class Translation:
 
     `score` is log P / lp, by which hypotheses are ranked; for a text in parts, the sum of log P over the sum of lp.
     `tokens` are the output tokens, `source_tokens` the input tokens. `alternatives` are the next best translations,
-    with `n_best`; for a text in parts, the next best of each part.
+    with `n_best`, no two with the same text; for a text in parts, the next best of each part.
     `alignment` has pairs of word indices (source, target) from 0; `attention [tokens, source_tokens]` is a NumPy array
     without the weights on the source's end mark. Both only on request.
     `met` are the required phrases that the translation contains, `unmet` those it lacks.
@@ -35,7 +45,13 @@ class Translation:
     source_tokens: tuple[str, ...] = ()
     truncated: bool = False  # cut off at the maximum length
     repetitive: bool = False  # it repeats itself, and the source does not
-    split: bool = False  # the source was too long and was translated in parts
+    too_short: bool = False  # for the length of the source, by the pairs that the model was trained on
+    too_long: bool = False
+    copied: bool = False  # it is the source
+    no_letters: bool = False  # the source has letters
+    unseen_length: bool = False  # a sentence is longer than all lines that the model was trained on
+    split: bool = False  # a line was translated in parts
+    empty: bool = False  # a sentence has no translation
     alignment: tuple[tuple[int, int], ...] | None = None
     attention: Any = field(default=None, repr=False, compare=False)
     alternatives: tuple[Translation, ...] = ()
@@ -46,27 +62,18 @@ class Translation:
         return self.text
 
     @property
-    def empty(self) -> bool:
-        """Whether the text is empty."""
-        return not self.text.strip()
-
-    @property
     def flags(self) -> tuple[str, ...]:
         """The names of the warnings that apply."""
         return tuple(name for name in FLAGS if getattr(self, name))
 
-
-@dataclass(frozen=True)
-class TextTranslation:
-    """The translation of a text of several lines; `alignment` counts the words of all lines."""
-
-    text: str
-    score: float
-    log_probability: float
-    flags: tuple[str, ...]
-    alignment: tuple[tuple[int, int], ...] | None = None
-    alternatives: tuple[TextTranslation, ...] = ()
-    unmet: tuple[str, ...] = ()
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the tokens' probabilities; at most 0.1 if a flag says that the text is degenerate."""
+        if not self.tokens:
+            return 0.0
+        mean = math.exp(min(0.0, self.log_probability / (len(self.tokens) + 1)))
+        degenerate = any(getattr(self, name) for name in DEGENERATE)
+        return min(mean, MAX_DEGENERATE_CONFIDENCE) if degenerate else mean
 
 
 @dataclass(frozen=True)
@@ -87,12 +94,16 @@ class Scored:
         return self.log_probability / len(self.tokens)
 
 
+Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
+
+
 @dataclass(frozen=True)
 class Assembly:
-    """Assembles translations.
+    """Makes translations of hypotheses.
 
     For pairs (source, output) of ids, `attention` has the weights [T, S] and `alignment` those for `align`, where they
     were requested. The first `n_language_tokens` tokens of a source name the target language and are not text.
+    `lengths` has the lines that the model was trained on, if they are known.
     """
 
     source: Tokenizer
@@ -101,75 +112,60 @@ class Assembly:
     attention: Mapping[tuple[Ids, Ids], Any] | None = None
     alignment: Mapping[tuple[Ids, Ids], Any] | None = None
     n_language_tokens: int = 0
+    lengths: LineLengths | None = None
 
-    def translation(
-        self, parts: Sequence[tuple[Ids, Sequence[Hypothesis]]], constraints: Sequence[Constraints] = ()
-    ) -> Translation:
-        """The translation of a text from the hypotheses of its parts, with its alternatives.
+    def translation(self, layout: Layout, segments: Sequence[Segment]) -> Translation:
+        """The translation of a text from its segments, with its alternatives."""
+        return join_translations(layout, [self.segment(*segment) for segment in segments])
 
-        Where phrases were required, it says which of them each has and which it lacks.
-        """
-        sources = [ids for ids, _ in parts]
-        ranks = max((len(best) for _, best in parts), default=1)
-        best, *others = [
-            self._one(sources, [hypotheses[min(rank, len(hypotheses) - 1)] for _, hypotheses in parts], constraints)
-            for rank in range(ranks)
-        ]
+    def segment(self, source: Ids, hypotheses: Sequence[Hypothesis], constraints: Constraints) -> Translation:
+        """The translation of a segment, with its alternatives."""
+        best, *others = [self._one(source, hypothesis, constraints) for hypothesis in hypotheses]
         return replace(best, alternatives=tuple(others)) if others else best
 
-    def _one(
-        self, sources: Sequence[Ids], chosen: Sequence[Hypothesis], constraints: Sequence[Constraints]
-    ) -> Translation:
-        outputs, texts = [hypothesis.ids for hypothesis in chosen], [ids[self.n_language_tokens :] for ids in sources]
-        total = sum((hypothesis.log_probability for hypothesis in chosen), 0.0)
-        divisor = sum(self.search.normalizer(len(tokens) + 1) for tokens in outputs)
+    def _one(self, source: Ids, hypothesis: Hypothesis, constraints: Constraints) -> Translation:
+        """The translation of one hypothesis; which required phrases it has, if any are."""
+        ids, read = hypothesis.ids, source[self.n_language_tokens :]
+        text = self.target.decode(ids).strip()  # a lone ▁ writes an extra space
+        tokens, source_tokens = self.target.tokens(ids), self.source.tokens(read)
+        loop = longest_loop(ids)
+        low, high = DEFAULT_RATIO if self.lengths is None else self.lengths.ratio
+        comparable = max(len(read), len(ids)) >= MIN_COMPARED_TOKENS
+        ratio = (len(ids) + 1) / (len(read) + 1)
         translation = Translation(
-            join_segments([self.target.decode(tokens).strip() for tokens in outputs]),  # a lone ▁ writes an extra space
-            score=chosen[0].score if len(chosen) == 1 else total / divisor if divisor else 0.0,
-            log_probability=total,
-            tokens=tuple(token for tokens in outputs for token in self.target.tokens(tokens)),
-            source_tokens=tuple(token for ids in texts for token in self.source.tokens(ids)),
-            truncated=any(hypothesis.truncated for hypothesis in chosen),
-            repetitive=any(
-                (loop := longest_loop(tokens)) and loop > longest_loop(ids)
-                for ids, tokens in zip(texts, outputs, strict=True)
-            ),
-            split=len(chosen) > 1,
+            text,
+            score=hypothesis.score,
+            log_probability=hypothesis.log_probability,
+            tokens=tuple(tokens),
+            source_tokens=tuple(source_tokens),
+            truncated=hypothesis.truncated,
+            repetitive=bool(loop) and loop > longest_loop(read),
+            too_short=comparable and ratio * RATIO_MARGIN < low,
+            too_long=comparable and ratio > high * RATIO_MARGIN,
+            copied=is_copy(source_tokens, tokens, text),
+            no_letters=bool(text) and not LETTER.search(text) and bool(LETTER.search(self.source.decode(read))),
+            empty=not text and bool(read),
+            unseen_length=self.lengths is not None and len(read) > self.lengths.longest,
         )
-        pairs = [(ids, tuple(tokens)) for ids, tokens in zip(sources, outputs, strict=True)]
-        if any(of_part.require for of_part in constraints):
-            satisfied = [
-                of_part.met_and_unmet(self.target.decode(one))
-                for of_part, one in zip(constraints, outputs, strict=True)
-            ]
-            met, unmet = (tuple(chain.from_iterable(names)) for names in zip(*satisfied, strict=True))
-            translation = replace(translation, met=met, unmet=unmet)
+        pair = (source, tuple(ids))
+        if constraints.require:
+            met, unmet = constraints.met_and_unmet(self.target.decode(ids))
+            translation = replace(translation, met=tuple(met), unmet=tuple(unmet))
         if self.attention is not None:
-            translation = replace(
-                translation,
-                attention=block_diagonal([self.attention[pair][:, self.n_language_tokens :] for pair in pairs]),
-            )
+            translation = replace(translation, attention=self.attention[pair][:, self.n_language_tokens :])
         if self.alignment is not None:
-            links = self._aligned(texts, outputs, [self.alignment[pair] for pair in pairs])
-            translation = replace(translation, alignment=tuple(links))
+            from dragoman.translation.alignment import align, move_language_last
+
+            weights = move_language_last(self.alignment[pair], self.n_language_tokens)
+            translation = replace(translation, alignment=tuple(align(weights, source_tokens, tokens)))
         return translation
 
-    def _aligned(self, sources: Sequence[Ids], outputs: Sequence[Sequence[int]], maps: Sequence[Any]) -> list[Any]:
-        """The alignments of the parts, with word indices of the whole text."""
-        from dragoman.text.word_groups import count_visible_words
-        from dragoman.translation.alignment import align, move_language_last
 
-        found: list[tuple[int, int]] = []
-        before_source = before_target = 0
-        for ids, tokens, attention in zip(sources, outputs, maps, strict=True):
-            from_tokens, to_tokens = self.source.tokens(ids), self.target.tokens(tokens)
-            if before_source and not begins_word(from_tokens, 0):
-                before_source -= 1  # the split went through a word
-            weights = move_language_last(attention, self.n_language_tokens)
-            found += [(s + before_source, t + before_target) for s, t in align(weights, from_tokens, to_tokens)]
-            before_source += count_visible_words(from_tokens)
-            before_target += count_visible_words(to_tokens)
-        return found
+def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
+    """Whether the tokens of a translation spell the source; not for a few words, as names stay what they are."""
+    if "".join(source) != "".join(target):
+        return False
+    return sum(LETTER.search(word) is not None for word in text.split()) >= MIN_COPIED_WORDS
 
 
 def block_diagonal(maps: Sequence[Any]) -> Any:
@@ -198,50 +194,64 @@ def longest_loop(tokens: Sequence[int], longest_period: int = 8) -> int:
     return found
 
 
-def join_texts(layouts: Sequence[TextLayout], translations: Sequence[Translation]) -> list[TextTranslation]:
-    """The translation of each text, from the translations of its sentences."""
-    joined, start = [], 0
-    for layout in layouts:
-        joined.append(join_text(layout, translations[start : start + layout.n_sentences]))
-        start += layout.n_sentences
-    return joined
+def join_texts(layouts: Sequence[Layout], translations: Sequence[Translation]) -> list[Translation]:
+    """The translation of each text, from the translations of its segments."""
+    found = iter(translations)
+    return [join_translations(layout, [*islice(found, layout.n_segments)]) for layout in layouts]
 
 
-def join_text(layout: TextLayout, translations: Sequence[Translation]) -> TextTranslation:
-    """The translation of one text; its alternatives are the next best of every sentence."""
-    ranked = [(best, *best.alternatives) for best in translations]
+def join_translations(layout: Layout, segments: Sequence[Translation]) -> Translation:
+    """The translation of a text from those of its segments; its alternatives are the next best of each."""
+    if layout.lines == ONE_SEGMENT:
+        return segments[0]
+    ranked = [(best, *best.alternatives) for best in segments]
     n_ranks = max(map(len, ranked), default=1)
-    best, *others = [_join_rank(layout, [of[min(rank, len(of) - 1)] for of in ranked]) for rank in range(n_ranks)]
+    ranks = (_join_rank(layout, [of[min(rank, len(of) - 1)] for of in ranked]) for rank in range(n_ranks))
+    distinct: dict[str, Translation] = {}
+    for joined in ranks:
+        distinct.setdefault(joined.text, joined)
+    best, *others = distinct.values()
     return replace(best, alternatives=tuple(others)) if others else best
 
 
-def _join_rank(layout: TextLayout, sentences: Sequence[Translation]) -> TextTranslation:
-    """A text from one translation of each sentence."""
-    parts, flags, start = [], set(), 0
+def _join_rank(layout: Layout, segments: Sequence[Translation]) -> Translation:
+    """A text from one translation of each segment."""
+    texts, start = [], 0
     for line in layout.lines:
-        here = sentences[start : start + line.n_sentences]
-        start += line.n_sentences
-        parts += [line.before, join_segments([one.text.translate(LINE_BREAKS) for one in here]), line.after]
-        flags |= {flag for one in here for flag in one.flags}
-        if line.n_sentences > 1:
-            flags.add("split")
-    total = sum((one.log_probability for one in sentences), 0.0)
-    divisor = sum(one.log_probability / one.score for one in sentences if one.score)
-    score = sentences[0].score if len(sentences) == 1 else total / divisor if divisor else 0.0
-    unmet = tuple(phrase for one in sentences for phrase in one.unmet)
-    ordered = tuple(flag for flag in FLAGS if flag in flags)
-    return TextTranslation("".join(parts), score, total, ordered, join_alignments(sentences), unmet=unmet)
+        here = segments[start : start + line.n_segments]
+        texts += [line.before, join_segments([one.text.translate(LINE_BREAKS) for one in here]), line.after]
+        start += line.n_segments
+    total = sum((one.log_probability for one in segments), 0.0)
+    divisor = sum(one.log_probability / one.score for one in segments if one.score)
+    joined = Translation(
+        "".join(texts),
+        score=segments[0].score if len(segments) == 1 else total / divisor if divisor else 0.0,
+        log_probability=total,
+        tokens=tuple(token for one in segments for token in one.tokens),
+        source_tokens=tuple(token for one in segments for token in one.source_tokens),
+        split=any(line.n_segments > 1 for line in layout.lines) or any(one.split for one in segments),
+        alignment=join_alignments(segments),
+        met=tuple(phrase for one in segments for phrase in one.met),
+        unmet=tuple(phrase for one in segments for phrase in one.unmet),
+    )
+    names = (*DEGENERATE, "unseen_length", "empty")
+    found: dict[str, Any] = {name: True for name in names if any(getattr(one, name) for one in segments)}
+    if segments and all(one.attention is not None for one in segments):
+        return replace(joined, **found, attention=block_diagonal([one.attention for one in segments]))
+    return replace(joined, **found) if found else joined
 
 
-def join_alignments(sentences: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
-    """The alignments of all sentences, counting words from the first sentence, or None."""
-    if any(one.alignment is None for one in sentences):
+def join_alignments(segments: Sequence[Translation]) -> tuple[tuple[int, int], ...] | None:
+    """The alignments of all segments, counting words from the first, or None."""
+    if any(one.alignment is None for one in segments):
         return None
     from dragoman.text.word_groups import count_visible_words
 
     links: list[tuple[int, int]] = []
     n_source = n_target = 0
-    for one in sentences:
+    for one in segments:
+        if n_source and one.source_tokens and not begins_word(one.source_tokens, 0):
+            n_source -= 1  # the split went through a word
         links += [(source + n_source, target + n_target) for source, target in one.alignment or ()]
         n_source += count_visible_words(one.source_tokens)
         n_target += count_visible_words(one.tokens)

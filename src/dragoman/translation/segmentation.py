@@ -1,71 +1,146 @@
-"""Split text into segments that fit the model, and join their translations.
+"""Split text into segments that the model translates well, and remember where they stand.
 
-Lines keep their breaks and indentation. A line that does not fit is split into sentences, and a sentence that does not
-fit into parts, after a clause where possible. `fits` alone decides what is split.
+Lines keep their breaks and indentation. A line is split into sentences, and neighboring sentences are joined again as
+far as the training data had such lines. What is still too long is split into parts, after a clause where possible.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from dragoman.text import Tokenizer
+from dragoman.text.line_lengths import LineLengths
 from dragoman.text.normalization import MARK, SPACELESS
-from dragoman.text.trees.token_depths import attach_depths
+from dragoman.text.sentences import Span, sentence_spans
 from dragoman.translation.options import SplitMode
 
 Ids = tuple[int, ...]
-SplitLine = Callable[[str], list[str]]
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
-MAX_SENTENCE_CHARACTERS: Final = 2_000  # of a queued sentence; the translator splits it further where it must
 
 
-def fits(n_tokens: int, max_tokens: int, split: SplitMode = "long") -> bool:
-    """Whether a text is translated as a whole instead of sentence by sentence."""
-    return split == "never" or (split == "long" and n_tokens <= max_tokens)
+class LineLayout(NamedTuple):
+    """A line: the white space around it, including empty lines before it, and its number of segments."""
+
+    before: str
+    n_segments: int
+    after: str
 
 
-def encode_segments(
-    texts: Sequence[str],
-    tokenizer: Tokenizer,
-    max_tokens: int,
-    language: str,
-    split: SplitMode = "long",
-    depths: Sequence[bytes] | None = None,
-) -> list[list[Ids]]:
-    """The token ids of each segment of each text; white space alone has no segment.
+ONE_SEGMENT: Final = (LineLayout("", 1, ""),)  # the layout of nearly every text
 
-    `depths` are the tree depths of each text's bytes, for models that read trees.
+
+class Layout(NamedTuple):
+    """Where the segments of a text stand."""
+
+    lines: tuple[LineLayout, ...] = ONE_SEGMENT
+
+    @property
+    def n_segments(self) -> int:
+        """The number of segments in all lines."""
+        return sum(line.n_segments for line in self.lines)
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """Splits text for a model.
+
+    `max_tokens` is the longest segment that the model takes. `lengths` has the lines that each model of an ensemble was
+    trained on; where they are unknown, it is given one sentence at a time.
     """
-    segments: list[list[Ids]] = []
-    for number, (text, ids) in enumerate(zip(texts, tokenizer.encode_many(texts), strict=True)):
-        whole = fits(len(ids), max_tokens, split)
-        if depths is not None:
-            sizes = [len(ids)] if whole else map(len, split_tokens(ids, tokenizer, max_tokens))
-            segments.append([*attach_depths(ids, tokenizer, depths[number]).parts(sizes if ids else ())])
-        elif whole:
-            segments.append([tuple(ids)] if ids else [])
-        else:
-            sentences = tokenizer.encode_many(split_sentences(text, language))
-            segments.append([tuple(part) for ids in sentences for part in split_tokens(ids, tokenizer, max_tokens)])
-    return segments
 
+    tokenizer: Tokenizer
+    language: str
+    max_tokens: int
+    lengths: tuple[LineLengths | None, ...] = (None,)
 
-def split_line(line: str, tokenizer: Tokenizer, max_tokens: int, language: str) -> list[str]:
-    """The line itself if it fits, else its sentences, each of bounded size."""
-    short = len(line) < max_tokens and len(line.encode("utf-8", "replace")) < max_tokens  # a token is at least a byte
-    if short or fits(len(tokenizer.encode(line)), max_tokens):
-        return [line]
-    return [part for sentence in split_sentences(line, language) for part in split_characters(sentence)] or [line]
+    def split_texts(
+        self, texts: Sequence[str], split: SplitMode = "auto", max_characters: int | None = None
+    ) -> tuple[list[Layout], list[str]]:
+        """The layout of each text, and the segments of all texts in order; none is longer than `max_characters`."""
+        layouts: list[Layout] = []
+        segments: list[str] = []
+        for text in texts:
+            lines: list[LineLayout] = []
+            blank: list[str] = []  # joined once: a text may have a million empty lines
+            for raw in text.splitlines(keepends=True):
+                content = raw.strip()
+                if not content:
+                    blank.append(raw)
+                    continue
+                found = self.split_line(content, split)
+                if max_characters is not None:
+                    found = [part for segment in found for part in split_characters(segment, max_characters)]
+                segments += found
+                before = raw[: len(raw) - len(raw.lstrip())]
+                lines.append(LineLayout("".join(blank) + before, len(found), raw[len(before) + len(content) :]))
+                blank.clear()
+            if blank:
+                lines.append(LineLayout("".join(blank), 0, ""))
+            layouts.append(Layout(tuple(lines)))
+        return layouts, segments
 
+    def split_line(self, line: str, split: SplitMode = "auto") -> list[str]:
+        """The segments of a line: itself, its sentences, or groups of neighboring sentences."""
+        if split == "never":
+            return [line]
+        spans = sentence_spans(line, self.language)
+        if len(spans) < 2:
+            return [line]
+        if split == "auto" and None not in self.lengths:
+            counts = [len(ids) for ids in self.tokenizer.encode_many([line[start:end] for start, end in spans])]
+            spans = self._join(spans, counts)
+        return [line[start:end] for start, end in spans]
 
-def split_sentences(text: str, language: str) -> list[str]:
-    """The sentences of a text, by the rules of its language."""
-    from sentencex import segment
+    def _join(self, spans: Sequence[Span], counts: Sequence[int]) -> list[Span]:
+        """Sentences, of `counts` tokens, joined as far as training lines had as many and were as long."""
+        joined: list[Span] = []
+        n_sentences = n_tokens = 0
+        for (start, end), count in zip(spans, counts, strict=True):
+            if joined and self.supports(n_sentences + 1, n_tokens + count):
+                joined[-1], n_sentences, n_tokens = (joined[-1][0], end), n_sentences + 1, n_tokens + count
+            else:
+                joined.append((start, end))
+                n_sentences, n_tokens = 1, count
+        return joined
 
-    return [sentence for found in segment(language, text) if (sentence := found.strip())]
+    def supports(self, n_sentences: int, n_tokens: int) -> bool:
+        """Whether every model was trained on enough lines of so many sentences and tokens."""
+        fits = n_tokens <= self.max_tokens
+        return fits and all(known is not None and known.supports(n_sentences, n_tokens) for known in self.lengths)
+
+    @property
+    def longest_seen(self) -> int | None:
+        """The tokens of the longest line that every model was trained on, if it is known."""
+        return min((known.longest for known in self.lengths if known is not None), default=None)
+
+    def encode(
+        self, layouts: Sequence[Layout], segments: Sequence[str], split: SplitMode
+    ) -> tuple[list[Layout], list[list[Ids]]]:
+        """The ids of the segments of each text, and the layouts, with parts of what is over `max_tokens` counted.
+
+        A segment without tokens, such as a byte-order mark, is left out.
+        """
+        found, encoded = iter(self.tokenizer.encode_many(segments)), list[list[Ids]]()
+        new_layouts = list(layouts)
+        for number, layout in enumerate(layouts):
+            parts: list[Ids] = []
+            lines: list[LineLayout] = []
+            for line in layout.lines:
+                before = len(parts)
+                for _ in range(line.n_segments):
+                    ids = next(found)
+                    if split == "never" or len(ids) <= self.max_tokens:
+                        parts += [tuple(ids)] if ids else []
+                    else:
+                        parts += map(tuple, split_tokens(ids, self.tokenizer, self.max_tokens))
+                lines.append(line._replace(n_segments=len(parts) - before))
+            encoded.append(parts)
+            if len(parts) != layout.n_segments:
+                new_layouts[number] = Layout(tuple(lines))
+        return new_layouts, encoded
 
 
 def split_tokens(ids: list[int], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:
@@ -86,9 +161,8 @@ def split_tokens(ids: list[int], tokenizer: Tokenizer, max_tokens: int) -> list[
     return [*parts, ids[start:]]
 
 
-def split_characters(sentence: str) -> Iterator[str]:
-    """Parts of at most `MAX_SENTENCE_CHARACTERS`, split at white space if possible."""
-    limit = MAX_SENTENCE_CHARACTERS
+def split_characters(sentence: str, limit: int) -> Iterator[str]:
+    """Parts of at most `limit` characters, split at white space if possible."""
     while len(sentence) > limit:
         spaces = [found.start() for found in re.finditer(r"\s", sentence[limit // 2 : limit])]
         end = limit // 2 + spaces[-1] if spaces else limit
@@ -111,47 +185,3 @@ def join_segments(texts: Sequence[str]) -> str:
         touching = joined and text and SPACELESS.match(joined[-1]) is not None and SPACELESS.match(text) is not None
         joined += text if touching or not joined or not text else " " + text
     return joined
-
-
-@dataclass(frozen=True, slots=True)
-class LineLayout:
-    """A line: the white space around it, including empty lines before it, and its number of sentences."""
-
-    before: str
-    n_sentences: int
-    after: str
-
-
-@dataclass(frozen=True)
-class TextLayout:
-    """Where the sentences of a text stand."""
-
-    lines: tuple[LineLayout, ...]
-
-    @property
-    def n_sentences(self) -> int:
-        """The number of sentences in all lines."""
-        return sum(line.n_sentences for line in self.lines)
-
-
-def split_texts(texts: Sequence[str], split: SplitLine) -> tuple[list[TextLayout], list[str]]:
-    """The layout of each text, and the sentences of all texts in order."""
-    sentences: list[str] = []
-    layouts = []
-    for text in texts:
-        lines = []
-        blank: list[str] = []  # joined once: a text may have a million empty lines
-        for raw in text.splitlines(keepends=True):
-            content = raw.strip()
-            if not content:
-                blank.append(raw)
-                continue
-            found = split(content)
-            sentences += found
-            before = raw[: len(raw) - len(raw.lstrip())]
-            lines.append(LineLayout("".join(blank) + before, len(found), raw[len(before) + len(content) :]))
-            blank.clear()
-        if blank:
-            lines.append(LineLayout("".join(blank), 0, ""))
-        layouts.append(TextLayout(tuple(lines)))
-    return layouts, sentences

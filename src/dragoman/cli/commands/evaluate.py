@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "--length-penalty", type=float, default=Search.length_penalty, show_default=True, help="Length-penalty exponent."
 )
 @ensemble_options
-@click.option("--language", default="en", show_default=True, help="Source language, for splitting long lines.")
+@click.option("--language", help="Source language, for splitting lines.  [default: the model's, or en]")
 @engine_options
 @click.option("--batch", type=int, help="Sentences per batch (default: the engine's choice).")
 def command(

@@ -55,12 +55,10 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--top-k", type=int, help="Sample from the K likeliest tokens.")
 @click.option("--top-p", type=float, help="Sample from the likeliest tokens with total probability P.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed for sampling.")
-@click.option("--split", type=click.Choice(["long", "sentences", "never"]), default="long", show_default=True,
-              help="Lines to split into sentences.")  # fmt: skip
+@click.option("--split", type=click.Choice(["auto", "sentences", "never"]), default="auto", show_default=True,
+              help="Split lines into sentences; auto joins those that the training data had together.")  # fmt: skip
 @ensemble_options
-@click.option(
-    "--language", default="en", show_default=True, help="Source language, for splitting lines into sentences."
-)
+@click.option("--language", help="Source language, for splitting lines into sentences.  [default: the model's, or en]")
 @engine_options
 @click.option("--batch", type=int, help="Sentences per batch.  [default: the engine's choice]")
 @click.option("--reproducible", is_flag=True, help="Bit-identical output, whatever else is translated; slower.")
@@ -85,7 +83,7 @@ def command(
     seed: int,
     ensemble: tuple[str, ...],
     mean: str,
-    language: str,
+    language: str | None,
     progress: bool | None,
     **settings: Any,
 ) -> None:
@@ -200,6 +198,7 @@ class Columns:
 
         def fields_of(one: Any) -> dict[str, Any]:
             entry = {"text": one.text, "score": one.score, "log_probability": one.log_probability}
+            entry["confidence"] = one.confidence
             entry |= {"tokens": one.tokens, "flags": one.flags}
             if one.met or one.unmet:
                 entry |= {"met": one.met, "unmet": one.unmet}

@@ -35,6 +35,10 @@ class RequestConstraints:
         """Whether any text may have a required phrase, rather than avoided ones only."""
         return bool(self.all.require or self.terms or any(one.require for one in self.each or ()))
 
+    def requires_in(self, index: int) -> bool:
+        """Whether a phrase is required in the text number `index`, wherever it stands; terms belong to a sentence."""
+        return bool(self.all.require or (self.each is not None and index < len(self.each) and self.each[index].require))
+
     def check(self, search: Search) -> None:
         """Raise if the search cannot place required phrases."""
         if search.sampling is not None and self.requires_phrases:

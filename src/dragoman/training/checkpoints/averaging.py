@@ -22,6 +22,7 @@ from dragoman.modeldir.locate import is_model, read_recipe
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, load_weights
 from dragoman.text import Tokenizer
+from dragoman.text.line_lengths import common_lengths
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
 from dragoman.training.reporting.card import trained_model_info
 from dragoman.training.run_record import RUN
@@ -148,6 +149,7 @@ def common_info(infos: Sequence[ModelInfo]) -> ModelInfo:
         sources.pop() if len(sources) == 1 else (),
         targets.pop() if len(targets) == 1 else (),
         licenses.pop() if len(licenses) == 1 else "",
+        common_lengths(info.line_lengths for info in infos),
     )
 
 

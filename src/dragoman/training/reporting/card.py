@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from dragoman import __version__
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import ModelInfo, language_codes, license_section
 from dragoman.text import vocabulary_sizes
+from dragoman.text.line_lengths import LineLengths
+from dragoman.text.sentences import sentence_spans
 from dragoman.training.checkpoints.checkpoint import TrainingState
+
+MEASURED_LINES: Final = 20_000  # whose sentences are counted
 
 
 def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
@@ -40,7 +47,20 @@ def trained_model_info(prepared: Prepared, base: ModelInfo | None = None) -> Mod
         targets = several
     elif base is not None and not (sources and targets):
         sources, targets = base.source_languages, base.target_languages
-    return ModelInfo(vocabulary_sizes(*prepared.tokenizers), sources, targets, base.license if base else "")
+    lengths = measure_lengths(prepared, sources[0] if len(sources) == 1 else "en")
+    if base is not None and base.line_lengths is not None:
+        lengths = replace(lengths, longest=max(lengths.longest, base.line_lengths.longest))
+    return ModelInfo(vocabulary_sizes(*prepared.tokenizers), sources, targets, base.license if base else "", lengths)
+
+
+def measure_lengths(prepared: Prepared, language: str) -> LineLengths:
+    """The lengths of the training lines, in tokens and in sentences; the latter from evenly spaced lines."""
+    split, tokenizer = prepared.split("train"), prepared.tokenizers[0]
+    lines = np.unique(np.linspace(0, len(split) - 1, min(len(split), MEASURED_LINES)).astype(int))
+    texts = (tokenizer.decode(split.source[line].tolist()) for line in lines)
+    sentences = [len(sentence_spans(text, language)) for text in texts]
+    source, target = (side.lengths[lines] for side in (split.source, split.target))
+    return LineLengths.measure(sentences, source, target, int(split.source.lengths.max()))
 
 
 def layer_details(model: ModelRecipe) -> str:
