@@ -217,8 +217,8 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*corpus, *settings], "--source-trees has no effect: model.positions='sinusoidal' reads no trees"),
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
         ([*corpus, *valid[:4], *settings, *syntax], "also numbers.en + numbers.de"),
-        ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpora"),
-        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, not 0"),
+        ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpora; give one"),
+        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, but there are 0; give one"),
     ):
         code, _, err = leave(capsys, "train", *words, *other)
         assert (code, said in err) == (2, True), err

@@ -32,5 +32,9 @@ def parse_ids(words: list[str]) -> list[int]:
     """The ids in some words."""
     for word in words:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_ID_DIGITS:
-            raise TextError(f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers", code="wrong_type")
+            raise TextError(
+                f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers separated by spaces; without it, "
+                "tokens are read",
+                code="wrong_type",
+            )
     return [int(word) for word in words]

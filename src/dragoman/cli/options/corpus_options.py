@@ -122,7 +122,11 @@ def parse_corpora(
             code="count_mismatch",
         )
     if trees and len(trees) != len(corpora):
-        raise DataError(f"there are {len(trees)} files of trees for {len(corpora)} corpora", code="count_mismatch")
+        raise DataError(
+            f"there are {len(trees)} files of trees for {len(corpora)} corpora; give one --source-trees for "
+            "each corpus, or none",
+            code="count_mismatch",
+        )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
     valid = plain_corpora(valid_sources, valid_targets, "valid-")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
@@ -135,7 +139,11 @@ def parse_corpora(
             code="several_validation_sets",
         )
     if valid_trees is not None and len(valid) != 1:
-        raise DataError(f"--valid-source-trees needs one validation set, not {len(valid)}", code="count_mismatch")
+        raise DataError(
+            f"--valid-source-trees {valid_trees} needs one validation set, but there are {len(valid)}; give one "
+            "--valid-source, --valid-tsv or --valid-jsonl",
+            code="count_mismatch",
+        )
     if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
         raise DataError(
             "--to-key has no effect: it is for TSV and JSON lines, but there are only plain files; give --to for each",
