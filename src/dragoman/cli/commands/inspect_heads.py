@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note
+from dragoman.cli.input import check_readable
 from dragoman.cli.options import FILE, complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
@@ -103,6 +104,7 @@ def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list
     from dragoman.data.corpora.corpus import Corpus
     from dragoman.data.corpora.reader import read_pairs
 
+    check_readable([source, target], "--source and --target are files with a sentence per line")
     sources: list[str] = []
     targets: list[str] = []
     for some, others in read_pairs(Corpus(source, target), 4096):
