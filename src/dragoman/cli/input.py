@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from dragoman.cli import note
 from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
 from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
@@ -39,6 +40,12 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
             if error.code == "file_missing" and sentence_advice and looks_like_sentence(str(path)):
                 raise DataError(f"{error}; {sentence_advice}", code=error.code) from None
             raise
+
+
+def prompt_terminal(files: Sequence[Path | None], text: str) -> None:
+    """Say on stderr what to type, where standard input is read and is a terminal."""
+    if None in files and sys.stdin is not None and sys.stdin.isatty():
+        note(text)
 
 
 def looks_like_sentence(name: str) -> bool:

@@ -13,9 +13,20 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.input import is_pipe
+from dragoman.cli.input import is_pipe, parse_path
 from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.errors import OutputError
+
+
+def parse_output(word: str) -> Path | None:
+    """The path of an output file, None for `-`; reject the name of a directory."""
+    if not word:
+        raise OutputError(
+            "the name of the output file is empty; give a name, or - for standard output", code="not_a_file"
+        )
+    if word.endswith(os.sep):  # which a Path would drop
+        raise OutputError(f"{word} is a directory; give the name of a file, such as {word}out.txt", code="not_a_file")
+    return parse_path(word)
 
 
 def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Path | None:
@@ -38,7 +49,9 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
         except (OSError, RuntimeError):
             raise OutputError(f"{output} is a link to itself; choose another --output", code="cannot_write") from None
     if output.is_dir():
-        raise OutputError(f"{output} is a directory; give the name of a file", code="not_a_file")
+        raise OutputError(
+            f"{output} is a directory; give the name of a file, such as {output / 'out.txt'}", code="not_a_file"
+        )
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise OutputError(
             f"{output} ends in {output.suffix}, but text is written uncompressed; leave {output.suffix} out, or "

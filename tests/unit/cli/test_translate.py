@@ -179,6 +179,9 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}"], b"fine\nb\xffd\n", "standard input, line 2, byte 2: not UTF-8"),
         (["{}"], b"fine\n\nt\0o\n", "standard input, line 3: a NUL byte"),
         (["{}", "{}/nothing.txt"], b"", "there is no file"),
+        (["{}", "Good morning!"], b"", "there is no file Good morning!; to translate a sentence, use --text"),
+        (["{}", "Good morning! " * 99], b"", "to translate a sentence, use --text"),
+        (["{}", "--text", "one", "{}/recipe.toml"], b"", "--text cannot be combined with"),
         (["{}", "{}"], b"", "is a directory"),
         (["{}/nowhere"], b"", "there is no directory"),
         (["{}/.."], b"", "did you mean"),
@@ -191,6 +194,8 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
+        (["{}", "-o", "{}/new/"], b"a", "new/ is a directory; give the name of a file, such as"),
+        (["{}", "-o", ""], b"a", "the name of the output file is empty"),
         (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also an input"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "max_length=2 is under min_length=3"),
         (["{}", "--max-length", "0"], b"a", "max_length must be at least 1"),
@@ -257,13 +262,23 @@ def test_text_that_is_left_without_a_translation_is_told(capsys: pytest.CaptureF
     assert lines[-1] == "dragoman: of 2 lines 1 empty (line 2)"
 
 
-def test_a_terminal_is_answered_line_by_line(model: Path) -> None:
+def test_a_terminal_is_asked_and_answered_line_by_line(model: Path) -> None:
     master, slave = os.openpty()
     with subprocess.Popen(start(model, *QUICK), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        os.write(master, b"seven\n")
         assert running.stdout is not None
+        assert running.stderr is not None
+        assert b"Ctrl-D" in running.stderr.readline()  # before anything is typed
+        os.write(master, b"seven\n")
         assert running.stdout.readline().decode() == f"{translated(model, ['seven'])[0]}\n"
         os.write(master, b"\x04")  # Ctrl-D
         assert running.wait(30) == 0
+        assert b"Ctrl-D" not in running.stderr.read()  # once
     os.close(master)
     os.close(slave)
+
+
+def test_sentences_on_the_command_line(model: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    main(["translate", str(model), "--device", "cpu", *QUICK, "--text", "the old box", "--text", "nine\n\nseven"])
+    found = capfdbinary.readouterr()
+    assert found.out.decode().splitlines() == translated(model, ["the old box", "nine", "", "seven"])
+    assert b"Ctrl-D" not in found.err

@@ -25,7 +25,7 @@ def command(directory: Path, name: str, ids: bool) -> None:
         rows = [[token for token in line.split(" ") if token] for line in lines]
         return [tokenizer.decode(parse_ids(row) if ids else tokenizer.to_ids(row)) for row in rows]
 
-    convert_lines(decode)
+    convert_lines(decode, "ids" if ids else "tokens")
 
 
 def parse_ids(words: list[str]) -> list[int]:

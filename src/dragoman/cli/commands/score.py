@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from dragoman.cli import decode_argument, note
-from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines, stream_pairs
+from dragoman.cli.input import STDIN, check_readable, parse_path, prompt_terminal, stream_lines, stream_pairs
 from dragoman.cli.options import complete_model, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.sentence_options import check_pair_options
-from dragoman.cli.output import LineReporter, open_output, resolve_output, should_report
+from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line
@@ -91,7 +91,7 @@ def command(
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
-    place = resolve_output(parse_path(output), [*sides, *tree_files])
+    place = resolve_output(parse_output(output), [*sides, *tree_files])
     if plain:
         reject_unused(("source_key", "target_key"), "they are columns of TSV; other input has none")
     if per_token and length_penalty is not None:
@@ -120,6 +120,7 @@ def command(
         note(str(running))
     show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
     options: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
+    prompt_terminal([] if plain else sides, "Type a sentence, a tab and its translation; Ctrl-D ends.")
     with open_output(place) as (into, done), report:
         for pairs in blocks:
             for scored in translator.stream_scores(pairs, before=report.done, **options):

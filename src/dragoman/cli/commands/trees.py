@@ -14,7 +14,7 @@ import click
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines
 from dragoman.cli.options import FILE
-from dragoman.cli.output import check_stdout, open_output, resolve_output
+from dragoman.cli.output import check_stdout, open_output, parse_output, resolve_output
 from dragoman.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
     """
     from dragoman.text.trees.linearization import bracket_line
 
-    outputs = [resolve_output(parse_path(path), files) for path in (source, target)]
+    outputs = [resolve_output(parse_output(path), files) for path in (source, target)]
     if outputs[0] == outputs[1]:
         raise DataError(f"--source and --target are both {source}; they must differ", code="duplicate_file")
     count = 0
@@ -74,7 +74,7 @@ def brackets(lines: str, source: Path, output: str) -> None:
     """
     from dragoman.text.trees.linearization import parse_bracket_line, split_words
 
-    path = resolve_output(parse_path(output), [parse_path(lines), source])
+    path = resolve_output(parse_output(output), [parse_path(lines), source])
     repairs = RepairCounter()
     with open_output(path) as (stream, done):
         for line, sentence in pair_lines(lines, [source], (text for block in stream_lines([source]) for text in block)):
