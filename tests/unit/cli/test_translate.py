@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -258,8 +259,37 @@ def test_text_that_is_left_without_a_translation_is_told(capsys: pytest.CaptureF
         report.count(Translation("", 0.0, 0.0))
         report.count(Translation("", -1.0, -1.0, source_tokens=("x",)))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("1 line, ")
-    assert lines[-1] == "dragoman: of 2 lines 1 empty (line 2)"
+    assert lines[0].startswith("2 lines, ")
+    assert lines[1:] == ["dragoman: of 2 lines 1 empty (line 2)"]
+
+
+def test_each_count_of_lines_is_shown_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [100.0]
+    monkeypatch.setattr("dragoman.cli.output.time.monotonic", lambda: now[0])
+    for seconds, shown in (([1], ["1 line"]), ([11], ["1 line"]), ([11, 1], ["1 line", "2 lines"])):
+        with LineReporter(live=True) as report:
+            for each in seconds:
+                now[0] += each
+                report.count(Translation("box", -1.0, -1.0, source_tokens=("x",)))
+        assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+def test_progress_and_lines_on_one_terminal_do_not_share_a_row(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"the old box\nseven\n")
+    master, slave = os.openpty()
+    command = start(model, file, *QUICK, "--progress")
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as running:
+        os.close(slave)
+        found = b""
+        with suppress(OSError):  # the end of a terminal
+            while block := os.read(master, 1 << 16):
+                found += block
+    os.close(master)
+    assert running.returncode == 0
+    rows = found.decode().replace("\r\n", "\n").splitlines()
+    assert rows[1:3] == translated(model, ["the old box", "seven"])
+    assert "2 lines, " in rows[3] and "\r" not in rows[3]
 
 
 def test_a_terminal_is_asked_and_answered_line_by_line(model: Path) -> None:

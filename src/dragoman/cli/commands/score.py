@@ -20,6 +20,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line
 from dragoman.errors import DataError
 from dragoman.search.types import Search
+from dragoman.values import plural
 
 PairBatches = Iterator[list[tuple[str, str]]]
 
@@ -115,7 +116,7 @@ def command(
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
     running = translator.running_for(search=search)
-    report = ScoreReport(should_report(progress, place))
+    report = ScoreReport(should_report(progress, place), place)
     if report.live:
         note(str(running))
     show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
@@ -187,8 +188,8 @@ def format_json(scored: Any, number: int) -> bytes:
 class ScoreReport(LineReporter):
     """Progress, and at the end the mean over all tokens."""
 
-    def __init__(self, live: bool) -> None:
-        super().__init__(live)
+    def __init__(self, live: bool, path: Path | None = None) -> None:
+        super().__init__(live, path)
         self.tokens, self.total = 0, 0.0
 
     def count(self, scored: Any) -> None:
@@ -203,4 +204,4 @@ class ScoreReport(LineReporter):
         if self.live and self.tokens:
             mean = self.total / self.tokens
             perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "beyond any number"
-            note(f"{self.tokens:,} tokens, log P {mean:.4f} a token, perplexity {perplexity}")
+            note(f"{plural(self.tokens, 'token')}, log P {mean:.4f} a token, perplexity {perplexity}")

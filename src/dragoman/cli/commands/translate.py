@@ -133,7 +133,7 @@ def command(
         constraints = line_constraints.take([])[1]  # checked before a line is read
         list(translator.stream([], search=search, prefix=prefix, trees=aligner, to=to, **constraints))
     show = Columns(scores, alignments, nbest > 1, as_json)
-    report = LineReporter(should_report(progress, place))
+    report = LineReporter(should_report(progress, place), place)
     if report.live:
         request = EngineRequest(search, prefix is not None, constraints=bool(line_constraints))
         other = translator.engines.spec_for(request).name if line_constraints else running.engine
