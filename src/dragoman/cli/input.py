@@ -13,6 +13,7 @@ from dragoman.cli import note
 from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
 from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 MAX_BATCH_BYTES = 1 << 20  # read from a pipe before its lines are processed, if they are available
 STDIN = Path("standard input")
@@ -124,7 +125,7 @@ def stream_pairs(source: Path | None, target: Path | None) -> Iterator[list[tupl
         counts[side] += sum(map(len, both[side]))  # to the end, for the message
     if counts[0] != counts[1]:
         raise DataError(
-            f"{source or STDIN} has {counts[0]:,} lines but {target or STDIN} has {counts[1]:,}; line i of one must be "
-            "the translation of line i of the other, so the counts must be equal",
+            f"{source or STDIN} has {plural(counts[0], 'line')} but {target or STDIN} has {counts[1]:,}; line i of one "
+            "must be the translation of line i of the other, so the counts must be equal",
             code="count_mismatch",
         )

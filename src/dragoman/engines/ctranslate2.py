@@ -28,7 +28,7 @@ from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weigh
 from dragoman.native.build import cache_directory
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
-from dragoman.values import suggest
+from dragoman.values import plural, suggest
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintTables
@@ -106,8 +106,8 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # C++ exceptions, by pybind11
             longest = max(map(len, sources))
             raise SearchError(
-                f"CTranslate2 failed on {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
-                f"{longest:,} tokens, with at most {limit:,} output tokens and beam {search.beam}: {error}; let long "
+                f"CTranslate2 failed on {plural(len(sources), 'sentence')}, the longest of {plural(longest, 'token')}, "
+                f"with at most {plural(limit, 'output token')} and beam {search.beam}: {error}; let long "
                 "lines be split (split='long'), or use the engine 'native' or 'torch'",
                 code="engine_failed",
             ) from None
@@ -168,7 +168,7 @@ def to_ctranslate2(
     check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
     for side, size in (("source", source), ("target", target)):
         if tokens is not None and len(tokens) != size:
-            message = f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}"
+            message = f"got {plural(len(tokens), 'token')}, but the {side} vocabulary of {directory} has {size:,}"
             raise DragomanError(message, code="count_mismatch")
     spec = TransformerSpec.from_config(
         (recipe.encoder_layers, recipe.decoder_layers),

@@ -140,8 +140,8 @@ def alignment(
 
         gold_links = read_gold(gold, gold_first or 0)
         if len(gold_links) != len(pairs):
-            message = f"{gold} has {len(gold_links):,} lines for {len(pairs):,} sentence pairs; give one for each pair"
-            raise DragomanError(message, code="count_mismatch")
+            counts = f"{plural(len(gold_links), 'line')} for {plural(len(pairs), 'sentence pair')}"
+            raise DragomanError(f"{gold} has {counts}; give one for each pair", code="count_mismatch")
     translator = load_translator(model)
     from dragoman.inspect.alignment import align_pairs, draw_alignment, format_pharaoh
     from dragoman.text.word_groups import Side

@@ -16,6 +16,7 @@ from dragoman.cli.input import check_readable
 from dragoman.cli.options import FILE, complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.inspect.heads.survey import HeadSurvey
@@ -149,7 +150,7 @@ def print_survey(survey: HeadSurvey) -> None:
         console.print(points)
     skipped = f" ({survey.skipped_pairs:,} skipped: empty on a side, or too long)" if survey.skipped_pairs else ""
     note(
-        f"{survey.sentences:,} pairs{skipped}, {survey.tokens:,} target tokens and end marks, "
+        f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens and end marks, "
         f"cross-entropy {survey.cross_entropy:.4f} nats per token"
     )
     note(f"alignments are read from {survey.alignment_head}")

@@ -12,6 +12,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import ModelInfo, language_codes, license_section
 from dragoman.text import vocabulary_sizes
 from dragoman.training.checkpoints.checkpoint import TrainingState
+from dragoman.values import plural
 
 
 def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
@@ -65,7 +66,7 @@ def target_language_usage(targets: Sequence[str], splits: Mapping[str, Any]) -> 
     """How to choose among several target languages, and how many pairs each was learned from."""
     if not targets:
         return ""
-    pairs = ", ".join(f"{code} ({splits['train']['to'][code]:,} pairs)" for code in targets)
+    pairs = ", ".join(f"{code} ({plural(splits['train']['to'][code], 'pair')})" for code in targets)
     return f"\nIt translates into {pairs}: `dragoman translate --to {targets[0]}`."
 
 
