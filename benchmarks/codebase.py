@@ -1,8 +1,8 @@
 """The size of the code, and the files that a task passes: lines, modules, names that are defined twice, walks.
 
     python benchmarks/codebase.py [ROOT]
-    python benchmarks/codebase.py --walk translate MODEL "Good morning!"
-    python benchmarks/codebase.py --walk inspect attention MODEL --source "Good morning!" --out attention.html
+    python benchmarks/codebase.py --walk translate MODEL --text "Good morning!"
+    python benchmarks/codebase.py --walk inspect attention MODEL --text "Good morning!" --out attention.html
 
 `--walk` runs a command and lists the files whose functions run, in the order of their first call.
 """

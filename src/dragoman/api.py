@@ -21,7 +21,7 @@ from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
 from dragoman.search.types import Mean, Search
 from dragoman.training.reporting.metrics import TrainingResult
-from dragoman.values import describe_value
+from dragoman.values import describe_value, plural
 
 if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared
@@ -307,7 +307,8 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
         raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
         raise TrainingError(
-            f"--last and --checkpoints choose checkpoints of one training, but you gave {len(directories)} directories",
+            "--last and --checkpoints choose checkpoints of one training, but you gave "
+            f"{plural(len(directories), 'directory', 'directories')}",
             code="conflicting_options",
         )
     check_new_directory(Path(out))

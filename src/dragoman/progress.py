@@ -96,7 +96,7 @@ class ConsoleReporter:
         self._task: Any = None
         self._title, self._total, self._unit, self._done = "", 0, "", 0
         self._started = self._printed = 0.0
-        self._first_step, self._tokens, self._loss = 0, 0.0, 0.0
+        self._first_step, self._printed_step, self._tokens, self._loss = 0, 0, 0.0, 0.0
 
     def start_stage(self, title: str, total: int | None, unit: str) -> None:
         """Start a new bar, or a new series of lines."""
@@ -135,6 +135,7 @@ class ConsoleReporter:
         """Show the bar from `step` on."""
         self.close()
         self._total, self._first_step, self._tokens, self._loss = steps, step, 0.0, 0.0
+        self._printed_step = step
         self._started = self._printed = time.perf_counter()
         if step:
             self.note(f"resuming after step {step:,}")
@@ -166,7 +167,7 @@ class ConsoleReporter:
 
     def logged(self, entry: Mapping[str, Any]) -> None:
         """Print a plain line where there is no bar."""
-        if not self.live:
+        if not self.live and entry["step"] != self._printed_step:  # a slow step was printed when it was done
             self._print_step(entry["step"], entry["loss"], entry["target_tokens_per_second"])
 
     def evaluated(self, step: int, evaluation: Evaluation, improved: bool) -> None:
@@ -209,7 +210,7 @@ class ConsoleReporter:
         return f"{rate / 1e6:.1f} MB/s" if self._unit == "B" else f"{rate:,.0f} {self._unit}/s"
 
     def _print_step(self, step: int, loss: float, rate: float) -> None:
-        self._printed = time.perf_counter()
+        self._printed, self._printed_step = time.perf_counter(), step
         left = (self._printed - self._started) / max(1, step - self._first_step) * (self._total - step)
         self.console.print(f"step {step:,}/{self._total:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  {clock(left)} left")
 

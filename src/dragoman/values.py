@@ -23,6 +23,11 @@ def describe_value(value: object) -> str:
     return text if value is None or text.startswith(f"{kind}(") else f"{kind} {text}"
 
 
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """A count with its noun: 1 line, 2,000 lines; `nouns` is an irregular plural."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
 def rename_keys(table: Any, names: Mapping[str, str]) -> Any:
     """A dictionary read from a file, with old keys under their present names."""
     return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table

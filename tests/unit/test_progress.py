@@ -52,6 +52,10 @@ def test_slow_steps_are_seen_before_a_line_is_due(monkeypatch: pytest.MonkeyPatc
     now[0] += 1
     reporter.logged({"step": 8, "loss": 2.0, "target_tokens_per_second": 70.0})
     assert stream.getvalue().splitlines()[-1].startswith("step 8/12  loss 2.000  70 tokens/s")
+    now[0] += 31
+    reporter.step_done(9, 1000, 2.5)
+    reporter.logged({"step": 9, "loss": 2.0, "target_tokens_per_second": 70.0})
+    assert [line.split()[1] for line in stream.getvalue().splitlines()[-2:]] == ["8/12", "9/12"]  # each step once
 
 
 class Terminal(io.StringIO):

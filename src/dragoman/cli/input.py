@@ -9,9 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from dragoman.cli import note
 from dragoman.data.corpora.compression import COMPRESSIONS, check_file, check_text_format, read_blocks
 from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 MAX_BATCH_BYTES = 1 << 20  # read from a pipe before its lines are processed, if they are available
 STDIN = Path("standard input")
@@ -22,18 +24,42 @@ def parse_path(word: str) -> Path | None:
     return None if word == "-" else Path(word)
 
 
-def check_readable(files: Sequence[Path | None]) -> None:
-    """Reject files that cannot be read, before work on the first starts."""
+def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> None:
+    """Reject files that cannot be read, before work on the first starts.
+
+    `sentence_advice` is added where the name of a missing file looks like a sentence.
+    """
     if None in files and sys.stdin is None:
         raise DataError("standard input is closed; give FILES, or open it", code="stream_closed")
     for path in files:
-        if path is not None and not is_pipe(path):
-            check_file(path)
+        if path is None:
+            continue
+        try:
+            if not is_pipe(path):
+                check_file(path)
+        except DataError as error:
+            if error.code == "file_missing" and sentence_advice and looks_like_sentence(str(path)):
+                raise DataError(f"{error}; {sentence_advice}", code=error.code) from None
+            raise
+
+
+def prompt_terminal(files: Sequence[Path | None], text: str) -> None:
+    """Say on stderr what to type, where standard input is read and is a terminal."""
+    if None in files and sys.stdin is not None and sys.stdin.isatty():
+        note(text)
+
+
+def looks_like_sentence(name: str) -> bool:
+    """Whether the name of a missing file may be a sentence: it has spaces, or neither a directory nor a suffix."""
+    return " " in name or not (os.sep in name or Path(name).suffix)
 
 
 def is_pipe(path: Path) -> bool:
     """Whether a path can be read only once, from its start, as `<(...)` of a shell."""
-    return path.is_fifo() or path.is_char_device()
+    try:
+        return path.is_fifo() or path.is_char_device()
+    except OSError as error:  # such as a sentence, which is too long for a name
+        raise DataError(f"there is no file {str(path)[:60]}... ({error.strerror})", code="file_missing") from None
 
 
 def stream_lines(files: Sequence[Path | None]) -> Iterator[list[str]]:
@@ -99,7 +125,7 @@ def stream_pairs(source: Path | None, target: Path | None) -> Iterator[list[tupl
         counts[side] += sum(map(len, both[side]))  # to the end, for the message
     if counts[0] != counts[1]:
         raise DataError(
-            f"{source or STDIN} has {counts[0]:,} lines but {target or STDIN} has {counts[1]:,}; line i of one must be "
-            "the translation of line i of the other, so the counts must be equal",
+            f"{source or STDIN} has {plural(counts[0], 'line')} but {target or STDIN} has {counts[1]:,}; line i of one "
+            "must be the translation of line i of the other, so the counts must be equal",
             code="count_mismatch",
         )

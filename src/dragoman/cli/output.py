@@ -13,9 +13,21 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.input import is_pipe
+from dragoman.cli.input import is_pipe, parse_path
 from dragoman.data.corpora.compression import COMPRESSIONS
 from dragoman.errors import OutputError
+from dragoman.values import plural
+
+
+def parse_output(word: str) -> Path | None:
+    """The path of an output file, None for `-`; reject the name of a directory."""
+    if not word:
+        raise OutputError(
+            "the name of the output file is empty; give a name, or - for standard output", code="not_a_file"
+        )
+    if word.endswith(os.sep):  # which a Path would drop
+        raise OutputError(f"{word} is a directory; give the name of a file, such as {word}out.txt", code="not_a_file")
+    return parse_path(word)
 
 
 def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Path | None:
@@ -38,7 +50,9 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
         except (OSError, RuntimeError):
             raise OutputError(f"{output} is a link to itself; choose another --output", code="cannot_write") from None
     if output.is_dir():
-        raise OutputError(f"{output} is a directory; give the name of a file", code="not_a_file")
+        raise OutputError(
+            f"{output} is a directory; give the name of a file, such as {output / 'out.txt'}", code="not_a_file"
+        )
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise OutputError(
             f"{output} ends in {output.suffix}, but text is written uncompressed; leave {output.suffix} out, or "
@@ -151,9 +165,11 @@ def should_report(progress: bool | None, path: Path | None) -> bool:
 class LineReporter:
     """Show lines done and lines a second on stderr, and at the end which lines need a second look."""
 
-    def __init__(self, live: bool) -> None:
-        self.live, self.terminal = live, sys.stderr.isatty()
-        self.done, self.started, self.printed = 0, time.monotonic(), 0.0
+    def __init__(self, live: bool, path: Path | None = None) -> None:
+        lines_shown = path is None and sys.stdout.isatty()  # between which a line cannot be overwritten
+        self.live, self.terminal = live, sys.stderr.isatty() and not lines_shown
+        self.started = self.printed = time.monotonic()
+        self.done = self.shown = 0
         self.flagged: dict[str, list[int]] = {}
 
     def count(self, translation: Any) -> None:
@@ -172,8 +188,9 @@ class LineReporter:
             self._print()
 
     def _print(self) -> None:
+        self.shown = self.done
         rate = self.done / max(1e-9, time.monotonic() - self.started)
-        text = f"{self.done:,} line{'' if self.done == 1 else 's'}, {rate:,.1f} a second"
+        text = f"{plural(self.done, 'line')}, {rate:,.1f} a second"
         print_stderr(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
 
     def __enter__(self) -> LineReporter:
@@ -181,8 +198,9 @@ class LineReporter:
 
     def __exit__(self, *_: object) -> None:
         if self.live and self.done:
-            self._print()
+            if self.terminal or self.shown < self.done:
+                self._print()
             print_stderr("\n" if self.terminal else "")
         if self.flagged:
             counts = [f"{len(n):,} {flag} (line {n[0]}{', ...' if n[1:] else ''})" for flag, n in self.flagged.items()]
-            note(f"of {self.done:,} lines {', '.join(counts)}")
+            note(f"of {plural(self.done, 'line')} {', '.join(counts)}")

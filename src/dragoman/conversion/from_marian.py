@@ -32,6 +32,7 @@ from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vo
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
 from dragoman.text.imported.segmentation import encode_model, load_segmenter
+from dragoman.values import plural
 
 TOOLKIT: Final = "Marian (Hugging Face)"
 MAX_EXTRA_ROWS: Final = 10_000  # rows of a table beyond the vocabulary
@@ -225,7 +226,9 @@ def read_vocabulary(file: Path, size: int) -> list[str]:
     if [table[name] for name in names] != list(range(len(names))):
         raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again", code="file_damaged")
     if not len(names) <= size <= len(names) + MAX_EXTRA_ROWS:
-        raise ConversionError(f"{file} has {len(names):,} tokens, config.json {size:,}", code="vocabulary_mismatch")
+        raise ConversionError(
+            f"{file} has {plural(len(names), 'token')}, config.json {size:,}", code="vocabulary_mismatch"
+        )
     return names
 
 

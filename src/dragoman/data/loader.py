@@ -24,6 +24,7 @@ from dragoman.data.batching import (
 from dragoman.data.shards import Split
 from dragoman.data.subword_sampling import SubwordSampler
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 EPOCH_STRIDE = 1 << 32
 
@@ -61,7 +62,9 @@ class Loader:
         if len(self.weights) != len(split.parts):
             names = [part.name for part in split.parts]
             raise DataError(
-                f"data.weights has {len(self.weights)} numbers for {len(names)} corpora: {names}", code="count_mismatch"
+                f"data.weights has {plural(len(self.weights), 'number')} for "
+                f"{plural(len(names), 'corpus', 'corpora')}: {names}",
+                code="count_mismatch",
             )
         self.pin = has_cuda() if pin is None else pin
         self.state = state
@@ -148,7 +151,7 @@ class Loader:
             self._cursor = (epoch + 1, 0)  # a small weight can leave an epoch without pairs
         if done > len(plan):
             raise DataError(
-                f"the loader's state says that {done} batches of epoch {epoch} are done, but it has {len(plan)}; "
+                f"the loader's state says that epoch {epoch} is at batch {done}, but it has {len(plan)}; "
                 "the state belongs to other data or settings",
                 code="checkpoint_mismatch",
             )

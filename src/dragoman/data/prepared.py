@@ -18,7 +18,7 @@ from dragoman.config import DataRecipe
 from dragoman.data.shards import Sentences, Split, SplitPart, TreeDepths, dtype_for
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST, sha256
-from dragoman.values import rename_keys
+from dragoman.values import plural, rename_keys
 
 if TYPE_CHECKING:
     from dragoman.data.loader import Loader
@@ -49,7 +49,7 @@ class Prepared:
             path = directory / name
             size = path.stat().st_size if path.is_file() else None
             if size != expected["bytes"]:
-                found = "is missing" if size is None else f"has {size:,} bytes"
+                found = "is missing" if size is None else f"has {plural(size, 'byte')}"
                 raise DataError(
                     f"{path} {found}, but the manifest says {expected['bytes']:,} bytes; remove {directory} and run "
                     "the same command again",
@@ -83,7 +83,7 @@ class Prepared:
         dropped = ", ".join(f"{count:,} {rule}" for rule, count in counts if count)
         rest = f"dropped: {dropped}; examples are in {self.directory / MANIFEST}" if dropped else "none dropped"
         read = report["read"] + report.get("valid_read", 0)
-        return f"{read:,} pairs read: {train:,} to train on, {valid:,} to validate with, {rest}"
+        return f"{plural(read, 'pair')} read: {train:,} to train on, {valid:,} to validate with, {rest}"
 
     @property
     def tokenizers_directory(self) -> Path:

@@ -1,7 +1,7 @@
 """The CTranslate2 engine, for machines without a C compiler; the model is converted on first use.
 
-It has its own beam search: hypotheses are found by its rules and then ranked by ours, and the score of one that is cut
-off at the length limit has no end mark. Greedy search is the same up to rounding.
+It has its own beam search: hypotheses are found by its rules and then ranked by ours. Those that it cuts off at the
+length limit are scored again with their end mark. Greedy search is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +29,7 @@ from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weigh
 from dragoman.native.build import cache_directory
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
-from dragoman.values import suggest
+from dragoman.values import plural, suggest
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintTables
@@ -81,18 +82,19 @@ class CTranslate2Engine:
         check_supported(self, search, prefixes, constraints)
         limits = [search.limit(len(source)) for source in sources]
         found = self._translate(sources, search, max(limits, default=0))
-        for i, (limit, best) in enumerate(zip(limits, found, strict=True)):
-            if limit == 0 or any(len(h.ids) > limit for h in best):  # another sentence has a higher limit
+        for i, (limit, outputs) in enumerate(zip(limits, found, strict=True)):
+            if limit == 0 or any(len(output.ids) > limit for output in outputs):  # another sentence has a higher limit
                 found[i] = self._translate([sources[i]], search, limit)[0]
-        return found
+        self._score_unfinished(sources, found)
+        return [self._rank(outputs, search, limit) for outputs, limit in zip(found, limits, strict=True)]
 
-    def _translate(self, sources: Sequence[Sequence[int]], search: Search, limit: int) -> list[list[Hypothesis]]:
+    def _translate(self, sources: Sequence[Sequence[int]], search: Search, limit: int) -> list[list[Output]]:
+        """What CTranslate2 finds for each source; outputs of `limit` tokens have no end mark."""
         if limit == 0:
-            return [[Hypothesis([], 0.0, 0.0, True)] for _ in sources]
-        tokens = [[*[MARKS.get(i, str(i)) for i in source], MARKS[EOS]] for source in sources]
+            return [[Output([], 0.0)] for _ in sources]
         try:
             results = self.translator.translate_batch(
-                tokens,
+                [source_tokens(source) for source in sources],
                 beam_size=search.beam,
                 num_hypotheses=search.beam,
                 length_penalty=search.length_penalty,
@@ -106,22 +108,62 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # C++ exceptions, by pybind11
             longest = max(map(len, sources))
             raise SearchError(
-                f"CTranslate2 failed on {len(sources):,} sentence{'s' if sources[1:] else ''}, the longest of "
-                f"{longest:,} tokens, with at most {limit:,} output tokens and beam {search.beam}: {error}; let long "
-                "lines be split (split='auto'), or use the engine 'native' or 'torch'",
+                f"CTranslate2 failed on {plural(len(sources), 'sentence')}, the longest of {plural(longest, 'token')}, "
+                f"with at most {plural(limit, 'output token')} and beam {search.beam}: {error}; let long lines be "
+                "split (split='auto'), or use the engine 'native' or 'torch'",
                 code="engine_failed",
             ) from None
-        return [self._rank(result, search, limit) for result in results]
+        exponent = search.length_penalty if search.beam > 1 else 0.0  # greedy search divides by nothing
+        return [
+            [
+                Output(
+                    [self.ids[token] if token in self.ids else int(token) for token in tokens],
+                    None if len(tokens) == limit else score * (len(tokens) + 1) ** exponent,
+                )
+                for tokens, score in zip(result.hypotheses, result.scores, strict=True)
+            ]
+            for result in results
+        ]
 
-    def _rank(self, result: Any, search: Search, limit: int) -> list[Hypothesis]:
-        """Rescale scores: CTranslate2 divides by (tokens and end mark) ** length_penalty."""
+    def _score_unfinished(self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Output]]) -> None:
+        """Score outputs that were cut off at the limit again, with their end mark, as the other engines do."""
+        cut = [
+            (source, output)
+            for source, outputs in zip(sources, found, strict=True)
+            for output in outputs
+            if output.log_probability is None
+        ]
+        if not cut:
+            return
+        scored = self.translator.score_batch(
+            [source_tokens(source) for source, _ in cut],
+            [[MARKS.get(i, str(i)) for i in output.ids] for _, output in cut],
+            max_input_length=0,
+            max_batch_size=CTRANSLATE2.preferred_batch,
+        )
+        for (_, output), result in zip(cut, scored, strict=True):
+            output.log_probability = sum(result.log_probs)
+
+    def _rank(self, outputs: Sequence[Output], search: Search, limit: int) -> list[Hypothesis]:
+        """The best hypotheses by our score; as in the other engines, one as long as the limit counts as truncated."""
         ranked = []
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            length, cut = len(tokens), len(tokens) == limit
-            total = score * (length if cut else length + 1) ** (search.length_penalty if search.beam > 1 else 0.0)
-            ids = [self.ids[token] if token in self.ids else int(token) for token in tokens]
-            ranked.append(Hypothesis(ids, total / search.normalizer(length + 1), total, cut))
+        for output in outputs:
+            length, total = len(output.ids), output.log_probability or 0.0
+            ranked.append(Hypothesis(output.ids, total / search.normalizer(length + 1), total, length == limit))
         return sorted(ranked, key=lambda h: -h.score)[: search.n_best]
+
+
+@dataclass
+class Output:
+    """The ids of a hypothesis and its log-probability; None while the end mark is not scored."""
+
+    ids: list[int]
+    log_probability: float | None
+
+
+def source_tokens(ids: Sequence[int]) -> list[str]:
+    """The names of a source's tokens, with the end mark."""
+    return [*[MARKS.get(i, str(i)) for i in ids], MARKS[EOS]]
 
 
 def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
@@ -168,7 +210,7 @@ def to_ctranslate2(
     check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, (source, target)) if tensor))
     for side, size in (("source", source), ("target", target)):
         if tokens is not None and len(tokens) != size:
-            message = f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}"
+            message = f"got {plural(len(tokens), 'token')}, but the {side} vocabulary of {directory} has {size:,}"
             raise DragomanError(message, code="count_mismatch")
     spec = TransformerSpec.from_config(
         (recipe.encoder_layers, recipe.decoder_layers),

@@ -35,7 +35,7 @@ from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tenso
 from dragoman.native import library
 from dragoman.search.types import NOT_FINITE, Hypothesis, Search
 from dragoman.text.special_tokens import EOS
-from dragoman.values import MAX_THREADS
+from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import ConstraintTables
@@ -147,7 +147,10 @@ class NativeEngine:
     ) -> None:
         """Raise on input that would lead the C code outside its memory."""
         if prefixes is not None and len(prefixes) != len(sources):
-            raise ShapeError(f"got {len(prefixes)} prefixes for {len(sources)} sources", code="count_mismatch")
+            raise ShapeError(
+                f"got {plural(len(prefixes), 'prefix', 'prefixes')} for {plural(len(sources), 'source')}",
+                code="count_mismatch",
+            )
         limits = [search.limit(len(source)) for source in sources]
         longest = max([*limits, *map(len, prefixes or ())], default=0)
         reached = max([longest, *map(len, sources)]) + 1
@@ -241,7 +244,8 @@ class NativeEngine:
             raise SearchError(message, code="engine_unavailable")
         if failed:
             raise MemoryError(
-                f"not enough memory to translate {n} sentences of up to {int(source_lengths.max())} tokens"
+                f"not enough memory to translate {plural(n, 'sentence')} of up to "
+                f"{plural(int(source_lengths.max()), 'token')}"
             )
         if (lengths[:, 0] < 0).any():
             raise SearchError(NOT_FINITE, code="not_finite")

@@ -14,7 +14,7 @@ from dragoman.engines.specs import SPECS
 from dragoman.errors import SearchError
 from dragoman.modeldir.layout import RECIPE
 from dragoman.search.types import Mean, check_integer
-from dragoman.values import MAX_THREADS, suggest
+from dragoman.values import MAX_THREADS, plural, suggest
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
@@ -35,7 +35,7 @@ class EngineInfo:
     models: int | None = None  # of an ensemble
 
     def __str__(self) -> str:
-        threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
+        threads = "" if self.threads is None else f", {plural(self.threads, 'thread')}"
         models = "" if self.models is None else f", {self.models} models"
         return f"{self.engine} engine{models}, {self.precision}, on {self.device}{threads}"
 

@@ -20,6 +20,7 @@ from dragoman.search.sampling import sample, sampling_keys
 from dragoman.search.types import NOT_FINITE, Hypothesis, Search
 from dragoman.text.special_tokens import EOS, PAD
 from dragoman.text.trees.token_depths import ParsedIds, depths_of
+from dragoman.values import plural
 
 
 class TorchEngine:
@@ -79,7 +80,7 @@ class TorchEngine:
         if not parsed:
             return ids, layout
         if parsed < len(sources):  # a depth of 0 means a root, not a missing tree
-            message = f"{parsed} of {len(sources)} sentences have trees; give one for each"
+            message = f"got trees for {parsed} of {plural(len(sources), 'sentence')}; give one for each"
             raise SearchError(message, code="count_mismatch")
         depths = [[*deep, *[0] * (layout.size - len(deep))] for deep in map(depths_of, sources)]
         return ids, replace(layout, depths=torch.tensor(depths, device=self.device))

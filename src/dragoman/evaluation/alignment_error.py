@@ -10,6 +10,7 @@ from typing import Final
 
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 Link = tuple[int, int]
 LINK_PATTERN: Final = re.compile(r"(\d+)(-|p|\?)(\d+)")
@@ -63,7 +64,7 @@ class AlignmentScore:
 def score_alignment(found: Sequence[Iterable[Link]], gold: Sequence[GoldAlignment]) -> AlignmentScore:
     """AER = 1 - (|A and S| + |A and P|) / (|A| + |S|), with precision by P and recall by S, over all sentences."""
     if len(found) != len(gold):
-        message = f"there are {len(found):,} alignments but {len(gold):,} gold alignments; they must be equally many"
+        message = f"got {plural(len(found), 'alignment')} for {plural(len(gold), 'gold alignment')}; give one for each"
         raise DataError(message, code="count_mismatch")
     links = [set(each) for each in found]
     total, sure = sum(map(len, links)), sum(len(g.sure) for g in gold)

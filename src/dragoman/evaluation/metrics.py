@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dragoman.errors import DataError
-from dragoman.values import suggest
+from dragoman.values import plural, suggest
 
 METRICS: Final = ("BLEU", "chrF", "TER")
 RESAMPLES: Final = 1000
@@ -155,7 +155,7 @@ def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
             message = f"translations and references must be lists of str; got {texts!r:.80}"
             raise DataError(message, code="wrong_type")
     if len(hypotheses) != len(references):
-        message = f"there are {len(hypotheses):,} translations but {len(references):,} references; give one for each"
-        raise DataError(message, code="count_mismatch")
+        counts = f"{plural(len(hypotheses), 'translation')} for {plural(len(references), 'reference')}"
+        raise DataError(f"got {counts}; give one for each", code="count_mismatch")
     if not references:
         raise DataError("there are no sentences to score", code="no_data")

@@ -19,6 +19,7 @@ from dragoman.files import MANIFEST, sha256
 from dragoman.progress import Reporter
 from dragoman.search.types import Search
 from dragoman.translation.pipeline import depths_of_texts
+from dragoman.values import plural
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ class FileSystem:
 
     def __init__(self, files: Sequence[Path], option: str, sets: Sequence[EvaluationSet]) -> None:
         if len(files) != len(sets):
-            message = f"there are {len(files)} files of {option} for {len(sets)} test sets; give one for each"
+            message = (
+                f"got {plural(len(files), 'file')} of {option} for {plural(len(sets), 'test set')}; give one for each"
+            )
             raise DataError(message, code="count_mismatch")
         self.files = files
         self.outputs = [

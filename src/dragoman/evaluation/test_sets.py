@@ -10,6 +10,7 @@ from typing import Final
 from dragoman.data.corpora.reader import read_line_blocks, read_trees_file
 from dragoman.errors import DataError
 from dragoman.text import Tree
+from dragoman.values import plural
 
 COMPRESSED: Final = (".gz", ".xz", ".zst")
 
@@ -34,7 +35,7 @@ def read_matching_lines(path: Path, other: Path, count: int) -> list[str]:
     """The lines of a file, which must be as many as those of another."""
     found = read_lines(path)
     if len(found) != count:
-        message = f"{path} has {len(found):,} lines but {other} has {count:,}; they must be equally many"
+        message = f"{path} has {plural(len(found), 'line')} but {other} has {count:,}; they must be equally many"
         raise DataError(message, code="count_mismatch")
     return found
 
@@ -53,11 +54,13 @@ def read_test_sets(
         message = f"there are {len(sources)} --source but {len(references)} --reference files; give as many"
         raise DataError(message, code="count_mismatch")
     if names and len(names) != len(references):
-        message = f"there are {len(names)} names for {len(references)} test sets; give one for each, or none"
+        message = (
+            f"got {plural(len(names), 'name')} for {plural(len(references), 'test set')}; give one for each, or none"
+        )
         raise DataError(message, code="count_mismatch")
     if trees and len(trees) != len(sources):
-        message = f"there are {len(trees)} --source-trees but {len(sources)} --source files; give one for each, or none"
-        raise DataError(message, code="count_mismatch")
+        counts = f"{plural(len(trees), 'file')} of trees for {plural(len(sources), '--source')}"
+        raise DataError(f"got {counts}; give one for each, or none", code="count_mismatch")
     if len(languages) not in (0, 1, len(references)):
         message = f"there are {len(languages)} --to languages for {len(references)} test sets"
         raise DataError(message, code="count_mismatch")

@@ -15,7 +15,7 @@ from dragoman.search.types import Sampling, Search, check_integer
 from dragoman.text import Tree
 from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
-from dragoman.values import describe_value, suggest
+from dragoman.values import describe_value, plural, suggest
 
 SplitMode = Literal["auto", "sentences", "never"]
 
@@ -110,17 +110,19 @@ class TranslationRequest:
             raise SearchError(message, code="trees_with_splitting")
 
     @property
-    def per_text(self) -> dict[str, list[Any]]:
-        """The options that are given text by text."""
+    def per_text(self) -> dict[tuple[str, ...], list[Any]]:
+        """The options that are given text by text, with a noun for what each holds, and its plural if irregular."""
         each = None if self.constraints is None else self.constraints.each
-        options = {"prefixes": self.prefix, "languages": self.to, "constraints": each}
+        options = {("prefix", "prefixes"): self.prefix, ("language",): self.to, ("constraint",): each}
         return {name: given for name, given in options.items() if isinstance(given, list)}
 
     def check_counts(self, n_texts: int, finished: bool = True) -> None:
         """Raise unless what is given text by text is given for all texts; `finished` where no more texts follow."""
         for name, given in self.per_text.items():
             if len(given) < n_texts or (finished and len(given) > n_texts):
-                message = f"got {len(given)} {name} for {n_texts} texts; give one for each, or one for all"
+                message = (
+                    f"got {plural(len(given), *name)} for {plural(n_texts, 'text')}; give one for each, or one for all"
+                )
                 raise SearchError(message, code="count_mismatch")
 
 
@@ -186,7 +188,7 @@ def limit_length(search: Search, longest: int | None) -> Search:
     if longest is None or (search.max_length is not None and search.max_length <= longest):
         return search
     if search.min_length > longest:
-        message = f"min_length={search.min_length} is too large: this model has learned positions for {longest} tokens"
+        message = f"min_length={search.min_length} is too large: this model has {plural(longest, 'learned position')}"
         raise SearchError(message, code="out_of_range")
     return replace(search, max_length=longest)
 

@@ -16,7 +16,7 @@ from dragoman.text.trees.token_depths import attach_depths
 from dragoman.translation.options import SplitMode, TranslationRequest
 from dragoman.translation.result import Assembly, Translation
 from dragoman.translation.segmentation import Ids, Layout, LineLayout, split_tokens
-from dragoman.values import describe_value
+from dragoman.values import describe_value, plural
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -278,7 +278,7 @@ def language_tokens(tokenizer: Tokenizer, to: str | Sequence[str] | None, first:
         return [(tokenizer.target_id(to),)] * count
     codes = to[first : first + count]
     if len(codes) < count:
-        message = f"got more texts than the {len(to)} languages of `to`; give one for each, or one for all"
+        message = f"got more texts than the {plural(len(to), 'language')} of `to`; give one for each, or one for all"
         raise SearchError(message, code="count_mismatch")
     return [(tokenizer.target_id(code),) for code in codes]
 

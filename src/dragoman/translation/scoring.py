@@ -11,7 +11,7 @@ from dragoman.text.trees.dependency import TreeAligner
 from dragoman.translation.pipeline import encode_sources
 from dragoman.translation.result import Scored
 from dragoman.translation.segmentation import Ids
-from dragoman.values import describe_value
+from dragoman.values import describe_value, plural
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -48,7 +48,10 @@ def score_pairs(
             raise error
         done += len(window)
     if isinstance(to, list) and len(to) > done:
-        raise SearchError(f"`to` has {len(to)} languages for {done} pairs; give one for each", code="count_mismatch")
+        raise SearchError(
+            f"`to` has {plural(len(to), 'language')} for {plural(done, 'pair')}; give one for each",
+            code="count_mismatch",
+        )
 
 
 def encode_window(

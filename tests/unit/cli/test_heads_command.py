@@ -89,7 +89,7 @@ def test_models_of_trees_and_of_languages(place: Path, tmp_path: Path, capsys: p
     code, _, err = leave(capsys, tmp_path, "--source-trees", str(tmp_path / "trees"), "--out", out)
     assert code == 0, err
     code, _, err = leave(capsys, tmp_path, "--source-trees", str(tmp_path / "trees"), "--pairs", "1")
-    assert (code, "1 pairs" in err) == (0, True), err
+    assert (code, "1 pair, " in err) == (0, True), err
     code, _, err = leave(capsys, tmp_path)
     assert (code, "--source-trees" in err) == (2, True), err
     other = tmp_path / "other"
@@ -123,9 +123,10 @@ def test_mistakes_are_messages(place: Path, tmp_path: Path, capsys: pytest.Captu
 
     cases = [
         ([model, *both(none, none)], "none is empty; expected a sentence per line"),
-        ([model, *both(blank, blank)], "none of the 2 pairs"),
+        ([model, *both(blank, blank)], "none of 2 pairs"),
         ([model, *both(two, one)], "2 lines but"),
         ([model, *both(two, str(tmp_path / "nowhere"))], "there is no file"),
+        ([model, *both("Good morning!", two)], "--source and --target are files"),
         ([model, *both(two, two), "--out", "a.gif"], "a.gif has no known format"),
         ([model, *both(two, two), "--bleu"], "--bleu needs --curve"),
         ([model, *both(two, two), "--pairs", "0"], "--pairs"),

@@ -26,7 +26,7 @@ def leave(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str
 
 def test_a_page_and_the_models_own_translation(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "a.html"
-    code, printed, err = leave(capsys, "attention", model, "--source", "one two", "--out", str(out))
+    code, printed, err = leave(capsys, "attention", model, "--text", "one two", "--out", str(out))
     assert code == 0, err
     text = Translator.load(model, device="cpu", engine="torch").translate("one two").text
     assert printed == f"{text}\n"
@@ -37,7 +37,7 @@ def test_a_picture_of_a_given_pair(model: str, tmp_path: Path, capsys: pytest.Ca
     out = tmp_path / "a.svg"
     options = ["--kind", "decoder", "--layer", "2", "--head", "1", "--words"]
     code, printed, _ = leave(
-        capsys, "attention", model, "--source", "one two", "--target", "eins zwei", "--out", str(out), *options
+        capsys, "attention", model, "--text", "one two", "--translation", "eins zwei", "--out", str(out), *options
     )
     assert (code, printed) == (0, "")
     assert out.read_text().startswith("<?xml")
@@ -45,13 +45,51 @@ def test_a_picture_of_a_given_pair(model: str, tmp_path: Path, capsys: pytest.Ca
 
 def test_a_page_holds_what_was_asked_for(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.html"
-    pair = ["--source", "one twenty", "--target", "eins", "--out", str(out)]
+    pair = ["--text", "one twenty", "--translation", "eins", "--out", str(out)]
     options = ["--kind", "decoder", "--layer", "2", "--head", "3", "--words"]
     code, _, err = leave(capsys, "attention", model, *pair, *options)
     assert code == 0, err
     text = out.read_text(encoding="utf-8")
     assert {kind: weights.shape for kind, weights in read_attention_page(text).items()} == {"decoder": (1, 1, 2, 2)}
     assert '"first":{"layer":2,"head":3}' in text
+
+
+def test_a_line_of_files_is_that_sentence(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s").write_text("three\n\none two\n")
+    (tmp_path / "t").write_text("drei\n\neins zwei\n")
+    source, both = ["--source", str(tmp_path / "s")], ["--target", str(tmp_path / "t")]
+    pages = []
+    for number, options in enumerate(
+        [
+            ["--text", "one two"],
+            [*source, "--line", "3"],
+            ["--text", "one two", "--translation", "eins zwei"],
+            [*source, *both, "--line", "3"],
+            ["--text", "three"],
+            source,
+        ]
+    ):
+        out = tmp_path / f"{number}.html"
+        code, printed, err = leave(capsys, "attention", model, *options, "--out", str(out))
+        assert code == 0, err
+        pages.append((printed, out.read_text(encoding="utf-8")))
+    assert pages[0] == pages[1] != pages[2] == pages[3]
+    assert pages[4] == pages[5] != pages[0]
+
+
+def test_a_sentence_pair_is_aligned_like_a_file_of_one(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s").write_text("one two three\n")
+    (tmp_path / "t").write_text("eins zwei\n")
+    found = [
+        leave(capsys, "alignment", model, *options)
+        for options in (
+            ["--text", "one two three", "--translation", "eins zwei"],
+            ["--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")],
+        )
+    ]
+    assert found[0] == found[1] and found[0][0] == 0
 
 
 def test_alignments_of_files_or_a_picture_of_one(
@@ -92,14 +130,14 @@ def test_the_error_rate_beside_links_of_people(model: str, tmp_path: Path, capsy
     (tmp_path / "gold").write_text("0-0\n0-0\n")
     code, _, err = leave(capsys, "alignment", model, *files)
     assert code == 2
-    assert "gold has 2 lines but" in err
+    assert "gold has 2 lines for 1 sentence pair" in err
 
 
-@pytest.mark.parametrize("side", ["--source", "--target"])
+@pytest.mark.parametrize("side", ["--text", "--translation"])
 def test_words_that_are_not_utf8_are_told(
     model: str, side: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"--source": "one", "--target": "two"} | {side: os.fsdecode(b"caf\xe9")}
+    given = {"--text": "one", "--translation": "two"} | {side: os.fsdecode(b"caf\xe9")}
     words = [word for pair in given.items() for word in pair]
     code, _, err = leave(capsys, "attention", model, *words, "--out", str(tmp_path / "page.html"))
     assert (code, f"{side} is not UTF-8; got b'caf\\xe9'" in err) == (2, True), err
@@ -134,18 +172,29 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "two").write_text("one\ntwo\n")
     (tmp_path / "one").write_text("eins\n")
     (tmp_path / "gap").write_text("eins\n\n")
-    picture, two, one, gap = (str(tmp_path / name) for name in ("a.png", "two", "one", "gap"))
+    (tmp_path / "empty").write_text("")
+    picture, two, one, gap, empty = (str(tmp_path / name) for name in ("a.png", "two", "one", "gap", "empty"))
     cases = [
-        (["attention", model, "--source", "one", "--out", "a.gif"], "a.gif has no known format"),
-        (["attention", model, "--source", "one", "--out", picture, "--layer", "3"], "no layer 3"),
-        (["attention", model, "--source", "one", "--out", str(tmp_path / "a.html"), "--head", "4"], "no head 4"),
-        (["attention", model, "--source", " ", "--out", picture], "the source is empty"),
-        (["attention", model, "--out", picture], "Missing option '--source'"),
-        (["attention", str(tmp_path), "--source", "one", "--out", picture], "is not a model"),
-        (["attention", model, "--source", "one", "--out", f"{two}/a.html"], "cannot write"),
+        (["attention", model, "--text", "one", "--out", "a.gif"], "a.gif has no known format"),
+        (["attention", model, "--text", "one", "--out", picture, "--layer", "3"], "no layer 3"),
+        (["attention", model, "--text", "one", "--out", str(tmp_path / "a.html"), "--head", "4"], "no head 4"),
+        (["attention", model, "--text", " ", "--out", picture], "the source is empty"),
+        (["attention", model, "--out", picture], "give --text SENTENCE"),
+        (["attention", model, "--source", "Good morning!", "--out", picture], "use --text for a sentence"),
+        (["attention", model, "--source", one, "--target", "eins zwei", "--out", picture], "use --translation for"),
+        (["attention", model, "--text", "one", "--source", one, "--out", picture], "--text and --source exclude"),
+        (["attention", model, "--text", "one", "--target", one, "--out", picture], "--text and --target exclude"),
+        (["attention", model, "--text", "one", "--line", "1", "--out", picture], "--line has no effect"),
+        (["attention", model, "--source", one, "--line", "2", "--out", picture], "one has 1 line"),
+        (["attention", model, "--source", empty, "--out", picture], "is empty"),
+        (["alignment", model, "--text", "one"], "--translation is missing"),
+        (["alignment", model, "--target", one], "--source is missing"),
+        (["alignment", model, "--source", "one two", "--target", one], "use --text for a sentence"),
+        (["attention", str(tmp_path), "--text", "one", "--out", picture], "is not a model"),
+        (["attention", model, "--text", "one", "--out", f"{two}/a.html"], "cannot write"),
         (["alignment", model, "--source", two, "--target", one], "2 lines but"),
         (["alignment", model, "--source", two, "--target", picture + "x"], "there is no file"),
-        (["alignment", model, "--source", two, "--target", two, "--line", "3", "--out", picture], "have 2 lines"),
+        (["alignment", model, "--source", two, "--target", two, "--line", "3", "--out", picture], "has 2 lines"),
         (["alignment", model, "--source", two, "--target", two, "--line", "1"], "needs --out"),
         (["alignment", model, "--source", two, "--target", two, "--gold-first", "1"], "needs --gold"),
         (["alignment", model, "--source", gap, "--target", two, "--line", "2", "--out", picture], "side of this pair"),

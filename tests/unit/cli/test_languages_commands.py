@@ -131,7 +131,7 @@ def test_evaluate(
 def test_inspect_attention(
     model: Path, tmp_path: Path, right: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["inspect", "attention", str(model), "--source", TEXTS[0]]
+    asked = ["inspect", "attention", str(model), "--text", TEXTS[0]]
     for to, texts in right.items():
         page = tmp_path / f"{to}.html"
         code, out, err = leave(capsys, *asked, "--to", to, "--out", str(page))

@@ -129,7 +129,7 @@ def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "given", "said", "answered"),
     [
-        (["tiny"], b"a\tb\nc\n", "standard input, line 2: 1 columns, but expected source, tab, target", 1),
+        (["tiny"], b"a\tb\nc\n", "standard input, line 2: 1 column, but expected source, tab, target", 1),
         (["tiny"], b"a\tb\nc\td\te\n", "standard input, line 2: 3 columns", 1),
         (["tiny"], b"a\tb\nb\xff\tc\n", "standard input, line 2, byte 2: not UTF-8", 1),
         (["short"], b"a\tb\na b\tc d e f g h i j k\n", "line 2, ('a b', 'c d e f g h i j k'): its target has", 1),
@@ -155,6 +155,11 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
     [
         (["nothing", "pairs.tsv"], "there is no directory nothing"),
         (["tiny", "no.tsv"], "there is no file no.tsv"),
+        (["tiny", "the old box"], "use --text and --translation"),
+        (["tiny", "--source", "the old box", "--target", "test.de"], "use --text and --translation"),
+        (["tiny", "--text", "the old box"], "--translation is missing"),
+        (["tiny", "--text", "the old box", "--target", "test.de"], "--text and --target exclude each other"),
+        (["tiny", "pairs.tsv", "--text", "the old box", "--translation", "nine"], "--text cannot be combined with"),
         (["tiny", "--source", "test.en"], "--target is missing"),
         (["tiny", "--target", "test.de"], "--source is missing"),
         (
@@ -179,6 +184,13 @@ def test_errors_that_help(capsys: pytest.CaptureFixture[str], words: list[str], 
     code, out, err = leave(capsys, "score", *words)
     assert (code, out) == (2, "")
     assert said in err
+
+
+def test_a_pair_of_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("one.tsv").write_text("the old box\tder alte Kasten\n")
+    assert numbers(capsys, "tiny", "--text", "the old box", "--translation", "der alte Kasten") == numbers(
+        capsys, "tiny", "one.tsv"
+    )
 
 
 def test_the_sides_need_not_come_in_equal_blocks(tmp_path: Path) -> None:

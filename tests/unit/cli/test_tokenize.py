@@ -83,7 +83,11 @@ def test_samples_follow_the_seed(directory: Path) -> None:
             "▁the\n\n▁the nonsense".encode(),
             "standard input, line 3: there is no token 'nonsense'",
         ),
-        (["detokenize", "{}", "--ids"], b"5 6\n5 six", "standard input, line 2: 'six' is not an id"),
+        (
+            ["detokenize", "{}", "--ids"],
+            b"5 6\n5 six",
+            "line 2: 'six' is not an id; --ids reads integers separated by spaces",
+        ),
         (["detokenize", "{}", "--ids"], b"5 99999", "standard input, line 1: id 99999 is outside"),
         (["detokenize", "{}", "--ids"], b"5\n" + b"9" * 5000, f"standard input, line 2: '{'9' * 40}' is not an id"),
         (["detokenize", "{}", "--ids"], b"-1", "standard input, line 1: id -1 is outside"),

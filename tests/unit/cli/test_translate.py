@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,9 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}"], b"fine\nb\xffd\n", "standard input, line 2, byte 2: not UTF-8"),
         (["{}"], b"fine\n\nt\0o\n", "standard input, line 3: a NUL byte"),
         (["{}", "{}/nothing.txt"], b"", "there is no file"),
+        (["{}", "Good morning!"], b"", "there is no file Good morning!; to translate a sentence, use --text"),
+        (["{}", "Good morning! " * 99], b"", "to translate a sentence, use --text"),
+        (["{}", "--text", "one", "{}/recipe.toml"], b"", "--text cannot be combined with"),
         (["{}", "{}"], b"", "is a directory"),
         (["{}/nowhere"], b"", "there is no directory"),
         (["{}/.."], b"", "did you mean"),
@@ -191,6 +195,8 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "cannot be written"),
         (["{}", "-o", "{}"], b"b\xffd", "is a directory; give the name of a file"),
+        (["{}", "-o", "{}/new/"], b"a", "new/ is a directory; give the name of a file, such as"),
+        (["{}", "-o", ""], b"a", "the name of the output file is empty"),
         (["{}", "{}/recipe.toml", "-o", "{}/./recipe.toml"], b"", "is also an input"),
         (["{}", "--max-length", "2", "--min-length", "3"], b"a", "max_length=2 is under min_length=3"),
         (["{}", "--max-length", "0"], b"a", "max_length must be at least 1"),
@@ -253,17 +259,56 @@ def test_text_that_is_left_without_a_translation_is_told(capsys: pytest.CaptureF
         report.count(Translation("", 0.0, 0.0))
         report.count(Translation("", -1.0, -1.0, source_tokens=("x",)))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("1 line, ")
-    assert lines[-1] == "dragoman: of 2 lines 1 empty (line 2)"
+    assert lines[0].startswith("2 lines, ")
+    assert lines[1:] == ["dragoman: of 2 lines 1 empty (line 2)"]
 
 
-def test_a_terminal_is_answered_line_by_line(model: Path) -> None:
+def test_each_count_of_lines_is_shown_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [100.0]
+    monkeypatch.setattr("dragoman.cli.output.time.monotonic", lambda: now[0])
+    for seconds, shown in (([1], ["1 line"]), ([11], ["1 line"]), ([11, 1], ["1 line", "2 lines"])):
+        with LineReporter(live=True) as report:
+            for each in seconds:
+                now[0] += each
+                report.count(Translation("box", -1.0, -1.0, source_tokens=("x",)))
+        assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+def test_progress_and_lines_on_one_terminal_do_not_share_a_row(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"the old box\nseven\n")
+    master, slave = os.openpty()
+    command = start(model, file, *QUICK, "--progress")
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as running:
+        os.close(slave)
+        found = b""
+        with suppress(OSError):  # the end of a terminal
+            while block := os.read(master, 1 << 16):
+                found += block
+    os.close(master)
+    assert running.returncode == 0
+    rows = found.decode().replace("\r\n", "\n").splitlines()
+    assert rows[1:3] == translated(model, ["the old box", "seven"])
+    assert "2 lines, " in rows[3] and "\r" not in rows[3]
+
+
+def test_a_terminal_is_asked_and_answered_line_by_line(model: Path) -> None:
     master, slave = os.openpty()
     with subprocess.Popen(start(model, *QUICK), stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        os.write(master, b"seven\n")
         assert running.stdout is not None
+        assert running.stderr is not None
+        assert b"Ctrl-D" in running.stderr.readline()  # before anything is typed
+        os.write(master, b"seven\n")
         assert running.stdout.readline().decode() == f"{translated(model, ['seven'])[0]}\n"
         os.write(master, b"\x04")  # Ctrl-D
         assert running.wait(30) == 0
+        assert b"Ctrl-D" not in running.stderr.read()  # once
     os.close(master)
     os.close(slave)
+
+
+def test_sentences_on_the_command_line(model: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    main(["translate", str(model), "--device", "cpu", *QUICK, "--text", "the old box", "--text", "nine\n\nseven"])
+    found = capfdbinary.readouterr()
+    assert found.out.decode().splitlines() == translated(model, ["the old box", "nine", "", "seven"])
+    assert b"Ctrl-D" not in found.err

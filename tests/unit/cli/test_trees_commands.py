@@ -84,7 +84,7 @@ def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest
             "circle.conllu, line 1: heads form a cycle",
             0,
         ),
-        (["tiny", "test.en", "--source-trees", "first.conllu"], "only 1 trees, and none for line 3, \"we'll see", 2),
+        (["tiny", "test.en", "--source-trees", "first.conllu"], "only 1 tree, and none for line 3, \"we'll see", 2),
         (
             ["tiny", "test.en", *["--source-trees", "first.conllu"] * 2],
             "first.conllu, line 1: this tree does not match line 3: it has word 1, 'the', where",
@@ -95,7 +95,7 @@ def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest
             "first.conllu, line 1: a tree too many",
             3,
         ),
-        (["tiny", "test.en", "--source-trees", "test.de"], "test.de, line 1: 1 columns, but CoNLL-U has 10", 0),
+        (["tiny", "test.en", "--source-trees", "test.de"], "test.de, line 1: 1 column, but CoNLL-U has 10", 0),
         (
             ["tiny", "test.en", "--source-trees", "test.conllu", "--split", "sentences"],
             "cannot be combined with trees",
@@ -131,7 +131,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     for words, said in (
         (command, "give --source-trees"),
         ([*command, *["--source-trees", "test.conllu"] * 2], "2 --source-trees but 1 --source"),
-        ([*command, "--source-trees", "first.conllu"], "only 1 trees, and none for line 3"),
+        ([*command, "--source-trees", "first.conllu"], "only 1 tree, and none for line 3"),
         (["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"], "no model here reads trees"),
     ):
         code, _, err = leave(capsys, *words)
@@ -152,8 +152,8 @@ def test_evaluate_looks_at_all_trees_before_it_translates(
     Path("one.en").write_text("the old box\n", encoding="utf-8")
     for words, said in (
         (["plain", "--against", "tiny", *one], "give --source-trees"),
-        (["plain", "--against", "tiny", *one, *trees[1]], "only 1 trees, and none for line 3"),
-        (["tiny", *one, *one, *trees[0], *trees[1]], "only 1 trees, and none for line 3"),
+        (["plain", "--against", "tiny", *one, *trees[1]], "only 1 tree, and none for line 3"),
+        (["tiny", *one, *one, *trees[0], *trees[1]], "only 1 tree, and none for line 3"),
         (["tiny", "--source", "one.en", "--reference", "one.en", *trees[0]], "test.conllu, line 5: a tree too many"),
     ):
         code, _, err = leave(capsys, "evaluate", *words)
@@ -217,8 +217,8 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*corpus, *settings], "--source-trees has no effect: model.positions='sinusoidal' reads no trees"),
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
         ([*corpus, *valid[:4], *settings, *syntax], "also numbers.en + numbers.de"),
-        ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpora"),
-        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, not 0"),
+        ([*corpus, *corpus[4:], *settings, *syntax], "got 2 files of trees for 1 corpus; give one"),
+        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, but there are 0; give one"),
     ):
         code, _, err = leave(capsys, "train", *words, *other)
         assert (code, said in err) == (2, True), err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,6 +48,39 @@ def test_greedy_agrees_with_the_reference(recipe: ModelRecipe, vocabulary: int, 
         if not a[0].truncated:
             assert b[0].score > a[0].score - 1e-3  # what is forbidden is shared out there, which can only raise it
             assert recipe is not PAPER or b[0].score == pytest.approx(a[0].score, abs=0.02)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_truncated_hypotheses_have_the_scores_of_the_reference(beam: int, tmp_path: Path) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    engine, reference = CTranslate2Engine.load(directory, 1, quantize=False), TorchEngine.load(directory)
+    assert engine is not None
+    sources = [source for source in sentences(20, 90) if source]
+    search = Search(beam=beam, n_best=beam, max_length=5)
+    same = 0
+    for ours, theirs in zip(reference.search(sources, search), engine.search(sources, search), strict=True):
+        scores = {tuple(h.ids): (h.score, h.log_probability) for h in ours if h.truncated}
+        for h in theirs:
+            if h.truncated and tuple(h.ids) in scores:
+                same += 1
+                assert (h.score, h.log_probability) == pytest.approx(scores[tuple(h.ids)], abs=2e-3)
+    assert same >= 10
+
+
+def test_a_hypothesis_as_long_as_its_own_limit_is_truncated_in_a_mixed_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = CTranslate2Engine.load(write_random(tmp_path / "m", PAPER, 137), 1, quantize=False)
+    assert engine is not None
+    search = Search(beam=1, extra_length=2)
+    result = SimpleNamespace(hypotheses=[["7", "8", "9"]], scores=[-4.0])  # ended by itself, at the limit of [5]
+    longer = SimpleNamespace(hypotheses=[["7"]], scores=[-1.0])
+    monkeypatch.setattr(engine, "translator", SimpleNamespace(translate_batch=lambda *_, **__: [result, longer]))
+    found = engine.search([[5], [5, 6, 7, 8]], search)
+    assert [(best[0].ids, best[0].log_probability, best[0].truncated) for best in found] == [
+        ([7, 8, 9], -4.0, True),
+        ([7], -1.0, False),
+    ]
 
 
 def test_beams_are_ranked_by_our_rule(tmp_path: Path) -> None:

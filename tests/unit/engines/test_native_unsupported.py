@@ -175,7 +175,7 @@ def test_prefixes_outside_the_model(tmp_path: Path) -> None:
     for wrong in (50, -1, 2**40):
         with raises(ShapeError, "unknown_id", f"source has the id {wrong}", "50 tokens"):
             engine.search([[5], [5, wrong]], short)
-    with raises(ShapeError, "count_mismatch", "1 prefixes for 2 sources"):
+    with raises(ShapeError, "count_mismatch", "1 prefix for 2 sources"):
         engine.search([[5], [5]], short, [[4]])
 
 

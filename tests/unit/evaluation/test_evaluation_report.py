@@ -126,7 +126,7 @@ def test_test_sets_are_read_and_named(tmp_path: Path) -> None:
         read_test_sets([references[2]], [sources[0]], [])
     with raises(DataError, "count_mismatch", "2 --source", "3 --reference"):
         read_test_sets(references, sources[:2], [])
-    with raises(DataError, "count_mismatch", "1 names", "3 test sets"):
+    with raises(DataError, "count_mismatch", "1 name ", "3 test sets"):
         read_test_sets(references, [], ["news"])
     with raises(DataError, "missing_option", "--reference"):
         read_test_sets([], [], [])
@@ -155,5 +155,5 @@ def test_files_must_fit_the_sets(tmp_path: Path) -> None:
     assert FileSystem([path], "--hypothesis", sets).translate(sets, SilentReporter())[0].texts == ["1", "2"]
     with raises(DataError, "count_mismatch", "--against"):
         FileSystem([path, path], "--against", sets)
-    with raises(DataError, "count_mismatch", "has 1 lines but a has 2"):
+    with raises(DataError, "count_mismatch", "has 1 line but a has 2"):
         FileSystem([write(tmp_path / "short", ["1"])], "--hypothesis", sets)

@@ -169,7 +169,7 @@ def test_the_token_of_a_new_language_begins_between_those_that_are_there() -> No
 def test_what_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "m"
     code, _, err = leave(capsys, *words(tmp_path, out, "--to", "de"))
-    assert (code, "1 languages in --to for 2 corpora" in err) == (2, True), err
+    assert (code, "1 language in --to for 2 corpora" in err) == (2, True), err
     code, _, err = leave(capsys, *words(tmp_path, out, settings=[*SETTINGS, "--set", CODES, *ROOM]))
     assert (code, "numbers.en + numbers.de" in err) == (2, True), err
     syntax = [*SETTINGS, *ROOM, "--set", "model.positions=syntax"]

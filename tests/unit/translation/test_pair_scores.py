@@ -183,7 +183,7 @@ def test_trees(tmp_path: Path) -> None:
     found = translator.stream_scores(pairs, trees=trees[:1])
     assert [next(found).tokens, next(found).tokens] == [one.tokens, (*translator.target.tokens(
         translator.target.encode("im")), "</s>")]  # fmt: skip
-    with pytest.raises(TextError, match="only 1 trees, and none for line 3"):
+    with pytest.raises(TextError, match="only 1 tree, and none for line 3"):
         next(found)
     with pytest.raises(TextError, match="a tree too many"):
         translator.score(pairs[:2], trees=trees)

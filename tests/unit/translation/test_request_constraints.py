@@ -140,12 +140,12 @@ def test_draws_avoid_and_are_not_searched(translator: Translator) -> None:
 def test_demands_that_do_not_fit_the_texts_are_refused(translator: Translator) -> None:
     with raises(SearchError, "count_mismatch", "2 constraints for 6 texts"):
         translator.stream(TEXTS, constraints=[None, None])
-    with raises(SearchError, "count_mismatch", "1 constraints"):
+    with raises(SearchError, "count_mismatch", "1 constraint "):
         list(translator.stream(iter(TEXTS), constraints=[Constraints.of("box")], **SHORT))
     with raises(SearchError, "conflicting_constraints", "'box'"):
         translator.stream(TEXTS, require="box", avoid="box")
     found = translator.stream(["seven", "the box"], terms={"box": "Kasten"}, avoid="Kasten", **SHORT)
     with raises(SearchError, "conflicting_constraints", "'Kasten'"):
         list(found)
-    with raises(SearchError, "count_mismatch", "2 constraints", "1 texts"):
+    with raises(SearchError, "count_mismatch", "2 constraints", "1 text;"):
         list(translator.stream(iter(["seven"]), constraints=[None, None], **SHORT))

@@ -111,7 +111,7 @@ def test_there_is_attention_to_the_source_to_look_at_and_no_other(translator: Tr
 
 
 def test_the_commands_that_look_inside(rival: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sentence = ("--source", "the old box", "--target", "der alte Kasten")
+    sentence = ("--text", "the old box", "--translation", "der alte Kasten")
     for name in ("a.html", "a.png"):
         assert leave(capsys, "inspect", "attention", str(rival), *sentence, "--out", str(tmp_path / name))[0] == 0
         assert (tmp_path / name).stat().st_size > 1000

@@ -181,7 +181,7 @@ def test_wrong_trees_are_refused_after_all_before_them_are_answered(translator: 
     next(found)
     with pytest.raises(DataError, match="line 9"):
         next(found)
-    with pytest.raises(TextError, match="only 1 trees, and none for line 2"):
+    with pytest.raises(TextError, match="only 1 tree, and none for line 2"):
         translator.translate([TEXT, TEXT], trees=[FLAT], **SHORT)
     with pytest.raises(TextError, match="a tree too many"):
         translator.translate([TEXT], trees=[FLAT, DEEP], **SHORT)

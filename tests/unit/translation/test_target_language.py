@@ -72,7 +72,7 @@ def test_each_line_may_have_its_own(translator: Translator) -> None:
         (None, "missing_language", "de, fr, zh-Hans"),
         ("it", "unknown_language", "de, fr, zh-Hans"),
         ("zh-hans", "unknown_language", "did you mean 'zh-Hans'?"),
-        (["de"], "count_mismatch", "1 languages for 5 texts"),
+        (["de"], "count_mismatch", "1 language for 5 texts"),
         (["de"] * 4 + [3], "wrong_type", "int 3"),
         ({"de"}, "wrong_type", "{'de'}"),
         (7, "wrong_type", "int 7"),

@@ -173,9 +173,9 @@ def test_prefixes_are_kept_and_may_differ(translator: Translator) -> None:
     for prefixes in (["a"], list("abcd"), []):
         with raises(SearchError, "count_mismatch", f"{len(prefixes)} prefixes for 3 texts"):
             translator.stream(texts, prefix=prefixes, **SHORT)  # before the first is asked for
-    with raises(SearchError, "count_mismatch", "2 prefixes for 1 texts"):
+    with raises(SearchError, "count_mismatch", "2 prefixes for 1 text;"):
         translator.translate("seven", prefix=["a", "b"], **SHORT)
-    with raises(SearchError, "count_mismatch", "1 prefixes"):
+    with raises(SearchError, "count_mismatch", "1 prefix "):
         translator.translate(iter(texts), prefix=["a"], **SHORT)
     found = translator.stream(iter(texts), prefix=list("abcd"), **SHORT)
     assert [next(found).text[0] for _ in texts] == ["a", "b", "c"]

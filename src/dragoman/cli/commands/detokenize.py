@@ -25,12 +25,16 @@ def command(directory: Path, name: str, ids: bool) -> None:
         rows = [[token for token in line.split(" ") if token] for line in lines]
         return [tokenizer.decode(parse_ids(row) if ids else tokenizer.to_ids(row)) for row in rows]
 
-    convert_lines(decode)
+    convert_lines(decode, "ids" if ids else "tokens")
 
 
 def parse_ids(words: list[str]) -> list[int]:
     """The ids in some words."""
     for word in words:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_ID_DIGITS:
-            raise TextError(f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers", code="wrong_type")
+            raise TextError(
+                f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers separated by spaces; without it, "
+                "tokens are read",
+                code="wrong_type",
+            )
     return [int(word) for word in words]

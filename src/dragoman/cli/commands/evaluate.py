@@ -16,6 +16,7 @@ from dragoman.cli.options.engine_options import engine_options, ensemble_argumen
 from dragoman.cli.output import check_stdout
 from dragoman.evaluation.metrics import METRICS
 from dragoman.search.types import Search
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.evaluation.report import EvaluationReport, SetResult
@@ -113,7 +114,7 @@ def print_scores(report: EvaluationReport) -> None:
 def print_lines(result: SetResult) -> None:
     """Print a test set, then a line for each score: name, value, signature."""
     rate = f", {result.rate:.1f} sentences/s" if result.rate is not None else ""
-    click.echo(f"{result.test_set.name}: {len(result.hypotheses):,} sentences{rate}")
+    click.echo(f"{result.test_set.name}: {plural(len(result.hypotheses), 'sentence')}{rate}")
     for score in result.scores:
         click.echo(f"  {score.metric:4}  {score.value:6.2f}  {score.signature}")
     for d in result.differences:

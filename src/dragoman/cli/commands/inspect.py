@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli import decode_argument
 from dragoman.cli.commands import inspect_heads as heads
-from dragoman.cli.options import FILE, complete_model
+from dragoman.cli.options import FILE, complete_model, reject_unused
+from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
 from dragoman.errors import DragomanError
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.text import Tree
@@ -27,11 +29,9 @@ def command() -> None:
 
 @command.command()
 @click.argument("model", shell_complete=complete_model)
-@click.option("--source", required=True, help="A sentence.")
-@click.option("--target", help="Its translation (default: the model's own).")
-@click.option(
-    "--source-trees", "trees", type=FILE, help="Tree of the sentence (CoNLL-U), for a model that reads trees."
-)
+@sentence_options
+@click.option("--line", type=click.IntRange(1), help="Line of --source and --target to show (default: the first).")
+@click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
 @click.option("--to", metavar="CODE", help="Target language, for a model with several.")
 @click.option("--out", type=FILE, required=True, help=f"Output file: {', '.join(PAGE_SUFFIXES)} (a page to explore).")
 @click.option(
@@ -44,8 +44,11 @@ def command() -> None:
 @click.option("--words", is_flag=True, help="Rows and columns are words instead of tokens.")
 def attention(
     model: str,
-    source: str,
-    target: str | None,
+    text: str | None,
+    translation: str | None,
+    source: Path | None,
+    target: Path | None,
+    line: int | None,
     trees: Path | None,
     to: str | None,
     out: Path,
@@ -56,16 +59,26 @@ def attention(
 ) -> None:
     """Show the attention of every layer and head for one sentence pair.
 
-    A picture shows all layers and heads of one kind. A page (.html) holds all kinds, to explore in a browser without
-    network. --kind, --layer, --head and --words select a part, for both.
+    Without a translation, the model translates the sentence, and its translation is printed. A picture shows all
+    layers and heads of one kind. A page (.html) holds all kinds, to explore in a browser without network. --kind,
+    --layer, --head and --words select a part, for both.
     """
     check_suffix(out, PAGE_SUFFIXES)
-    source = decode_argument("--source", source)
-    target = None if target is None else decode_argument("--target", target)
+    check_pair_options(text, translation, source, target, paired=False)
+    if text is not None:
+        reject_unused(("line",), "it selects a line of --source; --text is one sentence")
+    number = line or 1
+    before = list(islice(read_given_pairs(text, translation, source, target), number))
+    check_line(number, len(before), source)
+    shown, given = before.pop()
+    tree = load_trees(trees)
+    if tree is not None:  # an empty line has no tree
+        skipped = sum(1 for each, _ in before if each.strip())
+        tree = tree[skipped : skipped + 1] if source is not None else tree
     translator = load_translator(model)
     from dragoman.inspect.attention.maps import record_attention
 
-    recorded = record_attention(translator, source, target, load_trees(trees), to)
+    recorded = record_attention(translator, shown, given, tree, to)
     if out.suffix.lower() == ".html":
         from dragoman.files import write_output
         from dragoman.inspect.attention.page import attention_page
@@ -75,7 +88,7 @@ def attention(
         from dragoman.inspect.attention.picture import draw_heads
 
         print_note(draw_heads(recorded, out, kind or "cross", layer, head, words))
-    if target is None:
+    if given is None:
         click.echo(recorded.target_text)
 
 
@@ -84,8 +97,7 @@ command.add_command(heads.command, "heads")
 
 @command.command(short_help="Word alignments of sentence pairs.")
 @click.argument("model", shell_complete=complete_model)
-@click.option("--source", type=FILE, required=True, help="Sentences, one per line.")
-@click.option("--target", type=FILE, required=True, help="Their translations.")
+@sentence_options
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
 @click.option("--to", metavar="CODE", help="Language of the targets, for a model with several.")
 @click.option("--out", type=FILE, help=f"Draw one pair ({', '.join(PICTURES)}) instead of printing all.")
@@ -94,8 +106,10 @@ command.add_command(heads.command, "heads")
 @click.option("--gold-first", type=click.IntRange(0, 1), help="Number of the first word in --gold (default: 0).")
 def alignment(
     model: str,
-    source: Path,
-    target: Path,
+    text: str | None,
+    translation: str | None,
+    source: Path | None,
+    target: Path | None,
     trees: Path | None,
     to: str | None,
     out: Path | None,
@@ -115,22 +129,19 @@ def alignment(
         raise DragomanError(f"--gold-first {gold_first} needs --gold", code="missing_option")
     if out is not None:
         check_suffix(out, PICTURES)
+    check_pair_options(text, translation, source, target)
     number = line or 1
-    from dragoman.data.corpora.corpus import Corpus
-    from dragoman.data.corpora.reader import read_pairs
-
-    pairs = [pair for chunk in read_pairs(Corpus(source, target), 4096) for pair in zip(*chunk, strict=True)]
-    if out is not None and number > len(pairs):
-        message = f"--line {number} is out of range: the files have {len(pairs):,} lines"
-        raise DragomanError(message, code="out_of_range")
+    pairs = [(one, other or "") for one, other in read_given_pairs(text, translation, source, target)]
+    if out is not None:
+        check_line(number, len(pairs), source)
     gold_links = []
     if gold is not None:
         from dragoman.evaluation.alignment_error import read_gold, score_alignment
 
         gold_links = read_gold(gold, gold_first or 0)
         if len(gold_links) != len(pairs):
-            message = f"{gold} has {len(gold_links):,} lines but {source} has {len(pairs):,}; they must be equal"
-            raise DragomanError(message, code="count_mismatch")
+            counts = f"{plural(len(gold_links), 'line')} for {plural(len(pairs), 'sentence pair')}"
+            raise DragomanError(f"{gold} has {counts}; give one for each pair", code="count_mismatch")
     translator = load_translator(model)
     from dragoman.inspect.alignment import align_pairs, draw_alignment, format_pharaoh
     from dragoman.text.word_groups import Side
@@ -215,6 +226,16 @@ def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
     """Reject an unknown output format before a model is loaded."""
     if path.suffix.lower() not in suffixes:
         raise DragomanError(f"{path} has no known format; use {', '.join(suffixes)}", code="unsupported_format")
+
+
+def check_line(number: int, count: int, source: Path | None) -> None:
+    """Reject an empty file, and the number of a line that is not there."""
+    if source is not None and not count:
+        raise DragomanError(f"{source} is empty; expected a sentence per line", code="file_empty")
+    if number > count:
+        where = source or "--text"
+        message = f"--line {number} is out of range: {where} has {plural(count, 'line')}"
+        raise DragomanError(message, code="out_of_range")
 
 
 def load_translator(model: str) -> Any:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note
+from dragoman.cli.input import check_readable
 from dragoman.cli.options import FILE, complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.inspect.heads.survey import HeadSurvey
@@ -103,6 +105,7 @@ def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list
     from dragoman.data.corpora.corpus import Corpus
     from dragoman.data.corpora.reader import read_pairs
 
+    check_readable([source, target], "--source and --target are files with a sentence per line")
     sources: list[str] = []
     targets: list[str] = []
     for some, others in read_pairs(Corpus(source, target), 4096):
@@ -147,7 +150,7 @@ def print_survey(survey: HeadSurvey) -> None:
         console.print(points)
     skipped = f" ({survey.skipped_pairs:,} skipped: empty on a side, or too long)" if survey.skipped_pairs else ""
     note(
-        f"{survey.sentences:,} pairs{skipped}, {survey.tokens:,} target tokens and end marks, "
+        f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens and end marks, "
         f"cross-entropy {survey.cross_entropy:.4f} nats per token"
     )
     note(f"alignments are read from {survey.alignment_head}")

@@ -12,6 +12,7 @@ from dragoman.cli.options import FILE, complete_recipe
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 from dragoman.data.prepare.report import plot_lengths, print_preparation
 from dragoman.data.prepared import PICTURE, Prepared
+from dragoman.values import plural
 
 
 @click.command(name="prepare")
@@ -67,4 +68,4 @@ def show(prepared: Prepared, seconds: float) -> None:
         drawn = f"; {picture.name} could not be written ({error.strerror or error}), but the data are complete"
     pairs = prepared.report["read"]
     rate = f"{pairs / max(seconds, 1e-9):,.0f}"
-    click.echo(f"{prepared.directory}: {pairs:,} pairs in {seconds:.1f} s ({rate} pairs/s){drawn}")
+    click.echo(f"{prepared.directory}: {plural(pairs, 'pair')} in {seconds:.1f} s ({rate} pairs/s){drawn}")

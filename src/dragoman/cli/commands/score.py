@@ -9,16 +9,18 @@ from typing import Any
 
 import click
 
-from dragoman.cli import note
-from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines, stream_pairs
+from dragoman.cli import decode_argument, note
+from dragoman.cli.input import STDIN, check_readable, parse_path, prompt_terminal, stream_lines, stream_pairs
 from dragoman.cli.options import complete_model, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
-from dragoman.cli.output import LineReporter, open_output, resolve_output, should_report
+from dragoman.cli.options.sentence_options import check_pair_options
+from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import parse_tsv_line
 from dragoman.errors import DataError
 from dragoman.search.types import Search
+from dragoman.values import plural
 
 PairBatches = Iterator[list[tuple[str, str]]]
 
@@ -26,6 +28,8 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.command()
 @click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
+@click.option("--text", metavar="SENTENCE", help="A source sentence.")
+@click.option("--translation", metavar="SENTENCE", help="Its translation, to be scored.")
 @click.option("--source", type=click.Path(), help="Plain text with one source sentence per line.")
 @click.option("--target", type=click.Path(), help="Its translation, line by line, to be scored.")
 @click.option("--source-key", default="", help="Source column in TSV, from 1.")
@@ -51,6 +55,8 @@ PairBatches = Iterator[list[tuple[str, str]]]
 def command(
     model: str,
     files: tuple[str, ...],
+    text: str | None,
+    translation: str | None,
     source: str | None,
     target: str | None,
     source_key: str,
@@ -69,21 +75,26 @@ def command(
 ) -> None:
     """Write log P(target | source), the natural logarithm, that MODEL gives each pair of sentences.
 
-    Pairs are lines of FILES or of standard input, source, tab, target; or lines i of --source and --target. Each pair
-    gives one line, in order. The whole pair is scored, however long: nothing is dropped, split or cut.
+    Pairs are lines of FILES or of standard input, source, tab, target; or lines i of --source and --target; or --text
+    and --translation. Each pair gives one line, in order. The whole pair is scored, however long: nothing is dropped,
+    split or cut.
     """
     from dragoman.modeldir.locate import find_model
 
     directory = find_model(model)
-    plain = source is not None or target is not None
-    sides = input_files(files, source, target)
-    check_readable(sides)
+    plain = any(given is not None for given in (text, translation, source, target))
+    if plain:
+        check_pair_options(text, translation, source, target)
+    sides = [] if text is not None else input_files(files, source, target)
+    if text is not None and files:
+        raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
+    check_readable(sides, "for a pair of sentences, use --text and --translation")
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
-    place = resolve_output(parse_path(output), [*sides, *tree_files])
+    place = resolve_output(parse_output(output), [*sides, *tree_files])
     if plain:
-        reject_unused(("source_key", "target_key"), "--source and --target are plain text, not TSV")
+        reject_unused(("source_key", "target_key"), "they are columns of TSV; other input has none")
     if per_token and length_penalty is not None:
         raise click.UsageError("--per-token and --length-penalty exclude each other")
     if as_json:
@@ -91,7 +102,11 @@ def command(
     models = ensemble_arguments(ensemble, mean)
     search = Search() if length_penalty is None else Search(length_penalty=length_penalty)
     corpora = [] if plain else [Corpus(side or STDIN, None, "tsv", source_key, target_key) for side in sides]
-    blocks = stream_pairs(*sides) if plain else read_pair_files(sides, corpora)
+    blocks: PairBatches
+    if text is not None and translation is not None:
+        blocks = iter([[(decode_argument("--text", text), decode_argument("--translation", translation))]])
+    else:
+        blocks = stream_pairs(*sides) if plain else read_pair_files(sides, corpora)
     from dragoman.data.corpora.reader import read_trees_file
     from dragoman.text.trees.dependency import TreeAligner
     from dragoman.translation.translator import Translator
@@ -101,11 +116,12 @@ def command(
     translator.parse_trees(aligner)
     translator.resolve_target(to)  # checked before a line is read
     running = translator.running_for(search=search)
-    report = ScoreReport(should_report(progress, place))
+    report = ScoreReport(should_report(progress, place), place)
     if report.live:
         note(str(running))
     show = "per_token" if per_token else "log_probability" if length_penalty is None else "score"
     options: dict[str, Any] = {"length_penalty": search.length_penalty, "trees": aligner, "batch": batch, "to": to}
+    prompt_terminal([] if plain else sides, "Type a sentence, a tab and its translation; Ctrl-D ends.")
     with open_output(place) as (into, done), report:
         for pairs in blocks:
             for scored in translator.stream_scores(pairs, before=report.done, **options):
@@ -121,16 +137,14 @@ def command(
 
 def input_files(files: Sequence[str], source: str | None, target: str | None) -> list[Path | None]:
     """The files to read: files of pairs, or the two sides."""
-    if source is None and target is None:
+    if source is None:
         return [parse_path(file) for file in files or ("-",)]
     if files:
         raise DataError(
             f"{files[0]} cannot be combined with --source and --target; give pairs in FILES, or two files",
             code="conflicting_options",
         )
-    if source is None or target is None:
-        lacking = "--source" if source is None else "--target"
-        raise DataError(f"{lacking} is missing; give both --source and --target", code="missing_option")
+    assert target is not None  # checked with the options
     if source == target == "-":
         raise DataError(
             "--source and --target cannot both be standard input; give pairs there, separated by tabs",
@@ -174,8 +188,8 @@ def format_json(scored: Any, number: int) -> bytes:
 class ScoreReport(LineReporter):
     """Progress, and at the end the mean over all tokens."""
 
-    def __init__(self, live: bool) -> None:
-        super().__init__(live)
+    def __init__(self, live: bool, path: Path | None = None) -> None:
+        super().__init__(live, path)
         self.tokens, self.total = 0, 0.0
 
     def count(self, scored: Any) -> None:
@@ -190,4 +204,4 @@ class ScoreReport(LineReporter):
         if self.live and self.tokens:
             mean = self.total / self.tokens
             perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "beyond any number"
-            note(f"{self.tokens:,} tokens, log P {mean:.4f} a token, perplexity {perplexity}")
+            note(f"{plural(self.tokens, 'token')}, log P {mean:.4f} a token, perplexity {perplexity}")

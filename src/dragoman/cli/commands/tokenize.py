@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dragoman.cli.input import check_readable, stream_lines
+from dragoman.cli.input import check_readable, prompt_terminal, stream_lines
 from dragoman.cli.options import reject_unused
 from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
@@ -38,16 +38,17 @@ def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, thre
         return [" ".join(map(str, row) if ids else tokenizer.tokens(row)) for row in rows]
 
     encode([""], 1)  # reject wrong options before reading
-    convert_lines(encode)
+    convert_lines(encode, "a sentence")
 
 
-def convert_lines(convert: Callable[[list[str], int], list[str]]) -> None:
+def convert_lines(convert: Callable[[list[str], int], list[str]], what: str) -> None:
     """Convert standard input to standard output, line by line, each as soon as it arrives.
 
-    `convert` takes lines and the number of the first. All lines before a wrong one are written.
+    `convert` takes lines and the number of the first; `what` a line holds. All lines before a wrong one are written.
     """
     check_readable([None])
     resolve_output(None, [None])
+    prompt_terminal([None], f"Type {what} and press Enter; Ctrl-D ends.")
     number = 1
     for texts in stream_lines([None]):
         try:

@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from dragoman.cli import decode_argument, note
-from dragoman.cli.input import check_readable, parse_path, stream_lines
+from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stream_lines
 from dragoman.cli.options import complete_model, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
-from dragoman.cli.output import LineReporter, open_output, resolve_output, should_report
+from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
 from dragoman.data.corpora.compression import check_file
 from dragoman.engines.base import EngineRequest
+from dragoman.errors import DataError
 from dragoman.search.types import MAX_BEAM, Sampling, Search
 
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
@@ -23,6 +24,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.command()
 @click.argument("model", shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=click.Path())
+@click.option("--text", "texts", multiple=True, metavar="SENTENCE", help="A sentence to translate; repeatable.")
 @click.option("-o", "--output", type=click.Path(), default="-", help="Output file; it appears when it is complete.")
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations of each line, best first."
@@ -67,6 +69,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 def command(
     model: str,
     files: tuple[str, ...],
+    texts: tuple[str, ...],
     output: str,
     nbest: int,
     scores: bool,
@@ -87,7 +90,7 @@ def command(
     progress: bool | None,
     **settings: Any,
 ) -> None:
-    """Translate FILES, or standard input, with MODEL (a directory, or a model's name) to standard output.
+    """Translate FILES, --text, or standard input, with MODEL (a directory, or a model's name) to standard output.
 
     Each line of input gives one line of output; empty lines stay empty. Only \\n ends a line. With --nbest each line
     gives several, with the line number as the first column. Columns are separated by tabs.
@@ -95,12 +98,15 @@ def command(
     from dragoman.modeldir.locate import find_model
 
     directory = find_model(model)  # before the files: if the two are swapped, the error names the model
-    sources = [parse_path(file) for file in files or ("-",)]
-    check_readable(sources)
+    if texts and files:
+        raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
+    sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
+    sources = [] if texts else [parse_path(file) for file in files or ("-",)]
+    check_readable(sources, f"to translate a sentence, use --text, or: echo SENTENCE | dragoman translate {model}")
     tree_files = [Path(file) for file in trees]
     for tree_file in tree_files:
         check_file(tree_file)
-    place = resolve_output(parse_path(output), [*sources, *tree_files, *constraint_files(settings)])
+    place = resolve_output(parse_output(output), [*sources, *tree_files, *constraint_files(settings)])
     prefix = None if prefix is None else decode_argument("--prefix", prefix)
     sampling_values: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     sampling_options = {name: value for name, value in sampling_values.items() if value is not None}
@@ -125,14 +131,15 @@ def command(
         constraints = line_constraints.take([])[1]  # checked before a line is read
         list(translator.stream([], search=search, prefix=prefix, trees=aligner, to=to, **constraints))
     show = Columns(scores, alignments, nbest > 1, as_json)
-    report = LineReporter(should_report(progress, place))
+    report = LineReporter(should_report(progress, place), place)
     if report.live:
         request = EngineRequest(search, prefix is not None, constraints=bool(line_constraints))
         other = translator.engines.spec_for(request).name if line_constraints else running.engine
         note(f"{running}{'' if other == running.engine else f'; {other} for required or avoided phrases'}")
     options = {"search": search, "prefix": prefix, "alignment": alignments, "trees": aligner, "to": to, **settings}
+    prompt_terminal(sources, "Type a sentence and press Enter; Ctrl-D ends.")
     with open_output(place) as (target, done), report:
-        for found in stream_lines(sources):
+        for found in [sentences] if texts else stream_lines(sources):
             found, constraints, wrong = line_constraints.take(found)
             for translation in translator.stream(found, **options, **constraints):
                 report.count(translation)

@@ -14,8 +14,9 @@ import click
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines
 from dragoman.cli.options import FILE
-from dragoman.cli.output import check_stdout, open_output, resolve_output
+from dragoman.cli.output import check_stdout, open_output, parse_output, resolve_output
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.text.trees.constituency import Bracketing
@@ -46,7 +47,7 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
     """
     from dragoman.text.trees.linearization import bracket_line
 
-    outputs = [resolve_output(parse_path(path), files) for path in (source, target)]
+    outputs = [resolve_output(parse_output(path), files) for path in (source, target)]
     if outputs[0] == outputs[1]:
         raise DataError(f"--source and --target are both {source}; they must differ", code="duplicate_file")
     count = 0
@@ -59,7 +60,7 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
         for _, done in streams:
             done()
     names = " and ".join("standard output" if parse_path(path) is None else path for path in (source, target))
-    note(f"wrote {count:,} {'tree' if count == 1 else 'trees'} to {names}")
+    note(f"wrote {plural(count, 'tree')} to {names}")
 
 
 @command.command(short_help="Convert a model's lines to trees in brackets.")
@@ -74,7 +75,7 @@ def brackets(lines: str, source: Path, output: str) -> None:
     """
     from dragoman.text.trees.linearization import parse_bracket_line, split_words
 
-    path = resolve_output(parse_path(output), [parse_path(lines), source])
+    path = resolve_output(parse_output(output), [parse_path(lines), source])
     repairs = RepairCounter()
     with open_output(path) as (stream, done):
         for line, sentence in pair_lines(lines, [source], (text for block in stream_lines([source]) for text in block)):
@@ -104,8 +105,8 @@ def score(lines: str, gold: tuple[Path, ...]) -> None:
     )
     found = score_brackets(pairs)
     figures = {"precision": found.precision, "recall": found.recall, "F1": found.f1, "exact": found.exact_share}
-    phrases = f"{found.gold:,} phrases, {found.predicted:,} predicted, {found.correct:,} correct"
-    click.echo(f"{found.sentences:,} sentences, {phrases}")
+    phrases = f"{plural(found.gold, 'phrase')}, {found.predicted:,} predicted, {found.correct:,} correct"
+    click.echo(f"{plural(found.sentences, 'sentence')}, {phrases}")
     for name, value in figures.items():
         click.echo(f"  {name:9}  {100 * value:6.2f}")
     repairs.print_summary()
@@ -139,8 +140,8 @@ def pair_lines(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterat
     if counts[0] != counts[1]:
         others_from = f"{files[0]}{' and the files after it' if files[1:] else ''}"
         raise DataError(
-            f"{path or STDIN} has {counts[0]:,} lines, but {others_from} {'have' if files[1:] else 'has'} "
-            f"{counts[1]:,} sentences; give one line for each sentence, in the same order",
+            f"{path or STDIN} has {plural(counts[0], 'line')}, but {others_from} {'have' if files[1:] else 'has'} "
+            f"{plural(counts[1], 'sentence')}; give one line for each sentence, in the same order",
             code="count_mismatch",
         )
 
@@ -164,7 +165,7 @@ class RepairCounter:
         from dragoman.text.trees.linearization import REPAIRS
 
         if self.repaired:
-            note(f"{self.repaired:,} of {self.lines:,} lines did not fit their sentence and were repaired:")
+            note(f"{self.repaired:,} of {plural(self.lines, 'line')} did not fit their sentence and were repaired:")
             for kind, words in REPAIRS.items():
                 if self.repairs[kind]:
                     print_stderr(f"  {self.repairs[kind]:,} {words}\n")

@@ -15,6 +15,7 @@ from dragoman.cli.options import reject_unused
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
+from dragoman.values import plural
 
 MAX_WARNINGS = 5  # lines with unmet phrases that are reported; --json has them all
 CONSTRAINT_OPTIONS = [
@@ -96,8 +97,8 @@ class LineConstraints:
         self.taken += len(found)
         if wrong is None and len(found) < len(texts):
             wrong = DataError(
-                f"--constraints has {self.taken:,} lines, but there are more lines to translate; give one for each, "
-                "{} for none",
+                f"--constraints has {plural(self.taken, 'line')}, but there are more lines to translate; give one for "
+                "each, {} for none",
                 code="count_mismatch",
             )
         return texts[: len(found)], {**self.all, "constraints": found}, wrong
@@ -106,7 +107,7 @@ class LineConstraints:
         """Raise if constraints are left over."""
         if self.each is not None and next(self.each, None) is not None:
             raise DataError(
-                f"--constraints has more than the {self.taken:,} lines to translate; give one for each",
+                f"--constraints has more than the {plural(self.taken, 'line')} to translate; give one for each",
                 code="count_mismatch",
             )
 

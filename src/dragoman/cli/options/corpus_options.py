@@ -13,6 +13,7 @@ import click
 from dragoman.cli.options import FILE
 from dragoman.data.corpora.corpus import Corpus, all_corpora, plain_corpora
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 CORPUS_OPTIONS = [
     click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line."),
@@ -118,11 +119,16 @@ def parse_corpora(
     corpora = assign_languages(corpora, languages, "--to")
     if weights and len(weights) != len(corpora):
         raise DataError(
-            f"there are {len(weights)} weights for {len(corpora)} corpora; give one for each, or none",
+            f"got {plural(len(weights), 'weight')} for {plural(len(corpora), 'corpus', 'corpora')}; give one for each, "
+            "or none",
             code="count_mismatch",
         )
     if trees and len(trees) != len(corpora):
-        raise DataError(f"there are {len(trees)} files of trees for {len(corpora)} corpora", code="count_mismatch")
+        raise DataError(
+            f"got {plural(len(trees), 'file')} of trees for {plural(len(corpora), 'corpus', 'corpora')}; give one "
+            "--source-trees for each corpus, or none",
+            code="count_mismatch",
+        )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
     valid = plain_corpora(valid_sources, valid_targets, "valid-")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
@@ -135,7 +141,11 @@ def parse_corpora(
             code="several_validation_sets",
         )
     if valid_trees is not None and len(valid) != 1:
-        raise DataError(f"--valid-source-trees needs one validation set, not {len(valid)}", code="count_mismatch")
+        raise DataError(
+            f"--valid-source-trees {valid_trees} needs one validation set, but there are {len(valid)}; give one "
+            "--valid-source, --valid-tsv or --valid-jsonl",
+            code="count_mismatch",
+        )
     if to_key and all(corpus.target is not None for corpus in (*corpora, *valid)):
         raise DataError(
             "--to-key has no effect: it is for TSV and JSON lines, but there are only plain files; give --to for each",
@@ -161,8 +171,9 @@ def assign_languages(corpora: list[Corpus], languages: tuple[str, ...], option: 
     if len(languages) != len(without):
         kind = " without a language column" if len(without) < len(corpora) else ""
         raise DataError(
-            f"there are {len(languages)} languages in {option} for {len(without)} corpora{kind}; give one for each, in "
-            "the order plain, TSV, JSON lines, or none if the model has one target language",
+            f"got {plural(len(languages), 'language')} in {option} for "
+            f"{plural(len(without), 'corpus', 'corpora')}{kind}; give one for each, in the order "
+            "plain, TSV, JSON lines, or none if the model has one target language",
             code="count_mismatch",
         )
     named = iter(languages)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragoman.errors import DataError, MissingExtraError
+from dragoman.values import plural
 
 OpenFile = Callable[[Path], IO[bytes]]  # how a file is opened: plainly, or to be hashed while it is read
 
@@ -55,7 +56,7 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
                 pass
         except DAMAGE as error:
             raise DataError(
-                f"{path} is damaged or truncated after {done:,} bytes of {path.stat().st_size:,} ({error}); "
+                f"{path} is damaged or truncated after {plural(done, 'byte')} of {path.stat().st_size:,} ({error}); "
                 "download or compress it again",
                 code="file_damaged",
             ) from None

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from dragoman.errors import DataError
 from dragoman.text.token_table import is_language_code
-from dragoman.values import MAX_WEIGHT, MIN_WEIGHT
+from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, plural
 
 Form = Literal["plain", "tsv", "jsonl"]
 
@@ -124,8 +124,8 @@ def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], valid: str =
     """Plain files as corpora; `valid` is the prefix of the options of validation sets."""
     if len(sources) != len(targets):
         raise DataError(
-            f"there are {len(sources)} source files but {len(targets)} target files; give one --{valid}target for each "
-            f"--{valid}source",
+            f"got {plural(len(sources), 'source file')} but {plural(len(targets), 'target file')}; give one "
+            f"--{valid}target for each --{valid}source",
             code="count_mismatch",
         )
     return [Corpus(*files) for files in zip(sources, targets, strict=True)]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dragoman.data.corpora.compression import OpenFile, open_binary, read_blocks
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.errors import DataError
+from dragoman.values import plural
 
 if TYPE_CHECKING:
     from dragoman.text.trees.constituency import Bracketing
@@ -65,8 +66,8 @@ def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) ->
         for more_sources, more_targets in both:  # to the end, for the counts in the message
             counts = [counts[0] + len(more_sources), counts[1] + len(more_targets)]
         raise DataError(
-            f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line i of one must be the translation "
-            "of line i of the other",
+            f"{source} has {plural(counts[0], 'line')} but {target} has {counts[1]:,}; line i of one must be the "
+            "translation of line i of the other",
             code="count_mismatch",
         )
 
@@ -97,15 +98,17 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
     if not corpus.keys[0]:
         if len(cells) != 2:
             raise DataError(
-                f"{corpus.source}, line {number}: {len(cells)} columns, but expected source, tab, target; choose two "
-                "of several columns with --source-key and --target-key",
+                f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, but expected source, tab, target; "
+                "choose two of several columns with --source-key and --target-key",
                 code="wrong_columns",
             )
         return cells
     columns = [int(key) for key in corpus.keys]
     if len(cells) < max(columns):
         wanted = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
-        raise DataError(f"{corpus.source}, line {number}: {len(cells)} columns, not {wanted}", code="wrong_columns")
+        raise DataError(
+            f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, not {wanted}", code="wrong_columns"
+        )
     return [cells[column - 1] for column in columns]
 
 

@@ -14,7 +14,7 @@ from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.prepared import DEPTHS, OLD_NAMES, PICTURE, SIDES, TOKENIZERS, Prepared, read_manifest
 from dragoman.errors import DataError
 from dragoman.files import MANIFEST, format_names, sha256
-from dragoman.values import rename_keys
+from dragoman.values import plural, rename_keys
 
 # Every name that `prepare` writes.
 WRITTEN = {
@@ -166,7 +166,7 @@ def find_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
     for kind in ("corpora", "valid"):
         before, now = file_rows(old[kind]), file_rows(new[kind])
         if len(before) != len(now):
-            found.append(f"{kind}: {len(before)} files before, {len(now)} now")
+            found.append(f"{kind}: {plural(len(before), 'file')} before, {len(now)} now")
             continue
         for was, is_now in zip(before, now, strict=True):
             name = is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} in place of {was['name']}"

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragoman.data.prepared import SIDES, Prepared
+from dragoman.values import plural
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_EXAMPLE_CHARACTERS = 48  # characters of an example
@@ -39,7 +40,7 @@ def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) 
         table.add_row(rule, f"{entry['dropped']:,}", f"{100 * entry['dropped'] / max(read, 1):.2f}", entry["why"])
     dropped = sum(entry["dropped"] for entry in rules.values())
     table.add_section()
-    table.add_row("all", f"{dropped:,}", f"{100 * dropped / max(read, 1):.2f}", f"of {read:,} pairs read")
+    table.add_row("all", f"{dropped:,}", f"{100 * dropped / max(read, 1):.2f}", f"of {plural(read, 'pair')} read")
     console.print(table)
     examples = [(rule, *pair) for rule, entry in rules.items() for pair in entry["examples"]]
     for rule, source, target in examples:
@@ -61,10 +62,12 @@ def split_table(prepared: Prepared) -> Table:
                 *first, side, f"{counts['tokens']:,}", *(f"{s:.{d}f}" for s, d in zip(shares, (1, 2, 3), strict=True))
             )
     sizes = {t["name"]: t["vocabulary_size"] for t in prepared.manifest["tokenizers"].values()}
-    table.caption = "vocabulary: " + ", ".join(f"{size:,} tokens, {name}" for name, size in sizes.items())
+    table.caption = "vocabulary: " + ", ".join(f"{plural(size, 'token')}, {name}" for name, size in sizes.items())
     for name, split in prepared.manifest["splits"].items():
         if "to" in split:
-            table.caption += f"\n{name}: " + ", ".join(f"{n:,} pairs into {code}" for code, n in split["to"].items())
+            table.caption += f"\n{name}: " + ", ".join(
+                f"{plural(n, 'pair')} into {code}" for code, n in split["to"].items()
+            )
     table.caption_justify = "left"
     return table
 

@@ -34,6 +34,7 @@ from dragoman.progress import Reporter, SilentReporter
 from dragoman.text import Tree
 from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
+from dragoman.values import plural
 
 MAX_SENTENCE_TOKENS: Final = 512  # of a sentence: the weights of all heads take its square
 # Parameters times tokens times heads, up to which heads are ablated by default: some three minutes on one core.
@@ -212,7 +213,7 @@ def encode_survey_pairs(
         if translator.n_language_tokens < len(source) <= maximum and 0 < len(target) <= maximum
     ]
     if not kept:
-        message = f"none of the {len(source_ids):,} pairs has 1 to {maximum:,} tokens on both sides; give more"
+        message = f"none of {plural(len(source_ids), 'pair')} has 1 to {maximum:,} tokens on both sides; give more"
         raise SearchError(message, code="no_pairs_left")
     return [(source_ids[i], target_ids[i]) for i in kept], kept
 

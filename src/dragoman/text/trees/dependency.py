@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import normalize
+from dragoman.values import plural
 
 MAX_DEPTH: Final = 255  # deeper words count as this, so a depth is one byte
 COLUMNS: Final = 10
@@ -158,8 +159,8 @@ class SentenceBuilder:
         where, cells = f"{self.name}, line {number}", line.split("\t")
         if len(cells) != COLUMNS:
             raise TextError(
-                f"{where}: {len(cells)} columns, but CoNLL-U has {COLUMNS}, separated by tabs, a word on each line and "
-                "an empty line after each sentence",
+                f"{where}: {plural(len(cells), 'column')}, but CoNLL-U has {COLUMNS}, separated by tabs, a word on "
+                "each line and an empty line after each sentence",
                 code="invalid_tree",
             )
         form, head = cells[1], cells[6]
@@ -232,8 +233,8 @@ class TreeAligner:
         tree = next(self.trees, NO_MORE_TREES)
         if tree is NO_MORE_TREES:
             raise TextError(
-                f"there are only {self.taken:,} trees, and none for line {self.texts:,}, {text[:60]!r}; give one for "
-                f"each line with text{f' (the last tree is at {self.last})' if self.last else ''}",
+                f"got only {plural(self.taken, 'tree')}, and none for line {self.texts:,}, {text[:60]!r}; give one "
+                f"for each line with text{f' (the last tree is at {self.last})' if self.last else ''}",
                 code="count_mismatch",
             )
         if not isinstance(tree, Tree):

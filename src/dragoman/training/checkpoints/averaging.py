@@ -26,7 +26,7 @@ from dragoman.text.line_lengths import common_lengths
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
 from dragoman.training.reporting.card import trained_model_info
 from dragoman.training.run_record import RUN
-from dragoman.values import suggest_directory
+from dragoman.values import plural, suggest_directory
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,9 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         )
     recipe, info, tokenizers = describe_run(run)
     if last is not None and last > len(available):
-        raise TrainingError(f"{run} has {len(available)} checkpoints, not {last}: {known}", code="too_few_checkpoints")
+        raise TrainingError(
+            f"{run} has {plural(len(available), 'checkpoint')}, not {last}: {known}", code="too_few_checkpoints"
+        )
     chosen = sorted(set(steps)) if steps else available[-(last if last is not None else recipe.train.average) :]
     if len(chosen) < 2:
         raise TrainingError(

@@ -17,6 +17,7 @@ from dragoman.text import vocabulary_sizes
 from dragoman.text.line_lengths import LineLengths
 from dragoman.text.sentences import sentence_spans
 from dragoman.training.checkpoints.checkpoint import TrainingState
+from dragoman.values import plural
 
 MEASURED_LINES: Final = 20_000  # whose sentences are counted
 
@@ -85,7 +86,7 @@ def target_language_usage(targets: Sequence[str], splits: Mapping[str, Any]) -> 
     """How to choose among several target languages, and how many pairs each was learned from."""
     if not targets:
         return ""
-    pairs = ", ".join(f"{code} ({splits['train']['to'][code]:,} pairs)" for code in targets)
+    pairs = ", ".join(f"{code} ({plural(splits['train']['to'][code], 'pair')})" for code in targets)
     return f"\nIt translates into {pairs}: `dragoman translate --to {targets[0]}`."
 
 

@@ -77,7 +77,7 @@ def test_two_roots_are_allowed() -> None:
 
 def test_what_is_no_tree_is_refused_with_its_line() -> None:
     ok = row(1, "a", 0)
-    assert refused("# c", "1 a 0").startswith("a.conllu, line 2: 1 columns, but CoNLL-U has 10")
+    assert refused("# c", "1 a 0").startswith("a.conllu, line 2: 1 column, but CoNLL-U has 10")
     assert refused(ok, row("x", "b", 1)).startswith("a.conllu, line 2: 'x' is not a word number")
     assert refused(ok, "", ok, row(3, "b", 1)).startswith("a.conllu, line 4: 3 where word 2 was expected")
     assert refused(ok, row(1, "b", 0)).startswith("a.conllu, line 2: 1 where word 2 was expected")
