@@ -45,7 +45,7 @@ def write_output(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from None
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another output") from None
 
 
 def sync(path: Path) -> None:

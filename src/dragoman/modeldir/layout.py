@@ -56,7 +56,7 @@ def check_same_tokens(directory: Path, other: Path) -> None:
             what = f"{other_path} differs from {path}" if digest != others[0] else "their target languages differ"
             raise SearchError(
                 f"{other} cannot be in an ensemble with {directory}: {what}, so the same id means different tokens; "
-                "train both on the same prepared data, or one with --from the other",
+                "train both on the same prepared data, or fine-tune one from the other",
                 code="vocabulary_mismatch",
             )
 

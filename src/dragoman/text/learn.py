@@ -42,9 +42,14 @@ def learn(
     alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
     """
     if kind not in LEARNED_KINDS:
-        raise TextError(f"kind={kind!r} is not one of: {', '.join(LEARNED_KINDS)}", code="unknown_choice")
+        raise TextError(
+            f"unknown kind of tokenizer {kind!r}; there are: {', '.join(LEARNED_KINDS)}", code="unknown_choice"
+        )
     if isinstance(lines, str | bytes):
-        raise TextError(f"lines must be an iterable of str; got one {type(lines).__name__}", code="wrong_type")
+        raise TextError(
+            f"lines must be an iterable of str, such as a list or a file; got one {type(lines).__name__}",
+            code="wrong_type",
+        )
     if type(vocabulary_size) is not int:
         raise TextError(f"vocabulary_size must be an int; got {vocabulary_size!r}", code="wrong_type")
     if vocabulary_size <= FIRST_LEARNED + 1:
@@ -54,7 +59,10 @@ def learn(
             code="out_of_range",
         )
     if not 0 < character_coverage <= 1:
-        raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1", code="out_of_range")
+        raise TextError(
+            f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual",
+            code="out_of_range",
+        )
     with pause_gc():
         words = count_words(subsample(lines, read_characters))
         alphabet = choose_alphabet(words, character_coverage, vocabulary_size)

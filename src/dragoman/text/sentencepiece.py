@@ -117,5 +117,7 @@ def load_processor(model: bytes) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
     except Exception as error:  # the library's own class differs from release to release
-        raise TextError(f"not a sentencepiece model, but {len(model)} bytes: {error}", code="not_a_tokenizer") from None
+        raise TextError(
+            f"these {len(model)} bytes are not a sentencepiece model: {error}", code="not_a_tokenizer"
+        ) from None
     return processor

@@ -48,7 +48,10 @@ def save_tokenizer(
 ) -> list[Path]:
     """Write the model, then the description, so a half-written model never has one."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise TextError(f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.'", code="invalid_name")
+        raise TextError(
+            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', as in 'shared'",
+            code="invalid_name",
+        )
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + TOKENIZER_KINDS[kind][0]), directory / f"{name}.json"
     about = {
@@ -68,7 +71,10 @@ def save_tokenizer(
 def load_tokenizer(directory: Path, name: str) -> Tokenizer:
     """Load a tokenizer by name; its model must match its description."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise TextError(f"{name!r} is not a tokenizer name, such as 'shared', 'source', 'target'", code="invalid_name")
+        raise TextError(
+            f"{name!r} is not a tokenizer name; the usual ones are 'shared', or 'source' and 'target'",
+            code="invalid_name",
+        )
     description = Path(directory) / f"{name}.json"
     if not description.exists():
         raise TextError(explain_missing(Path(directory), name), code="tokenizer_not_found")
@@ -103,7 +109,9 @@ def read_description(path: Path) -> dict[str, Any]:
         about = rename_keys(json.loads(content), OLD_KEYS)
         wrong = [key for key, kind in DESCRIPTION_TYPES.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"{path} does not describe a tokenizer ({error!r})", code="not_a_tokenizer") from None
+        raise TextError(
+            f"{path} does not describe a tokenizer ({type(error).__name__}: {error})", code="not_a_tokenizer"
+        ) from None
     if wrong:
         raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}", code="not_a_tokenizer")
     if not isinstance(about.get("targets", []), list):
@@ -132,7 +140,7 @@ def read_file(path: Path) -> bytes:
 def explain_missing(directory: Path, name: str) -> str:
     """Why there is no such tokenizer, with a suggestion."""
     if there := list_tokenizers(directory):
-        return f"{directory} has no tokenizer named {name!r} (--name){suggest(name, there)}"
+        return f"{directory} has no tokenizer with name={name!r}{suggest(name, there)}"
     lacking = f"there is no directory {directory}"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
