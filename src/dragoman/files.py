@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -218,7 +217,7 @@ def exclusive_lock(path: Path, activity: str) -> Iterator[None]:
             ) from None
         with suppress(OSError):  # a full disk has no room for the name, but for the lock
             held.truncate(0)
-            held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+            held.write(f"process {os.getpid()} on {os.uname().nodename}".encode())
         yield
 
 

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import MARK, normalize, segments, split_word
+from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
-from dragoman.text.store import LEARNED_KINDS, from_model
+from dragoman.text.store import LEARNED_SUFFIXES
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
 from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, pause_gc
+from dragoman.text.wordpiece import WordPieceTokenizer
 
 READ_CHARACTERS: Final = 50_000_000
 """Larger corpora are subsampled to this: the vocabulary hardly changes any more, and memory stays bounded."""
@@ -41,9 +43,9 @@ def learn(
     token that never occurs is useless: see the tokenizer's own `vocabulary_size`. Rare characters of large
     alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
     """
-    if kind not in LEARNED_KINDS:
+    if kind not in LEARNED_SUFFIXES:
         raise TextError(
-            f"unknown kind of tokenizer {kind!r}; there are: {', '.join(LEARNED_KINDS)}", code="unknown_choice"
+            f"unknown kind of tokenizer {kind!r}; there are: {', '.join(LEARNED_SUFFIXES)}", code="unknown_choice"
         )
     if isinstance(lines, str | bytes):
         raise TextError(
@@ -208,7 +210,7 @@ def train_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) ->
             f"sentencepiece could not learn {kind} with vocabulary_size={vocabulary_size}: {error}",
             code="learning_failed",
         ) from None
-    return from_model(kind, model.getvalue())
+    return SentencePieceTokenizer(kind, model.getvalue())
 
 
 def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
@@ -240,4 +242,4 @@ def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokeniz
     )
     tokenizer.normalizer = normalizers.Replace(" ", MARK)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(MARK, "merged_with_next")
-    return from_model("wordpiece", (tokenizer.to_str(pretty=True) + "\n").encode())
+    return WordPieceTokenizer("wordpiece", (tokenizer.to_str(pretty=True) + "\n").encode())
