@@ -21,7 +21,7 @@ from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
 from dragoman.search.types import Mean, Search
 from dragoman.training.reporting.metrics import TrainingResult
-from dragoman.values import describe_value, plural
+from dragoman.values import describe_value
 
 if TYPE_CHECKING:
     from dragoman.data.prepared import Prepared
@@ -167,7 +167,7 @@ def train(
         planned = ranks.broadcast(plan)
         if planned is None:
             unknown = "" if data.exists() else " (training/ is missing, so its data are unknown)"
-            report.note(f"{out} is finished{unknown}; nothing to do (choose another --out to train again)")
+            report.note(f"{out} is finished{unknown}; nothing to do (choose another output directory to train again)")
             final = read_recipe(out)
         else:
             import tomllib
@@ -218,7 +218,7 @@ def evaluate(
     hypotheses, others, trees, languages = _paths(hypothesis), _paths(against), _paths(source_trees), _texts(to)
     if (model is None) == (not hypotheses):
         raise DataError(
-            "give either a model to translate with, or --hypothesis with files of translations",
+            "give either a model to translate with, or files of translations as `hypothesis`",
             code="conflicting_options",
         )
     sets = read_test_sets(_paths(reference), _paths(source), _texts(names), trees, languages)
@@ -230,18 +230,20 @@ def evaluate(
     if model is not None:
         system = ModelSystem(str(model), search, ensemble=_paths(ensemble), mean=mean, **settings)
     else:
-        system = FileSystem(hypotheses, "--hypothesis", sets)
+        system = FileSystem(hypotheses, "hypothesis", sets)
     systems = [system]
     if others:
         is_model = len(others) == 1 and not others[0].is_file()
         systems.append(
-            ModelSystem(str(others[0]), search, **settings) if is_model else FileSystem(others, "--against", sets)
+            ModelSystem(str(others[0]), search, **settings) if is_model else FileSystem(others, "against", sets)
         )
     models = [each for each in systems if isinstance(each, ModelSystem)]
     if trees and not any(each.reads_trees for each in models):
-        raise DataError("--source-trees has no effect: no model here reads trees", code="unused_option")
+        raise DataError("source trees have no effect: no model here reads them; leave them out", code="unused_option")
     if languages and not any(each.has_target_languages for each in models):
-        raise DataError("--to has no effect: no model here has several target languages", code="unused_option")
+        raise DataError(
+            "`to` has no effect: no model here has several target languages; leave it out", code="unused_option"
+        )
     for each in models:
         each.check(sets)
     if report is not None:
@@ -280,7 +282,7 @@ def import_model(
     check_new_directory(Path(out))
     if target_tokenizer is not None and tokenizer is None:
         raise ConversionError(
-            "--target-tokenizer is for a target with a tokenizer of its own; give --tokenizer too",
+            "`target_tokenizer` is for a target with a tokenizer of its own; give `tokenizer` too, for the source",
             code="missing_option",
         )
     options = ImportOptions(
@@ -304,11 +306,11 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
 
     directories = _paths(models)
     if checkpoints and last is not None:
-        raise TrainingError("--last and --checkpoints exclude each other; give one of them", code="conflicting_options")
+        raise TrainingError("`last` and `checkpoints` exclude each other; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
         raise TrainingError(
-            "--last and --checkpoints choose checkpoints of one training, but you gave "
-            f"{plural(len(directories), 'directory', 'directories')}",
+            f"`last` and `checkpoints` choose checkpoints of one training, but there are "
+            f"{len(directories)} directories; give one",
             code="conflicting_options",
         )
     check_new_directory(Path(out))

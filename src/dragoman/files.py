@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,7 +44,7 @@ def write_output(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from None
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another output") from None
 
 
 def sync(path: Path) -> None:
@@ -218,7 +217,7 @@ def exclusive_lock(path: Path, activity: str) -> Iterator[None]:
             ) from None
         with suppress(OSError):  # a full disk has no room for the name, but for the lock
             held.truncate(0)
-            held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+            held.write(f"process {os.getpid()} on {os.uname().nodename}".encode())
         yield
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -33,10 +32,17 @@ def rename_keys(table: Any, names: Mapping[str, str]) -> Any:
     return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
 
 
+def close_matches(word: str, known: Sequence[str], most: int = 1) -> list[str]:
+    """The known names that are most like a word."""
+    from difflib import get_close_matches  # only mistakes need it, and it takes time to import
+
+    return get_close_matches(word, known, most)
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` if a known name is close, else the list of known names."""
     names = [str(name) for name in known]
-    close = difflib.get_close_matches(word, names, n=1)
+    close = close_matches(word, names)
     return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
 
 
@@ -57,7 +63,7 @@ def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
 
 def _similar_names(parent: Path, name: str) -> list[str]:
     """The directory of that name, or else those with nearly that name."""
-    return [name] if (parent / name).is_dir() else difflib.get_close_matches(name, _directories(parent))
+    return [name] if (parent / name).is_dir() else close_matches(name, _directories(parent), 3)
 
 
 def _directories(parent: Path) -> list[str]:

@@ -97,7 +97,7 @@ def test_any_text_survives_toml(text: str) -> None:
         ),
         (["model.preset=bsae"], ("unknown_preset", "model.preset='bsae'", "'base'")),
         (["d_model=3"], ("invalid_change", "'d_model=3'", "section.key=value")),
-        (["model.d_model"], ("invalid_change", "'model.d_model'")),
+        (["model.d_model"], ("invalid_change", "'model.d_model'", "model.dropout=0.3")),
     ],
 )
 def test_an_impossible_recipe_says_what_would_be_possible(changes: list[str], expected: tuple[str, ...]) -> None:

@@ -87,7 +87,10 @@ class ModelRecipe:
         for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
             check_fraction(f"model.{name}", getattr(self, name))
         if not 0 < self.norm_epsilon <= 1:
-            raise RecipeError(f"model.norm_epsilon={self.norm_epsilon} must be above 0, at most 1", code="out_of_range")
+            raise RecipeError(
+                f"model.norm_epsilon={self.norm_epsilon} must be above 0 and at most 1; 1e-5 is usual",
+                code="out_of_range",
+            )
         splits = self.architecture != "transformer" or self.d_model % self.n_heads == 0
         if (self.d_k is None or self.d_v is None) and not splits:
             raise RecipeError(

@@ -61,7 +61,9 @@ class Recipe:
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
         """A preset or a TOML file, then `changes` such as "model.dropout=0.3", of which the last wins."""
         if not isinstance(source, str | Path):
-            raise RecipeError(f"a recipe must be a preset or a TOML file; got {source!r}", code="wrong_type")
+            raise RecipeError(
+                f"a recipe must be the name of a preset or the path of a TOML file; got {source!r}", code="wrong_type"
+            )
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
         else:
@@ -80,15 +82,20 @@ class Recipe:
     def from_table(cls, table: Mapping[str, Any]) -> Recipe:
         """A recipe from nested dictionaries, as `tomllib` gives them."""
         if not isinstance(table, Mapping):
-            raise RecipeError(f"a recipe must be a dictionary of sections; got {table!r}", code="wrong_type")
+            raise RecipeError(
+                f"a recipe must be a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
+            )
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
         parsed: dict[str, Any] = {}
         for name, values in table.items():
             if name not in sections:
-                raise RecipeError(f"there is no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
+                raise RecipeError(f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
             if not isinstance(values, Mapping):
-                raise RecipeError(f"{name} is a section: write [{name}] with its keys below", code="wrong_type")
+                raise RecipeError(
+                    f"{name} is a section, but got {values!r:.60}; write [{name}] with its keys below",
+                    code="wrong_type",
+                )
             parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values))
         return cls(**parsed)
 
@@ -122,7 +129,9 @@ def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
     if preset is not None and preset not in PRESETS:
-        raise RecipeError(f"there is no model.preset={preset!r}{suggest(str(preset), PRESETS)}", code="unknown_preset")
+        raise RecipeError(
+            f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}", code="unknown_preset"
+        )
     checked = {}
     for key, value in values.items():
         if key not in hints:
@@ -143,7 +152,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}", code="unknown_preset"
         ) from None
     except IsADirectoryError:
-        raise RecipeError(f"{path} is a directory; expected a TOML file", code="not_a_recipe") from None
+        raise RecipeError(f"{path} is a directory; give a TOML file", code="not_a_recipe") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise RecipeError(f"{path} is not TOML: {error}", code="not_a_recipe") from None
 
@@ -163,13 +172,18 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
-        raise RecipeError(f"{change!r} is not section.key=value, such as model.dropout=0.3", code="invalid_change")
+        raise RecipeError(
+            f"cannot read the change {change!r}; write section.key=value, such as model.dropout=0.3",
+            code="invalid_change",
+        )
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
     except ValueError:
-        raise RecipeError(f"{key.strip()} has too many digits ({len(text.strip()):,})", code="out_of_range") from None
+        raise RecipeError(
+            f"{key.strip()} has too many digits ({len(text.strip()):,}); write a smaller number", code="out_of_range"
+        ) from None
     if not isinstance(table.setdefault(name, {}), dict):
         raise RecipeError(f"{name} is a section of the recipe, not the value {table[name]!r}", code="wrong_type")
     table[name][entry] = value

@@ -161,9 +161,14 @@ class TrainRecipe:
         for name in ("label_smoothing", "beta1", "beta2", "ema"):
             check_fraction(f"train.{name}", getattr(self, name))
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
-            raise RecipeError(f"train.learning_rate={self.learning_rate} must be above 0, finite", code="out_of_range")
+            raise RecipeError(
+                f"train.learning_rate={self.learning_rate} must be above 0 and finite", code="out_of_range"
+            )
         if self.learning_rate is None and not self.warmup_steps:
-            raise RecipeError("without train.warmup_steps, give train.learning_rate", code="missing_setting")
+            raise RecipeError(
+                "the default train.learning_rate depends on train.warmup_steps, which is 0; set either of them",
+                code="missing_setting",
+            )
         if self.schedule in ("cosine", "linear") and self.warmup_steps >= self.steps:
             raise RecipeError(
                 f"train.warmup_steps={self.warmup_steps} is not below train.steps={self.steps}, so the rate cannot "

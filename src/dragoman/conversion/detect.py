@@ -31,8 +31,9 @@ def read_source_model(path: Path, options: ImportOptions) -> ImportedModel:
         raise ConversionError(f"{path} is not a model that can be imported ({held}); {EXPECTED}", code="not_a_model")
     for name, value in vars(options).items():
         if value and name not in importer.options:
-            option = "--" + name.replace("_", "-")
-            raise ConversionError(f"{option} has no effect for a model of {importer.toolkit}", code="unused_option")
+            raise ConversionError(
+                f"`{name}` has no effect for a model of {importer.toolkit}; leave it out", code="unused_option"
+            )
     return importer.read(path, options)
 
 

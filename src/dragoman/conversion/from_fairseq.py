@@ -155,7 +155,10 @@ def read_fairseq_checkpoint(path: Path) -> Mapping[str, Any]:
             code="unsupported_model",
         )
     held = f"; it has {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
-    raise ConversionError(f"{path} is not a checkpoint of fairseq{held}", code="not_a_model")
+    raise ConversionError(
+        f"{path} is not a checkpoint of fairseq{held}; for a model of another toolkit, give its directory",
+        code="not_a_model",
+    )
 
 
 def as_dict(found: Any) -> dict[str, Any]:
@@ -170,7 +173,10 @@ def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     config = as_dict(found.get("cfg"))
     settings = as_dict(config["model"]) if config.get("model") is not None else as_dict(found.get("args"))
     if not settings:
-        raise ConversionError(f"{path} has settings neither in cfg nor in args", code="file_damaged")
+        raise ConversionError(
+            f"{path} has settings neither in cfg nor in args, as checkpoints of fairseq do; copy it again",
+            code="file_damaged",
+        )
     flat = dict(settings)
     for part in ("encoder", "decoder", "quant_noise"):
         if isinstance(settings.get(part), Mapping | Namespace):
@@ -206,8 +212,8 @@ def dictionary_file(path: Path, directory: Path | None, language: Any) -> Path:
     found = (directory if directory is not None else path.parent) / f"dict.{language}.txt"
     if not found.is_file():
         raise ConversionError(
-            f"{found} is missing, the vocabulary of {language!r}; give its directory (that of the binarized "
-            "data) with --vocabulary",
+            f"{found} is missing, the vocabulary of {language!r}; give its directory, that of the binarized data, as "
+            "`vocabulary`",
             code="file_missing",
         )
     return found
@@ -223,11 +229,14 @@ def read_dictionary(file: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise ConversionError(f"{file}, line {number}: no token and count in {line!r:.60}", code="file_damaged")
+            raise ConversionError(
+                f"{file}, line {number}: expected a token and its count, got {line!r:.60}; copy it again",
+                code="file_damaged",
+            )
         names.append(name)
     if len({*names}) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ConversionError(f"{file} has the token {twice!r} twice", code="duplicate_token")
+        raise ConversionError(f"{file} has the token {twice!r} twice; copy it again", code="duplicate_token")
     return names
 
 
@@ -240,7 +249,9 @@ def map_dictionary(names: list[str]) -> VocabularyMapping:
 def rename_tensors(tensors: Any, path: Path) -> dict[str, Tensor]:
     """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ConversionError(f"{path} has no named tensors in 'model'", code="file_damaged")
+        raise ConversionError(
+            f"{path} has no named tensors in 'model', as checkpoints of fairseq do; copy it again", code="file_damaged"
+        )
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -272,7 +283,10 @@ def fairseq_embeddings(stored: SourceCheckpoint, settings: SourceSettings, sizes
     if "decoder.output_projection.weight" in stored:
         output = stored.take("decoder.output_projection.weight", (sizes[1] - 1, d))
     elif not shared:
-        raise ConversionError(f"{stored.where} has no decoder.output_projection.weight", code="weights_mismatch")
+        raise ConversionError(
+            f"{stored.where} has no tensor decoder.output_projection.weight, and its settings do not share it",
+            code="weights_mismatch",
+        )
     return EmbeddingTables(source, target, output, not settings.boolean("no_scale_embedding"))
 
 

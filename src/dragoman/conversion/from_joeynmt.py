@@ -64,14 +64,19 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     for settings, usual in zip(sides.values(), ("recurrent", "transformer"), strict=True):
         kind = settings.values.get("type", usual)
         if kind != "transformer":
-            raise ConversionError(f"{settings.where} type is {kind!r}, not 'transformer'", code="unsupported_model")
+            raise ConversionError(
+                f"{settings.where} type is {kind!r}; only 'transformer' can be imported", code="unsupported_model"
+            )
         settings.require("alpha", 1.0, "weighted residual connections")
     text = JoeyNMTText(path, data, options)
     checkpoint = choose_checkpoint(path, "*.ckpt", JOEYNMT_CHECKPOINTS)
     found = read_pickle(checkpoint)
     tensors = found.get("model_state") if isinstance(found, Mapping) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ConversionError(f"{checkpoint} has no named tensors in 'model_state'", code="file_damaged")
+        raise ConversionError(
+            f"{checkpoint} has no named tensors in 'model_state', as checkpoints of JoeyNMT do; copy it again",
+            code="file_damaged",
+        )
     stored = SourceCheckpoint(tensors, checkpoint)
     stored.ignore("encoder.pe.pe", "decoder.pe.pe")
     d = shared_integer(sides, "hidden_size")
@@ -122,9 +127,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(read_bytes(path))
     except (yaml.YAMLError, ValueError) as error:
-        raise ConversionError(f"{path} is not YAML ({str(error).splitlines()[0]})", code="file_damaged") from None
+        raise ConversionError(
+            f"{path} is not YAML ({str(error).splitlines()[0]}); copy it again", code="file_damaged"
+        ) from None
     if not isinstance(found, dict):
-        raise ConversionError(f"{path} has {found!r:.40}, not the settings of JoeyNMT", code="file_damaged")
+        raise ConversionError(
+            f"{path} has {found!r:.40}, not the settings of JoeyNMT; copy it again", code="file_damaged"
+        )
     return found
 
 
@@ -132,7 +141,9 @@ def config_section(config: Mapping[str, Any], name: str, path: Path) -> dict[str
     """A required section of the settings."""
     found = config.get(name)
     if not isinstance(found, dict):
-        raise ConversionError(f"{path} has no section {name!r}, which JoeyNMT 2 writes", code="file_damaged")
+        raise ConversionError(
+            f"{path} has no section {name!r}; expected the settings of a model of JoeyNMT 2", code="file_damaged"
+        )
     return found
 
 
@@ -171,7 +182,10 @@ def joeynmt_embeddings(
     target = stored.take_first(("trg_embed.lut.weight", "src_embed.lut.weight"), (sizes[1], d))
     output = stored.take_first(("decoder.output_layer.weight", "trg_embed.lut.weight"), (sizes[1], d))
     if scaled[0] != scaled[1] and not model.boolean("tied_embeddings"):  # tied, both are the source's
-        raise ConversionError(f"{model.where} scales the embeddings of one side only", code="unsupported_setting")
+        raise ConversionError(
+            f"{model.where} scales the embeddings of one side only; models that scale both or neither can be imported",
+            code="unsupported_setting",
+        )
     return EmbeddingTables(source, target, output, scaled[0]).convert(text.sides[0], text.sides[1], FeatureOrder())
 
 
@@ -183,7 +197,10 @@ class JoeyNMTText:
         side_settings = [config_section(data, side, where) for side in ("src", "trg")]
         marks = data.get("special_symbols") or {}
         if not isinstance(marks, dict):
-            raise ConversionError(f"{where} has special_symbols={marks!r:.40}, not a table", code="invalid_setting")
+            raise ConversionError(
+                f"{where} has special_symbols={marks!r:.40}; expected a table of names and tokens",
+                code="invalid_setting",
+            )
         symbols = SourceSettings(marks, f"{where}, special_symbols:")
         for name, usual, what in (("sep_token", None, "prompts before the text"), ("lang_tags", [], "language tags")):
             symbols.require(name, usual, what)
@@ -223,7 +240,10 @@ class JoeyNMTText:
                  (("pad", "<pad>"), ("bos", "<s>"), ("eos", "</s>"), ("unk", "<unk>"))]  # fmt: skip
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
-                raise ConversionError(f"{file} has no {word!r} as token {number}", code="vocabulary_mismatch")
+                raise ConversionError(
+                    f"{file} does not have {word!r} as token {number}, as {symbols.where} says; copy the whole model",
+                    code="vocabulary_mismatch",
+                )
         return map_vocabulary(names, SpecialIds(*ids))
 
     def subword_model(self, path: Path, settings: SourceSettings, file: Path | None) -> SubwordModel:
@@ -237,8 +257,8 @@ class JoeyNMTText:
             expected = path / Path(named).name
             if not expected.is_file():
                 raise ConversionError(
-                    f"{expected} is missing, the tokenizer of {settings.where}; copy it there, or give it with "
-                    "--tokenizer",
+                    f"{expected} is missing, the tokenizer of {settings.where}; copy it there, or give it as "
+                    "`tokenizer`",
                     code="file_missing",
                 )
             file = expected
@@ -259,7 +279,9 @@ def check_text_settings(settings: SourceSettings) -> None:
     """Reject preprocessing that Dragoman does not do."""
     level = settings.values.get("level")
     if level not in ("bpe", "word"):
-        raise ConversionError(f"{settings.where} level is {level!r}, not 'bpe' or 'word'", code="unsupported_setting")
+        raise ConversionError(
+            f"{settings.where} level is {level!r}; only 'bpe' and 'word' can be imported", code="unsupported_setting"
+        )
     settings.require("lowercase", False, "lowercased text")
     settings.require("normalize", False, "normalized text")
     settings.require("has_prompt", False, "prompts before the text")

@@ -80,7 +80,9 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         config.require(name, usual, what)
     weights = next((path / name for name in WEIGHT_FILES if (path / name).is_file()), None)
     if weights is None:
-        raise ConversionError(f"{path} has neither {' nor '.join(WEIGHT_FILES)}; copy all of it", code="file_missing")
+        raise ConversionError(
+            f"{path} has neither {' nor '.join(WEIGHT_FILES)}; copy the whole model", code="file_missing"
+        )
     text = MarianText(path, config, options.one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
     stored = SourceCheckpoint(check_tensors_by_name(tensors, weights), weights)
@@ -128,7 +130,9 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
 def check_tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
     """The tensors of a file, if that is what it has."""
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise ConversionError(f"{path} has no named tensors, as save_pretrained writes", code="file_damaged")
+        raise ConversionError(
+            f"{path} has no named tensors, as save_pretrained writes them; copy it again", code="file_damaged"
+        )
     return found
 
 
@@ -227,7 +231,8 @@ def read_vocabulary(file: Path, size: int) -> list[str]:
         raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again", code="file_damaged")
     if not len(names) <= size <= len(names) + MAX_EXTRA_ROWS:
         raise ConversionError(
-            f"{file} has {plural(len(names), 'token')}, config.json {size:,}", code="vocabulary_mismatch"
+            f"{file} has {plural(len(names), 'token')}, but config.json says {size:,}; they are of different models",
+            code="vocabulary_mismatch",
         )
     return names
 

@@ -133,4 +133,6 @@ def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
     try:
         return ModelRecipe(**settings)
     except RecipeError as error:
-        raise ConversionError(f"{where} cannot be imported: {error}", code="unsupported_setting") from None
+        raise ConversionError(
+            f"the settings of {where} cannot be imported: {error}", code="unsupported_setting"
+        ) from None

@@ -40,14 +40,18 @@ class SourceSettings:
         """A number from 0 to 1, such as a dropout rate."""
         value = self.values.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= 1:
-            raise ConversionError(f"{self.where} has {name}={value!r:.60}, not from 0 to 1", code="invalid_setting")
+            raise ConversionError(
+                f"{self.where} has {name}={value!r:.60}; expected a number from 0 to 1", code="invalid_setting"
+            )
         return float(value)
 
     def boolean(self, name: str, default: bool = False) -> bool:
         """True or false."""
         value = self.values.get(name, default)
         if value is not None and type(value) not in (bool, int):
-            raise ConversionError(f"{self.where} has {name}={value!r:.60}, not true or false", code="invalid_setting")
+            raise ConversionError(
+                f"{self.where} has {name}={value!r:.60}; expected true or false", code="invalid_setting"
+            )
         return bool(value)
 
     def choice(self, name: str, choices: Mapping[str, str], default: str | None = None) -> str:
@@ -94,7 +98,10 @@ class SourceCheckpoint:
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """A tensor as float32."""
         if name not in self.tensors:
-            raise ConversionError(f"{self.where} has no tensor {name} of shape {list(shape)}", code="weights_mismatch")
+            raise ConversionError(
+                f"{self.where} has no tensor {name}; its settings imply one of shape {list(shape)}",
+                code="weights_mismatch",
+            )
         found = self.tensors[name]
         if list(found.shape) != [*shape]:
             raise ConversionError(
@@ -105,7 +112,9 @@ class SourceCheckpoint:
         self.taken.add(name)
         tensor = found.detach().to(torch.float32)
         if not tensor.isfinite().all():
-            raise ConversionError(f"{self.where} has NaN or infinite values in {name}", code="not_finite")
+            raise ConversionError(
+                f"{self.where} has NaN or infinite values in {name}; it is damaged, so copy it again", code="not_finite"
+            )
         return tensor
 
     def take_first(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
@@ -139,7 +148,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConversionError(f"{path} cannot be read ({error}); copy it again", code="file_damaged") from None
     if not isinstance(found, dict):
-        raise ConversionError(f"{path} holds {found!r:.40}, not a table; copy it again", code="file_damaged")
+        raise ConversionError(
+            f"{path} holds {found!r:.40}, not a table of names and values; copy it again", code="file_damaged"
+        )
     return found
 
 
@@ -192,7 +203,9 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
             r"([\w.]+) (?:was|is) not an allowed", str(error)
         )
         if found is None:
-            raise ConversionError(f"{path} cannot be read: damaged, or not of PyTorch", code="file_damaged") from None
+            raise ConversionError(
+                f"{path} cannot be read: damaged, or not a file of PyTorch; copy it again", code="file_damaged"
+            ) from None
         raise ConversionError(
             f"{path} would load {found[1]}, which is not a plain value; that could run code of the file's author. If "
             "you trust it, load it with its own toolkit, and save plain values only",

@@ -14,8 +14,8 @@ from dragoman.text.imported.subword_nmt import SubwordCodes
 from dragoman.text.sentencepiece import load_processor
 
 PRETOKENIZED_NOTE = (
-    "The text must come as tokens separated by spaces, as in training. To translate plain text, give --tokenizer with "
-    "its sentencepiece model or its subword-nmt codes."
+    "The text must come as tokens separated by spaces, as in training. To translate plain text, import the model again "
+    "and give its sentencepiece model or subword-nmt codes as `tokenizer`."
 )
 
 # Of sentencepiece's Protocol Buffer: types of tokens, wire types, and the key of a token.

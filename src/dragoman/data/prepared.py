@@ -164,12 +164,22 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     try:
         manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), OLD_NAMES)
     except FileNotFoundError:
-        raise DataError(f"{directory} has no {MANIFEST}: run dragoman prepare", code="not_prepared_data") from None
+        raise DataError(
+            f"{directory} is not prepared data: it has no {MANIFEST}; run: dragoman prepare", code="not_prepared_data"
+        ) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}; remove {directory} and try again", code="file_damaged") from None
+        raise DataError(
+            f"cannot read {path}: {error}; remove {directory} and run the same command again", code="file_damaged"
+        ) from None
     if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise DataError(f"{path} has format {found!r}, not {DATA_FORMAT}; prepare again", code="unsupported_format")
+        raise DataError(
+            f"{path} has format {found!r}; this version reads format {DATA_FORMAT}, so prepare the data again",
+            code="unsupported_format",
+        )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
-        raise DataError(f"the {MANIFEST} of {directory} is not of prepared data", code="not_prepared_data")
+        raise DataError(
+            f"{directory} is not prepared data: its {MANIFEST} belongs to something else; run: dragoman prepare",
+            code="not_prepared_data",
+        )
     return manifest

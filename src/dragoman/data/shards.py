@@ -73,7 +73,10 @@ def map_file(path: Path, dtype: str) -> npt.NDArray[Any]:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; prepare the data again", code="file_missing") from None
     if size % np.dtype(dtype).itemsize:
-        raise DataError(f"{path} has {size:,} bytes, not a multiple of {dtype}; prepare again", code="file_damaged")
+        raise DataError(
+            f"{path} has {size:,} bytes, which is not a multiple of {dtype}; prepare the data again",
+            code="file_damaged",
+        )
     # A plain view: slicing a `memmap` object costs more than the slice itself.
     return np.memmap(path, dtype=dtype, mode="r").view(np.ndarray) if size else np.zeros(0, dtype)
 
@@ -169,14 +172,20 @@ class Split:
     def __post_init__(self) -> None:
         """Reject sides that do not belong together."""
         if len(self.source) != len(self.target):
-            raise DataError(f"{len(self.source):,} sources but {len(self.target):,} targets", code="count_mismatch")
+            raise DataError(
+                f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split",
+                code="count_mismatch",
+            )
         if self.depths is not None and len(self.depths.of_bytes) != len(self.source):
             raise DataError(
                 f"{len(self.source):,} source sentences but {len(self.depths.of_bytes):,} trees in one split",
                 code="count_mismatch",
             )
         if not self.parts or self.parts[0].start or self.parts[-1].stop != len(self.source):
-            raise DataError(f"the parts of a split must cover its {len(self.source):,} pairs", code="count_mismatch")
+            raise DataError(
+                f"the parts of a split must cover its {len(self.source):,} pairs; got {self.parts}",
+                code="count_mismatch",
+            )
 
     @classmethod
     def of(cls, sources: Iterable[Sequence[int]], targets: Iterable[Sequence[int]]) -> Split:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from dragoman.arrays import Int32Array
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
 from dragoman.engines.base import check_supported
@@ -38,6 +37,7 @@ from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
+    from dragoman.arrays import Int32Array
     from dragoman.search.constraints.tables import ConstraintTables
 
 MAX_ROWS: Final = 128  # hypotheses of one thread at a time; twice or half as many are no faster

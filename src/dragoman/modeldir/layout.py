@@ -18,7 +18,7 @@ from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, manifest_entries, verify_manifest
 from dragoman.native.build import cache_directory
 from dragoman.text import Tokenizer, load_tokenizer
-from dragoman.text.store import TOKENIZER_KINDS, read_description
+from dragoman.text.store import TOKENIZER_SUFFIXES, read_description
 
 WEIGHTS: Final = "model.safetensors"
 RECIPE: Final = "recipe.toml"
@@ -56,7 +56,7 @@ def check_same_tokens(directory: Path, other: Path) -> None:
             what = f"{other_path} differs from {path}" if digest != others[0] else "their target languages differ"
             raise SearchError(
                 f"{other} cannot be in an ensemble with {directory}: {what}, so the same id means different tokens; "
-                "train both on the same prepared data, or one with --from the other",
+                "train both on the same prepared data, or fine-tune one from the other",
                 code="vocabulary_mismatch",
             )
 
@@ -65,7 +65,7 @@ def tokenizer_file(directory: Path, side: int) -> tuple[Path, str, list[str]]:
     """The file with the tokens of the source (0) or target (-1), its SHA-256, and its target languages."""
     files = manifest_entries(directory)
     name = tokenizer_names(files)[side]
-    found = next(name + suffix for suffix, _ in TOKENIZER_KINDS.values() if name + suffix in files)
+    found = next(name + suffix for suffix in TOKENIZER_SUFFIXES.values() if name + suffix in files)
     return directory / found, files[found][1], read_description(directory / f"{name}.json").get("targets", [])
 
 
@@ -73,7 +73,7 @@ def hashed_files(directory: Path) -> dict[str, tuple[int, str]]:
     """Size and SHA-256 of each file of a model, by its manifest, which must list everything that a model needs."""
     files = manifest_entries(directory, REQUIRED, EDITABLE)
     for name in tokenizer_names(files):
-        if f"{name}.json" not in files or not any(name + suffix in files for suffix, _ in TOKENIZER_KINDS.values()):
+        if f"{name}.json" not in files or not any(name + suffix in files for suffix in TOKENIZER_SUFFIXES.values()):
             message = f"{directory / MANIFEST} does not list {name}.json and its model; restore it from a copy"
             raise DamagedError(message, code="manifest_incomplete")
     return files

@@ -12,7 +12,7 @@ from dragoman.files import MANIFEST
 from dragoman.modeldir.layout import RECIPE, TRAINING, check_same_tokens, verify_model_cached
 from dragoman.values import describe_value, suggest, suggest_directory
 
-HINT = "; give the --out of a finished training"
+HINT = "; give the output directory of a finished training"
 
 
 def is_model(directory: Path) -> bool:

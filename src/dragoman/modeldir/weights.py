@@ -8,14 +8,16 @@ import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
 from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Stored = tuple[str, tuple[int, ...]]  # a tensor's name and shape
 EMBEDDING_TABLES: Final = {
@@ -26,7 +28,7 @@ EMBEDDING_TABLES: Final = {
 """For each `model.tie`, the names of the tables of source embedding, target embedding and projection."""
 
 
-class Weights(dict[str, NDArray[np.float32]]):
+class Weights(dict[str, "NDArray[np.float32]"]):
     """Tensors by name, each a view of the mapped file."""
 
     def __init__(self, path: Path, file: mmap.mmap) -> None:

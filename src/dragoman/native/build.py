@@ -14,7 +14,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -142,6 +141,8 @@ def _processor_features() -> bytes:
                 (line for line in lines if line.startswith((b"flags", b"Features"))), platform.machine().encode()
             )
     except OSError:  # macOS
+        import subprocess
+
         names = ("machdep.cpu.brand_string", "machdep.cpu.features", "machdep.cpu.leaf7_features")
         listed = shutil.which("sysctl") and subprocess.run(["sysctl", "-n", *names], capture_output=True, check=False)
         return platform.machine().encode() + (listed.stdout if listed else platform.processor().encode())
@@ -156,6 +157,7 @@ def _first_error(output: str) -> str:
 def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> Path | str:
     """Compile, test and install the library; the reason if no set of flags gives one that works."""
     import logging
+    import subprocess
 
     logging.getLogger("dragoman").warning("building the C library %s for this machine, once (seconds)", folder.name)
     reasons: list[str] = []

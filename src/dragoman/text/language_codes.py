@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Final
 
 from dragoman.errors import SearchError
+from dragoman.values import close_matches
 
 # ISO 639-1, and of ISO 639-2 the codes of the same languages: the language's own, then that of its English name
 TWO_LETTER_CODES: Final = (
@@ -95,6 +95,6 @@ def suggest_language(word: object) -> str:
         near = [start[:3]]  # names and codes of three letters begin alike: german, ger; deutsch, deu
     else:
         alike = [code for code in sorted(KNOWN_CODES) if len(code) == len(start) and code[0] == start[:1]]
-        near = difflib.get_close_matches(start, alike)
+        near = close_matches(start, alike, 3)
     found = list(dict.fromkeys(TO_TWO_LETTERS.get(code, code) for code in near if code in KNOWN_CODES))
     return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import MARK, normalize, segments, split_word
+from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
-from dragoman.text.store import LEARNED_KINDS, from_model
+from dragoman.text.store import LEARNED_SUFFIXES
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
 from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, pause_gc
+from dragoman.text.wordpiece import WordPieceTokenizer
 
 READ_CHARACTERS: Final = 50_000_000
 """Larger corpora are subsampled to this: the vocabulary hardly changes any more, and memory stays bounded."""
@@ -41,10 +43,15 @@ def learn(
     token that never occurs is useless: see the tokenizer's own `vocabulary_size`. Rare characters of large
     alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
     """
-    if kind not in LEARNED_KINDS:
-        raise TextError(f"kind={kind!r} is not one of: {', '.join(LEARNED_KINDS)}", code="unknown_choice")
+    if kind not in LEARNED_SUFFIXES:
+        raise TextError(
+            f"unknown kind of tokenizer {kind!r}; there are: {', '.join(LEARNED_SUFFIXES)}", code="unknown_choice"
+        )
     if isinstance(lines, str | bytes):
-        raise TextError(f"lines must be an iterable of str; got one {type(lines).__name__}", code="wrong_type")
+        raise TextError(
+            f"lines must be an iterable of str, such as a list or a file; got one {type(lines).__name__}",
+            code="wrong_type",
+        )
     if type(vocabulary_size) is not int:
         raise TextError(f"vocabulary_size must be an int; got {vocabulary_size!r}", code="wrong_type")
     if vocabulary_size <= FIRST_LEARNED + 1:
@@ -54,7 +61,10 @@ def learn(
             code="out_of_range",
         )
     if not 0 < character_coverage <= 1:
-        raise TextError(f"character_coverage={character_coverage} must be above 0 and at most 1", code="out_of_range")
+        raise TextError(
+            f"character_coverage={character_coverage} must be above 0 and at most 1; 0.9995 is usual",
+            code="out_of_range",
+        )
     with pause_gc():
         words = count_words(subsample(lines, read_characters))
         alphabet = choose_alphabet(words, character_coverage, vocabulary_size)
@@ -200,7 +210,7 @@ def train_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) ->
             f"sentencepiece could not learn {kind} with vocabulary_size={vocabulary_size}: {error}",
             code="learning_failed",
         ) from None
-    return from_model(kind, model.getvalue())
+    return SentencePieceTokenizer(kind, model.getvalue())
 
 
 def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
@@ -232,4 +242,4 @@ def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokeniz
     )
     tokenizer.normalizer = normalizers.Replace(" ", MARK)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(MARK, "merged_with_next")
-    return from_model("wordpiece", (tokenizer.to_str(pretty=True) + "\n").encode())
+    return WordPieceTokenizer("wordpiece", (tokenizer.to_str(pretty=True) + "\n").encode())

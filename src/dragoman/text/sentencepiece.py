@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -42,6 +41,8 @@ class SentencePieceTokenizer(SubwordTokenizer):
         """`encode` for each text; if the library does it, each thread also normalizes its block."""
         if threads <= 1 or len(texts) <= ENCODE_BLOCK or (self.kind == "bpe" and has_words(texts)):
             return super().encode_many(texts, threads)
+        from concurrent.futures import ThreadPoolExecutor  # short texts need no threads, and start faster without
+
         blocks = [texts[start : start + ENCODE_BLOCK] for start in range(0, len(texts), ENCODE_BLOCK)]
         with pause_gc(), ThreadPoolExecutor(threads) as pool:
             return [*chain.from_iterable(pool.map(super().encode_many, blocks))]
@@ -117,5 +118,7 @@ def load_processor(model: bytes) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
     except Exception as error:  # the library's own class differs from release to release
-        raise TextError(f"not a sentencepiece model, but {len(model)} bytes: {error}", code="not_a_tokenizer") from None
+        raise TextError(
+            f"these {len(model)} bytes are not a sentencepiece model: {error}", code="not_a_tokenizer"
+        ) from None
     return processor

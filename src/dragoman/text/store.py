@@ -11,11 +11,9 @@ from typing import Any, Final
 
 from dragoman.errors import TextError
 from dragoman.files import write_atomically
-from dragoman.text.imported.tokenizer import KIND as IMPORTED
-from dragoman.text.imported.tokenizer import ImportedTokenizer
 from dragoman.text.normalization import VERSION
 from dragoman.text.sentencepiece import SentencePieceTokenizer
-from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer
+from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.wordpiece import WordPieceTokenizer
 from dragoman.values import rename_keys, suggest, suggest_directory
 
@@ -24,23 +22,19 @@ TARGETS_FORMAT: Final = 2  # with tokens for target languages, which older versi
 OLD_KEYS: Final = {"normaliser": "normalizer"}  # written by earlier versions
 NAME_PATTERN: Final = r"[\w-][\w.-]*"
 DESCRIPTION_TYPES: Final = {"format": int, "kind": str, "vocabulary_size": int, "normalizer": int, "sha256": str}
-LEARNED_KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer]]]] = {
-    "bpe": (".spm", SentencePieceTokenizer),
-    "unigram": (".spm", SentencePieceTokenizer),
-    "wordpiece": (".tokenizer.json", WordPieceTokenizer),
-}
-TOKENIZER_KINDS: Final[dict[str, tuple[str, type[SubwordTokenizer | ImportedTokenizer]]]] = {
-    **LEARNED_KINDS,
-    IMPORTED: (".imported.json", ImportedTokenizer),
-}
-"""Each kind with the ending of its file; those of other toolkits are not learned, but imported."""
+LEARNED_SUFFIXES: Final = {"bpe": ".spm", "unigram": ".spm", "wordpiece": ".tokenizer.json"}
+TOKENIZER_SUFFIXES: Final = {**LEARNED_SUFFIXES, "imported": ".imported.json"}
+"""The ending of each kind's file; those of other toolkits are not learned, but imported."""
 
 
-def from_model(kind: str, model: bytes, targets: Sequence[str] = ()) -> SubwordTokenizer:
-    """A tokenizer that was learned here, from its model's bytes."""
-    make: Any = LEARNED_KINDS[kind][1]
-    tokenizer: SubwordTokenizer = make(kind, model, targets)
-    return tokenizer
+def make_tokenizer(kind: str, model: bytes, targets: Sequence[str]) -> Tokenizer:
+    """A tokenizer from its model's bytes."""
+    if kind == "imported":
+        from dragoman.text.imported.tokenizer import ImportedTokenizer  # rare, and takes time to import
+
+        return ImportedTokenizer(kind, model, targets)
+    make = WordPieceTokenizer if kind == "wordpiece" else SentencePieceTokenizer
+    return make(kind, model, targets)
 
 
 def save_tokenizer(
@@ -48,9 +42,12 @@ def save_tokenizer(
 ) -> list[Path]:
     """Write the model, then the description, so a half-written model never has one."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise TextError(f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.'", code="invalid_name")
+        raise TextError(
+            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', as in 'shared'",
+            code="invalid_name",
+        )
     directory.mkdir(parents=True, exist_ok=True)
-    path, description = directory / (name + TOKENIZER_KINDS[kind][0]), directory / f"{name}.json"
+    path, description = directory / (name + TOKENIZER_SUFFIXES[kind]), directory / f"{name}.json"
     about = {
         "format": TARGETS_FORMAT if targets else TOKENIZER_FORMAT,
         "kind": kind,
@@ -68,13 +65,16 @@ def save_tokenizer(
 def load_tokenizer(directory: Path, name: str) -> Tokenizer:
     """Load a tokenizer by name; its model must match its description."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise TextError(f"{name!r} is not a tokenizer name, such as 'shared', 'source', 'target'", code="invalid_name")
+        raise TextError(
+            f"{name!r} is not a tokenizer name; the usual ones are 'shared', or 'source' and 'target'",
+            code="invalid_name",
+        )
     description = Path(directory) / f"{name}.json"
     if not description.exists():
         raise TextError(explain_missing(Path(directory), name), code="tokenizer_not_found")
     about = read_description(description)
     kind = about["kind"]
-    path = description.with_name(name + TOKENIZER_KINDS[kind][0])
+    path = description.with_name(name + TOKENIZER_SUFFIXES[kind])
     model = read_file(path)
     if hashlib.sha256(model).hexdigest() != about["sha256"]:
         raise TextError(
@@ -83,8 +83,7 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
             code="file_damaged",
         )
     try:
-        make: Any = TOKENIZER_KINDS[kind][1]
-        tokenizer: Tokenizer = make(kind, model, about.get("targets", ()))
+        tokenizer = make_tokenizer(kind, model, about.get("targets", ()))
     except TextError as error:
         raise TextError(f"{path} cannot be loaded: {error}", code="not_a_tokenizer") from None
     if tokenizer.vocabulary_size != about["vocabulary_size"]:
@@ -103,17 +102,19 @@ def read_description(path: Path) -> dict[str, Any]:
         about = rename_keys(json.loads(content), OLD_KEYS)
         wrong = [key for key, kind in DESCRIPTION_TYPES.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"{path} does not describe a tokenizer ({error!r})", code="not_a_tokenizer") from None
+        raise TextError(
+            f"{path} does not describe a tokenizer ({type(error).__name__}: {error})", code="not_a_tokenizer"
+        ) from None
     if wrong:
         raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}", code="not_a_tokenizer")
     if not isinstance(about.get("targets", []), list):
         raise TextError(f"{path} does not describe a tokenizer: targets={about['targets']!r}", code="not_a_tokenizer")
     known = about["format"] == (TARGETS_FORMAT if "targets" in about else TOKENIZER_FORMAT)
-    if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_KINDS:
+    if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_SUFFIXES:
         raise TextError(
             f"{path} has format {about['format']}, normalizer {about['normalizer']}, kind {about['kind']!r}; this "
             f"Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with target languages), normalizer {VERSION} "
-            f"and {', '.join(TOKENIZER_KINDS)}; use the version that wrote it",
+            f"and {', '.join(TOKENIZER_SUFFIXES)}; use the version that wrote it",
             code="unsupported_format",
         )
     return dict(about)
@@ -132,14 +133,14 @@ def read_file(path: Path) -> bytes:
 def explain_missing(directory: Path, name: str) -> str:
     """Why there is no such tokenizer, with a suggestion."""
     if there := list_tokenizers(directory):
-        return f"{directory} has no tokenizer named {name!r} (--name){suggest(name, there)}"
+        return f"{directory} has no tokenizer with name={name!r}{suggest(name, there)}"
     lacking = f"there is no directory {directory}"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
     elif directory.exists():
         lacking = f"{directory} is a file, not a directory with a tokenizer"
     hint = suggest_directory(directory, lambda path: bool(list_tokenizers(path)))
-    endings = " or ".join(dict.fromkeys(name + ending for ending, _ in LEARNED_KINDS.values()))
+    endings = " or ".join(dict.fromkeys(name + ending for ending in LEARNED_SUFFIXES.values()))
     return (
         f"{lacking}; a tokenizer is {name}.json and {endings}, in a model or in prepared "
         f"data{hint or '; give such a directory'}"
@@ -148,7 +149,7 @@ def explain_missing(directory: Path, name: str) -> str:
 
 def list_tokenizers(directory: Path) -> list[str]:
     """The names of the tokenizers in a directory."""
-    endings = {ending for ending, _ in TOKENIZER_KINDS.values()}
+    endings = {*TOKENIZER_SUFFIXES.values()}
     return sorted(
         path.stem
         for path in directory.glob("*.json")

@@ -121,7 +121,9 @@ class Vocabulary:
             raise TextError(f"ids must be integers, such as [5, 6, 7]; got {ids!r:.60}", code="wrong_type") from None
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))
-            raise TextError(f"id {wrong} is outside of this vocabulary, 0 to {len(self.names) - 1}", code="unknown_id")
+            raise TextError(
+                f"id {wrong} is outside of this vocabulary; its ids are 0 to {len(self.names) - 1}", code="unknown_id"
+            )
         return numbers
 
 
@@ -139,7 +141,10 @@ class TokenTable(Vocabulary):
                 code="not_a_tokenizer",
             )
         if taken := {*map(language_token, targets)}.intersection(tokens):
-            raise TextError(f"{min(taken)} is a learned token, not one of a language", code="duplicate_token")
+            raise TextError(
+                f"{min(taken)} is a learned token, so it cannot be the token of a target language; use another code",
+                code="duplicate_token",
+            )
         super().__init__([*tokens, *map(language_token, targets)])
         learned = [token.replace(MARK, " ").encode("utf-8") for token in tokens[FIRST_LEARNED:]]
         special = [b""] * N_SPECIAL

@@ -121,7 +121,9 @@ class StoredTokenizer(ABC):
     def check_batch(self, texts: Sequence[str], threads: int) -> None:
         """Reject one text for several, and a number of threads that is out of range."""
         if isinstance(texts, str):
-            raise TextError(f"texts must be a list of str; got one str, {texts!r:.60}", code="wrong_type")
+            raise TextError(
+                f"texts must be a list of str; got one str, {texts!r:.60}; use encode for it", code="wrong_type"
+            )
         if not 1 <= threads <= MAX_THREADS:  # sentencepiece aborts the process if it cannot start a thread
             raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
 

@@ -73,5 +73,7 @@ def parse_vocabulary(model: bytes) -> list[str]:
         if [table[name] for name in names] != list(range(len(names))):
             raise ValueError("its ids are not 0, 1, 2, ...")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TextError(f"not a WordPiece vocabulary of `tokenizers`: {error}", code="not_a_tokenizer") from None
+        raise TextError(
+            f"these {len(model)} bytes are not a WordPiece vocabulary of `tokenizers`: {error}", code="not_a_tokenizer"
+        ) from None
     return names

@@ -133,7 +133,7 @@ def test_lines_come_from_standard_input_too(
         (["score", "lines", "source"], "source, line 1: 'John' is outside of any tree"),
         (["score", "lines", "empty.mrg"], "empty.mrg has no tree with words; expected brackets such as (S"),
         (["lines", "open.mrg", "--source", "s", "--target", "t"],
-         "open.mrg, line 2: 1 closing brackets are missing"),
+         "open.mrg, line 2: the tree that begins here is not closed; 1 closing brackets are missing"),
         (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; they must differ"),
         (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also an input"),
         (["lines", "--source", "s", "--target", "t"], "Missing argument 'FILES...'"),

@@ -125,8 +125,8 @@ def test_mistakes_are_messages(files: dict[str, str], capsys: pytest.CaptureFixt
     right = ["--reference", files["right"]]
     ours = ["--hypothesis", files["ours"], *right]
     cases = [
-        (right, "give either a model to translate with, or --hypothesis"),
-        (["some-model", *ours], "give either a model to translate with, or --hypothesis"),
+        (right, "give either a model to translate with, or files of translations"),
+        (["some-model", *ours], "give either a model to translate with, or files of translations"),
         (["--hypothesis", files["ours"]], "give --reference for each test set"),
         (["--hypothesis", files["short"], *right], "short has 2 lines but right has 3"),
         (["--hypothesis", files["empty"], *right], "empty is empty"),

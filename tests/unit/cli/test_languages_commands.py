@@ -125,7 +125,7 @@ def test_evaluate(
     assert (code, "3 --to languages for 2 test sets" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
     code, _, err = leave(capsys, "evaluate", str(one), *asked[2:], "--to", "de")
-    assert (code, "--to has no effect" in err) == (2, True), err
+    assert (code, "`to` has no effect" in err) == (2, True), err
 
 
 def test_inspect_attention(

@@ -132,7 +132,10 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
         (command, "give --source-trees"),
         ([*command, *["--source-trees", "test.conllu"] * 2], "2 --source-trees but 1 --source"),
         ([*command, "--source-trees", "first.conllu"], "only 1 tree, and none for line 3"),
-        (["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"], "no model here reads trees"),
+        (
+            ["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"],
+            "no model here reads them; leave them out",
+        ),
     ):
         code, _, err = leave(capsys, *words)
         assert (code, said in err) == (2, True), err
@@ -216,9 +219,12 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*corpus[:4], *settings, *syntax], "model.positions='syntax' needs the dependency tree of each source senten"),
         ([*corpus, *settings], "--source-trees has no effect: model.positions='sinusoidal' reads no trees"),
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
-        ([*corpus, *valid[:4], *settings, *syntax], "also numbers.en + numbers.de"),
-        ([*corpus, *corpus[4:], *settings, *syntax], "got 2 files of trees for 1 corpus; give one"),
-        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, but there are 0; give one"),
+        (
+            [*corpus, *valid[:4], *settings, *syntax],
+            "none for numbers.en + numbers.de; give them for all corpora or for none",
+        ),
+        ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpus"),
+        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, not 0"),
     ):
         code, _, err = leave(capsys, "train", *words, *other)
         assert (code, said in err) == (2, True), err

@@ -161,7 +161,7 @@ def test_dictionaries_that_are_missing_elsewhere_or_wrong(tmp_path: Path) -> Non
     place.mkdir()
     for name in ("dict.de.txt", "dict.en.txt"):
         checkpoint.with_name(name).rename(place / name)
-    with raises(ConversionError, "file_missing", "dict.en.txt", "--vocabulary"):
+    with raises(ConversionError, "file_missing", "dict.en.txt", "`vocabulary`"):
         read_source_model(checkpoint, ImportOptions())
     assert (
         read_source_model(checkpoint, ImportOptions(vocabulary=place)).source.vocabulary_size

@@ -153,7 +153,7 @@ def test_text_is_cut_into_known_tokens_alone(tmp_path: Path, capsys: pytest.Capt
     recipe = Recipe.load(tmp_path / "model" / "recipe.toml")
     assert (recipe.model.tie, recipe.model.output_bias, recipe.model.d_ff) == ("target", False, INNER[0])
     (place / "codes.txt").unlink()
-    with raises(ConversionError, "file_missing", "codes.txt", "--tokenizer"):
+    with raises(ConversionError, "file_missing", "codes.txt", "`tokenizer`"):
         read_source_model(place, ImportOptions())
 
 

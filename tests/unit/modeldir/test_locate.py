@@ -51,7 +51,7 @@ def test_a_path_that_does_not_exist_gets_a_suggestion(
             find_model(runs / path)
     with raises(ModelNotFoundError, "model_not_found", f"in {runs}/demo there are: model, second"):
         find_model(runs / "demo" / "other")
-    with raises(ModelNotFoundError, "model_not_found", "give the --out of a finished training"):
+    with raises(ModelNotFoundError, "model_not_found", "give the output directory of a finished training"):
         find_model(tmp_path / "nothing" / "like" / "it")
     monkeypatch.chdir(runs / "demo")
     monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))

@@ -48,7 +48,7 @@ def test_no_text_is_refused(kind: str, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("morse", ["a"], 500), ("unknown_choice", "'morse'")),
+        (("morse", ["a"], 500), ("unknown_choice", "'morse'", "bpe, unigram, wordpiece")),
         (("bpe", "one text", 500), ("wrong_type",)),
         (("bpe", ["a"], 260), ("out_of_range", "vocabulary_size=260")),
         (("bpe", ["a"], -5), ("out_of_range",)),
@@ -61,7 +61,7 @@ def test_impossible_requests_are_refused(arguments: tuple[str, list[str], int], 
 
 
 def test_a_wrong_coverage_is_refused() -> None:
-    with raises(TextError, "out_of_range", "character_coverage=1.5"):
+    with raises(TextError, "out_of_range", "character_coverage=1.5", "0.9995"):
         learn("bpe", ["a"], 500, character_coverage=1.5)
 
 

@@ -114,7 +114,7 @@ def test_a_failed_save_leaves_the_old_file(
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a b"])
 def test_names_that_are_no_file_names_are_refused(tokenizer: Tokenizer, tmp_path: Path, name: str) -> None:
-    with raises(TextError, "invalid_name"):
+    with raises(TextError, "invalid_name", "'shared'"):
         tokenizer.save(tmp_path, name)
 
 

@@ -130,7 +130,7 @@ def parse_corpora(
             code="count_mismatch",
         )
     weighted = zip(corpora, weights or [1.0] * len(corpora), trees or [None] * len(corpora), strict=True)
-    valid = plain_corpora(valid_sources, valid_targets, "valid-")
+    valid = plain_corpora(valid_sources, valid_targets, "validation ")
     valid += [both_sides(path, "tsv") for path in valid_tsvs]
     valid += [both_sides(path, "jsonl") for path in valid_jsonls]
     valid = assign_languages(valid, valid_languages, "--valid-to")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gzip
 import lzma
 import zlib
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dragoman.errors import DataError, MissingExtraError
-from dragoman.values import plural
+from dragoman.values import close_matches, plural
 
 OpenFile = Callable[[Path], IO[bytes]]  # how a file is opened: plainly, or to be hashed while it is read
 
@@ -133,7 +132,7 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path} is a broken link to {path.readlink()}", code="file_missing")
     if not path.exists():
         near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, near, n=1)
+        close = close_matches(path.name, near)
         hint = f"; did you mean {path.parent / close[0]}?" if close else ""
         raise DataError(f"there is no file {path}{hint}", code="file_missing")
     if not path.is_file():

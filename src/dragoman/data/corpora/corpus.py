@@ -46,7 +46,10 @@ class Corpus:
                 code="wrong_type",
             )
         if self.form not in get_args(Form):
-            raise DataError(f"{self.source}: form={self.form!r} must be plain, tsv or jsonl", code="unknown_choice")
+            raise DataError(
+                f"{self.source}: form={self.form!r} must be {', '.join(get_args(Form)[:-1])} or {get_args(Form)[-1]}",
+                code="unknown_choice",
+            )
         if not isinstance(self.weight, int | float):
             raise DataError(f"{self.source}: weight must be a number; got {self.weight!r}", code="wrong_type")
         if (self.target is None) == (self.form == "plain"):
@@ -56,9 +59,14 @@ class Corpus:
                 code="missing_option",
             )
         if self.form == "jsonl" and not (self.source_key and self.target_key):
-            raise DataError(f"{self.source}: JSON lines need --source-key and --target-key", code="missing_key")
+            raise DataError(
+                f"{self.source}: JSON lines need a source key and a target key, such as en and de", code="missing_key"
+            )
         if self.form != "plain" and self.source_key == self.target_key != "":
-            raise DataError(f"{self.source}: both sides have the key {self.source_key!r}", code="duplicate_key")
+            raise DataError(
+                f"{self.source}: source and target have the same key {self.source_key!r}; give two",
+                code="duplicate_key",
+            )
         if self.form == "tsv":
             for key in (self.source_key, self.target_key):
                 if bool(self.source_key) != bool(self.target_key) or (key and not column_number(key)):
@@ -84,13 +92,25 @@ class Corpus:
                 code="invalid_language_code",
             )
         if self.to_key and self.form == "plain":
-            raise DataError(f"{self.source}: plain text has no {self.to_key!r}; give --to", code="conflicting_options")
+            raise DataError(
+                f"{self.source}: plain text has no key {self.to_key!r}; give `to`, the language of all its pairs",
+                code="conflicting_options",
+            )
         if self.to and self.to_key:
-            raise DataError(f"{self.source}: give to or to_key={self.to_key!r}, not both", code="conflicting_options")
+            raise DataError(
+                f"{self.source}: to={self.to!r} and to_key={self.to_key!r} exclude each other; drop one",
+                code="conflicting_options",
+            )
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
-            raise DataError(f"{self.source}: to_key={self.to_key!r} must be a column, from 1", code="invalid_column")
+            raise DataError(
+                f"{self.source}: to_key={self.to_key!r} must be the number of a column of the TSV, from 1",
+                code="invalid_column",
+            )
         if self.to_key and self.to_key in self._both_keys():
-            raise DataError(f"{self.source}: to_key={self.to_key!r} is also the key of a side", code="duplicate_key")
+            raise DataError(
+                f"{self.source}: to_key={self.to_key!r} is also the key of the source or target; give another",
+                code="duplicate_key",
+            )
 
     def _both_keys(self) -> tuple[str, str]:
         """The keys of both sides; by default the first two columns of a TSV file with languages."""
@@ -120,12 +140,12 @@ class Corpus:
 ValidationSets = Corpus | tuple[str | Path, str | Path] | Sequence[Corpus] | None
 
 
-def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], valid: str = "") -> list[Corpus]:
-    """Plain files as corpora; `valid` is the prefix of the options of validation sets."""
+def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], kind: str = "") -> list[Corpus]:
+    """Plain files as corpora; `kind` is "validation " in messages about validation sets."""
     if len(sources) != len(targets):
         raise DataError(
-            f"got {plural(len(sources), 'source file')} but {plural(len(targets), 'target file')}; give one "
-            f"--{valid}target for each --{valid}source",
+            f"there are {plural(len(sources), f'{kind}source file')} but {plural(len(targets), f'{kind}target file')}; "
+            "give a target file for each source file",
             code="count_mismatch",
         )
     return [Corpus(*files) for files in zip(sources, targets, strict=True)]
@@ -135,7 +155,7 @@ def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequen
     """Plain files as corpora, and the other corpora after them; reject none at all."""
     found = [*plain_corpora(sources, targets), *others]
     if not found:
-        raise DataError("there are no sentence pairs; give --source and --target, --tsv or --jsonl", code="no_data")
+        raise DataError("there are no sentence pairs; give source and target files, TSV or JSON lines", code="no_data")
     return found
 
 
@@ -145,7 +165,10 @@ def validation_corpora(valid: ValidationSets) -> list[Corpus]:
     if len(items) == 2 and all(isinstance(each, str | Path) for each in items):
         return [Corpus(Path(items[0]), Path(items[1]))]
     if not all(isinstance(each, Corpus) for each in items):
-        raise DataError(f"valid must be a Corpus, several, or a pair of files; got {valid!r}", code="wrong_type")
+        raise DataError(
+            f"valid must be a Corpus, a list of them, or a (source, target) pair of files; got {valid!r}",
+            code="wrong_type",
+        )
     return items
 
 

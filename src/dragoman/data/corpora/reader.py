@@ -99,7 +99,7 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
         if len(cells) != 2:
             raise DataError(
                 f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, but expected source, tab, target; "
-                "choose two of several columns with --source-key and --target-key",
+                "choose two of several columns with a source key and a target key, such as 1 and 2",
                 code="wrong_columns",
             )
         return cells
@@ -107,7 +107,8 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
     if len(cells) < max(columns):
         wanted = f"{', '.join(corpus.keys[:-1])} and {corpus.keys[-1]}"
         raise DataError(
-            f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, not {wanted}", code="wrong_columns"
+            f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, but columns {wanted} are needed",
+            code="wrong_columns",
         )
     return [cells[column - 1] for column in columns]
 
@@ -120,7 +121,9 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:  # no JSON, one number of thousands of digits, or nested too deep
-        raise DataError(f"{where}: not JSON ({error}); each line must be an object", code="invalid_json") from None
+        raise DataError(
+            f"{where}: not JSON ({error}); each line must be one JSON object", code="invalid_json"
+        ) from None
     if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
         outside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}
         entry = {**entry["translation"], **outside}
@@ -143,7 +146,10 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             half = f"U+{ord(text[error.start]):04X}"
-            raise DataError(f"{where}: {key!r} has a lone surrogate ({half})", code="invalid_character") from None
+            raise DataError(
+                f"{where}: {key!r} has a lone surrogate ({half}), which is not a character; remove it",
+                code="invalid_character",
+            ) from None
         found.append(text)
     return found
 

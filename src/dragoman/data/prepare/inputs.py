@@ -31,8 +31,8 @@ class OtherInputsError(DataError):
     def __init__(self, out: Path, changed: Sequence[str]) -> None:
         self.changed = "\n  ".join(changed)
         super().__init__(
-            f"{out} was prepared from other inputs:\n  {self.changed}\nChoose another directory, or replace it with "
-            "--anew"
+            f"{out} was prepared from other inputs:\n  {self.changed}\nChoose another directory, or replace this one "
+            "(--anew on the command line, overwrite=True in Python)"
         )
 
 
@@ -103,7 +103,7 @@ def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: Inp
             if id(corpus) in held_out and id(first[1]) not in held_out:
                 raise DataError(
                     f"{path} is also a training file{other}; scores on training data say nothing: give other "
-                    "sentences, or leave --valid-... out to hold some out",
+                    "sentences, or leave the validation set out to hold some out",
                     code="validation_in_training",
                 )
             raise DataError(
@@ -211,11 +211,15 @@ def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not out.is_dir():
-        raise DataError(f"{out} is a file; choose another name for the directory", code="not_a_directory")
+        raise DataError(
+            f"{out} is a file, but prepared data are a directory; choose another name", code="not_a_directory"
+        )
     others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (others and not is_prepared(out)):
         contents = others or format_names(out.iterdir())
-        raise DataError(f"{out} holds {contents}, not prepared data; choose another directory", code="output_exists")
+        raise DataError(
+            f"{out} is not prepared data: it holds {contents}; choose another directory", code="output_exists"
+        )
     if others and anew:
         raise DataError(
             f"{out} also holds {others}, which preparing it anew would remove; move that elsewhere, or choose another "

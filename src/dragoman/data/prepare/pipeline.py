@@ -150,7 +150,9 @@ def prepare_corpora(
         splits = encode_splits(context, train_text, held_out, valid_text, entries)
         for now, then in zip(sources.file_states(everything), before, strict=True):
             if now != then:
-                raise DataError(f"{now[0]} changed while it was read; prepare again", code="file_changed")
+                raise DataError(
+                    f"{now[0]} changed while it was being read; prepare again when it is complete", code="file_changed"
+                )
         write_data_manifest(context, inputs, entries, splits, make_report(train_text, valid_text, splits))
     cached_tokenizer.cache_clear()
     return Prepared.open(out)
@@ -159,7 +161,9 @@ def prepare_corpora(
 def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
     """Reject what is not a list of corpora, and corpora that do not go together."""
     if isinstance(corpora, Corpus) or not all(isinstance(corpus, Corpus) for corpus in corpora):
-        raise DataError(f"corpora must be a list of Corpus; got {corpora!r}", code="wrong_type")
+        raise DataError(
+            f"corpora must be a list, such as [Corpus('train.en', 'train.de')]; got {corpora!r}", code="wrong_type"
+        )
     if not all(isinstance(corpus, Corpus) for corpus in valid):
         raise DataError(f"valid must be a Corpus, such as Corpus('dev.en', 'dev.de'); got {valid!r}", code="wrong_type")
     if not corpora:
@@ -172,7 +176,10 @@ def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
     everything = [*corpora, *valid]
     without = [corpus.name for corpus in everything if corpus.source_trees is None]
     if 0 < len(without) < len(everything):
-        raise DataError(f"give source trees for all corpora or none, also {', '.join(without)}", code="missing_trees")
+        raise DataError(
+            f"there are source trees, but none for {', '.join(without)}; give them for all corpora or for none",
+            code="missing_trees",
+        )
 
 
 def clean_train(

@@ -77,7 +77,9 @@ def staging_directory(out: Path) -> Iterator[Path]:
     except OSError as error:  # usually a full disk; reading has errors of its own
         if isinstance(error, DragomanError):
             raise
-        raise DataError(f"cannot write {out}: {error.strerror or error}", code="cannot_write") from error
+        raise DataError(
+            f"cannot write {out}: {error.strerror or error}; nothing of it was kept", code="cannot_write"
+        ) from error
 
 
 def make_report(train: CleanText, valid: CleanText | None, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:

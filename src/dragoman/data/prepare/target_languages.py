@@ -46,8 +46,8 @@ def find_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | N
     if not known and (corpus := next((corpus for corpus in corpora if corpus.names_target), None)):
         raise DataError(
             f"{corpus.name} names its target language, but the tokenizers of {tokenizers} have no language tokens; "
-            "leave out --to and --to-key, or name all languages to add tokens for them, such as --set "
-            '\'text.targets=["de", "fr"]\'',
+            "leave out `to` and `to_key`, or name all languages in the recipe to add tokens for them, such as "
+            'text.targets=["de", "fr"]',
             code="unknown_language",
         )
     return known
@@ -84,15 +84,14 @@ def check_names_target(corpus: Corpus, targets: Sequence[str]) -> None:
     """Reject a corpus that names no target language, or another one."""
     if not corpus.names_target:
         raise DataError(
-            f"{corpus.name} does not name its target language, and this model learns {', '.join(targets)}; give --to "
-            f"for each corpus (--valid-to for a validation set), such as --to {targets[0]}, or --to-key for files "
-            "whose lines name it",
+            f"{corpus.name} does not name its target language, and this model learns {', '.join(targets)}; give `to` "
+            f"for each corpus and validation set, such as {targets[0]!r}, or `to_key` for files whose lines name it",
             code="missing_language",
         )
     if corpus.to and corpus.to not in targets:
         raise DataError(
             f"{corpus.name} is translated into {corpus.to!r}, which is not one of text.targets={list(targets)}; add it "
-            f"there (--set 'text.targets={json.dumps([*targets, corpus.to])}'), or leave the corpus out",
+            f"in the recipe (text.targets={json.dumps([*targets, corpus.to])}), or leave the corpus out",
             code="unknown_language",
         )
 

@@ -20,7 +20,7 @@ from dragoman.errors import DataError
 T = TypeVar("T")
 WORKER_DIED = (
     "a worker process died. A script that uses workers must keep its work under `if __name__ == '__main__':`, because "
-    "they import the script; or memory may be full. Use one process (--processes 1, data.workers=1) to avoid workers"
+    "they import the script; or memory may be full. Use one process (processes=1, data.workers=1) to avoid workers"
 )
 
 

@@ -27,7 +27,9 @@ class SubwordCodes:
         if lines[0].startswith("#version:"):
             version = lines.pop(0).partition(":")[2].strip()
             if version not in ("0.1", "0.2"):
-                raise TextError(f"subword-nmt codes of version {version!r}, not 0.1 or 0.2", code="not_a_tokenizer")
+                raise TextError(
+                    f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2", code="not_a_tokenizer"
+                )
             self.whole_end = version == "0.1"
         else:
             self.whole_end = True

@@ -41,7 +41,10 @@ class ImportedTokenizer(StoredTokenizer):
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
         self.segmenter: Segmenter = load_segmenter(about["cut"], about["model"], self.known)
         if len(self.known) != len(tokens):
-            raise TextError(f"{len(tokens) - len(self.known)} of its tokens are duplicates", code="duplicate_token")
+            raise TextError(
+                f"{len(tokens) - len(self.known)} of the imported tokens are duplicates; import the model again",
+                code="duplicate_token",
+            )
         self.first_target = N_SPECIAL + len(tokens)
         self.names = [*SPECIAL_TOKENS, *tokens, *map(language_token, self.targets)]
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.names))}
@@ -154,7 +157,12 @@ def parse_tokenizer(model: bytes) -> dict[str, Any]:
         if wrong is None and not all(type(number) is int for number in about["silent"]):
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(f"{len(model)} bytes are not a tokenizer ({error!r:.60})", code="not_a_tokenizer") from None
+        raise TextError(
+            f"these {len(model)} bytes are not an imported tokenizer ({error!r:.60})", code="not_a_tokenizer"
+        ) from None
     if wrong is not None:
-        raise TextError(f"{wrong} of a tokenizer is {about[wrong]!r:.60}", code="not_a_tokenizer")
+        raise TextError(
+            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {about[wrong]!r:.60}",
+            code="not_a_tokenizer",
+        )
     return dict(about)

@@ -53,7 +53,10 @@ class Bracketing:
     def __post_init__(self) -> None:
         """Reject phrases that are not a tree."""
         if not self.words or len(self.words) != len(self.tags):
-            raise TextError(f"{self.where} needs words and tags; got {self.words!r}, {self.tags}", code="invalid_tree")
+            raise TextError(
+                f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}",
+                code="invalid_tree",
+            )
         around = [Phrase("", 0, len(self.words))]
         for number, phrase in enumerate(self.phrases):
             while phrase.first >= around[-1].end and len(around) > 1:
@@ -67,7 +70,10 @@ class Bracketing:
                 )
             around.append(phrase)
         if not self.phrases or self.phrases[0].end - self.phrases[0].first != len(self.words):
-            raise TextError(f"{self.where}: the first phrase must cover {len(self.words)} words", code="invalid_tree")
+            raise TextError(
+                f"{self.where}: the first phrase must cover all {len(self.words)} words; got {self.phrases[:1]}",
+                code="invalid_tree",
+            )
 
     def walk(
         self, opening: Callable[[str], str], word: Callable[[int], str], closing: Callable[[str], str]
@@ -115,7 +121,10 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
                 yield from tree.build()
                 tree = None
     if tree is not None:
-        raise TextError(f"{tree.where}: {len(tree.open)} closing brackets are missing", code="invalid_tree")
+        raise TextError(
+            f"{tree.where}: the tree that begins here is not closed; {len(tree.open)} closing brackets are missing",
+            code="invalid_tree",
+        )
 
 
 @dataclass
@@ -146,7 +155,9 @@ class TreeBuilder:
                 above = self.open[-1]
                 if above.label is None:
                     if len(self.open) > 1:
-                        raise TextError(f"{where}: only the outermost bracket may have no label", code="invalid_tree")
+                        raise TextError(
+                            f"{where}: a bracket without a label; only the outermost may have none", code="invalid_tree"
+                        )
                     above.label = ""
                 if above.word is not None:
                     raise TextError(self._extra_content(where, above), code="invalid_tree")
@@ -176,7 +187,10 @@ class TreeBuilder:
                 self.words.append(ESCAPED.sub(lambda found: found[1] or ESCAPES[found[0]], here.word))
                 self.tags.append(here.label or UNKNOWN_TAG)
         elif not here.parts:
-            raise TextError(f"{where}: the bracket ({here.label or ''}) is empty", code="invalid_tree")
+            raise TextError(
+                f"{where}: the bracket ({here.label or ''}) is empty; write a word with its tag, such as (NN dog)",
+                code="invalid_tree",
+            )
         elif len(self.words) > here.first:
             self.phrases[here.index] = Phrase(strip_function(here.label or ""), here.first, len(self.words))
 

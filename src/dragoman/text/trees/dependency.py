@@ -40,7 +40,9 @@ class Tree:
         """A tree from words and the number of each one's head, counted from 1; 0 for the root."""
         all_words, all_heads = as_tuple(words), as_tuple(heads)
         if all_words is None or all_heads is None or len(all_words) != len(all_heads):
-            raise TextError(f"{where} needs words and a head for each; got {words!r}, {heads!r}", code="invalid_tree")
+            raise TextError(
+                f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}", code="invalid_tree"
+            )
         return cls(all_words, tuple(tree_depths(all_heads, [where] * len(all_heads))), where)
 
     def __post_init__(self) -> None:
@@ -166,18 +168,25 @@ class SentenceBuilder:
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
         if kind is None or len(cells[0]) > 2 * MAX_DIGITS:
-            raise TextError(f"{where}: {cells[0]!r:.40} is not a word number (3, 3-4 or 3.1)", code="invalid_tree")
+            raise TextError(
+                f"{where}: {cells[0]!r:.40} is not a word number; expected e.g. 3, 3-4 or 3.1", code="invalid_tree"
+            )
         if kind[1] is None:
             return
         first, last = int(kind[1]), int(kind[2] or kind[1])
         if first != len(self.heads) + 1 or last < first or (kind[2] and first <= self._covered()):
-            raise TextError(f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected", code="invalid_tree")
+            raise TextError(
+                f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected; words count from 1",
+                code="invalid_tree",
+            )
         if kind[2]:
             self.tokens.append((form, first, last))
             self.open = where
             return
         if not head.isdecimal() or len(head) > MAX_DIGITS:
-            raise TextError(f"{where}: word {first} has head {head!r:.40}, not a number", code="invalid_tree")
+            raise TextError(
+                f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root", code="invalid_tree"
+            )
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))
@@ -191,7 +200,10 @@ class SentenceBuilder:
         """The tree, if there was a word; a token of several words has the smallest depth of them."""
         if self._covered() > len(self.heads):
             token = self.tokens[-1]
-            raise TextError(f"{self.open}: token {token[1]}-{token[2]} ends after the last word", code="invalid_tree")
+            raise TextError(
+                f"{self.open}: the token {token[1]}-{token[2]} ends after the last word of the sentence",
+                code="invalid_tree",
+            )
         if self.heads:
             deep = tree_depths(self.heads, self.locations)
             words = tuple(form for form, _, _ in self.tokens)
@@ -250,4 +262,6 @@ class TreeAligner:
         more = next(self.trees, NO_MORE_TREES)
         if more is not NO_MORE_TREES:
             where = more.where if isinstance(more, Tree) else repr(more)
-            raise TextError(f"{where}: a tree too many: all {self.taken:,} lines have theirs", code="count_mismatch")
+            raise TextError(
+                f"{where}: a tree too many: all {self.taken:,} lines with text have theirs", code="count_mismatch"
+            )

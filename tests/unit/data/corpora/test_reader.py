@@ -216,7 +216,7 @@ MALFORMED = {
     ),
     "TSV with one column twice": (
         lambda f: tsv(f, "a\tb\n", source_key="2", target_key="2"),
-        ("duplicate_key",),
+        ("duplicate_key", "give two"),
     ),
     "JSON: no JSON": (lambda f: jsonl(f, '{"en": "a", "de": "b"}\n{"en": \n'), ("invalid_json", "a.jsonl", "2")),
     "JSON: a number that is too long": (
@@ -239,7 +239,7 @@ MALFORMED = {
     ),
     "JSON without keys": (
         lambda f: Corpus(f / "a.jsonl", form="jsonl"),
-        ("missing_key", "--source-key", "--target-key"),
+        ("missing_key", "source key", "target key", "en and de"),
     ),
     "plain file alone": (lambda f: Corpus(f / "a.en"), ("missing_option",)),
     "weight of zero": (lambda f: Corpus(f / "a.en", f / "a.de", weight=0.0), ("out_of_range", "0.0")),

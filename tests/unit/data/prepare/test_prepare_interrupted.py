@@ -135,12 +135,12 @@ def test_damage_is_noticed(tmp_path):
     assert len(prepare_corpora([corpus], RECIPE, out, anew=True).split()) == 57
     manifest = json.loads((out / "manifest.json").read_text())
     (out / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
-    with raises(DataError, "unsupported_format", "99", "1"):
+    with raises(DataError, "unsupported_format", "99", "1", "prepare the data again"):
         Prepared.open(out)
     (out / "manifest.json").write_text("{")
     with raises(DataError, "file_damaged", "manifest.json"):
         Prepared.open(out)
-    with raises(DataError, "not_prepared_data"):
+    with raises(DataError, "not_prepared_data", "dragoman prepare"):
         Prepared.open(tmp_path)
 
 

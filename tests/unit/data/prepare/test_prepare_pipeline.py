@@ -253,7 +253,7 @@ def test_files_given_twice_are_refused(tmp_path):
     for corpora, *mentions in twice:
         with raises(DataError, "duplicate_file", *mentions):
             prepare_corpora(corpora, RECIPE, tmp_path / "out")
-    with raises(DataError, "validation_in_training", "b.de", "--valid-"):
+    with raises(DataError, "validation_in_training", "b.de", "leave the validation set out"):
         prepare_corpora([two], RECIPE, tmp_path / "out", valid=Corpus(one.source, two.target))
     with raises(DataError, "duplicate_file", "b.de"):
         prepare_corpora([one], RECIPE, tmp_path / "out", valid=Corpus(two.target, two.target))
@@ -276,11 +276,11 @@ def test_places_that_hold_something_else_are_left_alone(tmp_path):
     ):
         with raises(DataError, *expected):
             prepare_corpora([corpus], RECIPE, place, anew=True)
-    with raises(DataError, "not_prepared_data"):
+    with raises(DataError, "not_prepared_data", "dragoman prepare"):
         Prepared.open(model)
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "manifest.json").write_text((model / "manifest.json").read_text())
-    with raises(DataError, "not_prepared_data"):
+    with raises(DataError, "not_prepared_data", "dragoman prepare"):
         prepare_corpora([corpus], RECIPE, tmp_path / "alone")
     (tmp_path / "void").mkdir()
     out = prepare_corpora([corpus], RECIPE, tmp_path / "void").directory

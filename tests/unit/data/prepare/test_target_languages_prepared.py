@@ -184,7 +184,7 @@ def test_tokenizers_from_elsewhere_bring_their_languages(several, tmp_path):
             [corpora[1]], replace(RECIPE, text=TextRecipe(targets=("el",))), tmp_path / "o", tokenizers=theirs
         )
     plain = prepare_corpora([put(tmp_path, "p", some_pairs(60))], RECIPE, tmp_path / "plain")
-    with raises(DataError, "unknown_language", "--to"):
+    with raises(DataError, "unknown_language", "`to`", "text.targets="):
         prepare_corpora([corpora[1]], RECIPE, tmp_path / "o", tokenizers=plain.directory / "tokenizers")
 
 
@@ -232,7 +232,7 @@ def test_what_is_rejected(several, tmp_path):
         assert not (tmp_path / "out").exists()
 
     rejected("missing_language", "a.en + a.el", german, replace(greek, to=""))
-    rejected("missing_language", "--to", replace(german, to=""), targets=("de",))
+    rejected("missing_language", "`to`", replace(german, to=""), targets=("de",))
     rejected("unknown_language", "'el'", german, greek, targets=("de",))
     rejected("no_pairs_left", "it", german, targets=("de", "it"))
     pairs = put(tmp_path, "v", some_pairs(5, seed=9))
@@ -251,10 +251,10 @@ def test_what_is_rejected(several, tmp_path):
     ("fields", "expected"),
     [
         ({"to": "German!"}, ("invalid_language_code",)),
-        ({"to_key": "3"}, ("conflicting_options", "'3'", "--to")),
+        ({"to_key": "3"}, ("conflicting_options", "'3'", "`to`")),
         ({"form": "tsv", "target": None, "to": "de", "to_key": "3"}, ("conflicting_options",)),
         ({"form": "tsv", "target": None, "to_key": "to"}, ("invalid_column", "1")),
-        ({"form": "tsv", "target": None, "to_key": "2"}, ("duplicate_key",)),
+        ({"form": "tsv", "target": None, "to_key": "2"}, ("duplicate_key", "give another")),
     ],
 )
 def test_a_corpus_that_cannot_be(fields, expected):

@@ -83,14 +83,14 @@ def test_what_is_no_tree_is_refused_with_its_line() -> None:
     assert refused(ok, row(1, "b", 0)).startswith("a.conllu, line 2: 1 where word 2 was expected")
     assert refused(row("2-1", "b", "_")).startswith("a.conllu, line 1: 2-1 where word 1 was expected")
     assert refused(row("1-2", "ab", "_"), ok, row("2-3", "bc", "_")).startswith("a.conllu, line 3: 2-3 where word 2")
-    assert refused(ok, row(2, "b", "_")).startswith("a.conllu, line 2: word 2 has head '_', not a number")
+    assert refused(ok, row(2, "b", "_")).startswith("a.conllu, line 2: word 2 has head '_'; expected a number, 0 for")
     assert refused(ok, row("9" * 5000, "b", 1)).startswith("a.conllu, line 2: '999")
     assert refused(ok, row(f"2-{'9' * 5000}", "b", 1)).startswith("a.conllu, line 2: '2-999")
     assert refused(ok, row(2, "b", "9" * 5000)).startswith("a.conllu, line 2: word 2 has head '999")
     assert refused(ok, row(2, "b", -1)).startswith("a.conllu, line 2: word 2 has head '-1'")
     assert refused(ok, row(2, "b", 3)).startswith("a.conllu, line 2: word 2 has head 3; heads are words of the sente")
     assert refused(ok, row("2-3", "bc", "_"), row(2, "b", 1)).startswith(
-        "a.conllu, line 2: token 2-3 ends after the last word"
+        "a.conllu, line 2: the token 2-3 ends after the last word"
     )
 
 
