@@ -48,7 +48,8 @@ def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, 
     Row t is the step that reads target token t - 1, or first the beginning, and writes target token t, or last the end.
     """
     if not isinstance(engine.model, EncoderDecoder):
-        raise SearchError(f"a {type(engine.model).__name__} has no attention between tokens", code="no_attention")
+        message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
+        raise SearchError(message, code="no_attention")
     for here in length_batches(pairs, max(1, engine.batch // 8)):  # the weights of all heads need much memory
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])

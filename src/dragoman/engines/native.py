@@ -95,8 +95,11 @@ class NativeEngine:
             getattr(code, name).restype = ctypes.c_void_p
         vocabulary = read_info(directory).vocabulary_sizes
         if min(vocabulary) <= EOS:
-            message = f"{directory / INFO} has a vocabulary of {min(vocabulary)}, without special tokens; restore it"
-            raise DamagedError(message, code="file_damaged")
+            raise DamagedError(
+                f"{directory / INFO} has a vocabulary of {min(vocabulary)}, too small for the {EOS + 1} special "
+                "tokens; restore it from a copy",
+                code="file_damaged",
+            )
         return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
 
     def search(
@@ -147,17 +150,21 @@ class NativeEngine:
     ) -> None:
         """Raise on input that would lead the C code outside its memory."""
         if prefixes is not None and len(prefixes) != len(sources):
-            raise ShapeError(f"got {len(prefixes)} prefixes for {len(sources)} sources", code="count_mismatch")
+            message = f"got {len(prefixes)} prefixes for {len(sources)} sources; give one for each"
+            raise ShapeError(message, code="count_mismatch")
         limits = [search.limit(len(source)) for source in sources]
         longest = max([*limits, *map(len, prefixes or ())], default=0)
         reached = max([longest, *map(len, sources)]) + 1
         if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
-            message = f"a sentence may reach {reached} tokens; positions were learned for {self.recipe.max_positions}"
-            raise ShapeError(message, code="text_too_long")
+            raise ShapeError(
+                f"a sentence may reach {reached} tokens, but positions were learned for {self.recipe.max_positions}; "
+                "use shorter sentences, or a smaller max_length",
+                code="text_too_long",
+            )
         for what, rows, size in zip(("source", "prefix"), (sources, prefixes or ()), self.vocabulary, strict=True):
             for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
                 if not 0 <= wrong < size:
-                    message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens"
+                    message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
                     raise ShapeError(message, code="unknown_id")
 
     def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:

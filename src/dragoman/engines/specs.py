@@ -150,8 +150,11 @@ def load_ctranslate2(selector: EngineSelector) -> Engine | None:
     ) as error:  # its cache is not writable, or another process writes there
         if selector.engine == "auto":
             return None
-        message = f"CTranslate2 cannot convert the model: {error}; check DRAGOMAN_CACHE, or use engine 'auto'"
-        raise SearchError(message, code="engine_unavailable") from None
+        raise SearchError(
+            f"CTranslate2 cannot convert the model: {error}; set DRAGOMAN_CACHE to a writable directory, or use engine "
+            "'auto'",
+            code="engine_unavailable",
+        ) from None
     if engine is not None and selector.precision != "auto" and not engine.precision.startswith(selector.precision):
         return None  # this CPU does not have it
     return engine

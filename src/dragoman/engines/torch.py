@@ -36,8 +36,10 @@ class TorchEngine:
     def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
         """The engine of a verified model directory."""
         if bfloat16 and device == "cpu" and not torch_bfloat16_works():
-            message = "precision 'bfloat16' crashes PyTorch on this CPU; use 'float32' or 'int8'"
-            raise SearchError(message, code="unsupported_precision")
+            raise SearchError(
+                "precision 'bfloat16' crashes PyTorch with an illegal instruction on this CPU; use 'float32' or 'int8'",
+                code="unsupported_precision",
+            )
         model, _ = load_model(directory, PAD, device)
         return cls(model.bfloat16() if bfloat16 else model, device)
 

@@ -115,8 +115,11 @@ class FileSystem:
 
     def __init__(self, files: Sequence[Path], option: str, sets: Sequence[EvaluationSet]) -> None:
         if len(files) != len(sets):
-            message = f"there are {len(files)} files of {option} for {len(sets)} test sets; give one for each"
-            raise DataError(message, code="count_mismatch")
+            raise DataError(
+                f"there are {len(files)} files of {option} for {len(sets)} test sets; give one for each --reference, "
+                "in the same order",
+                code="count_mismatch",
+            )
         self.files = files
         self.outputs = [
             SystemOutput(read_matching_lines(path, Path(test_set.name), len(test_set.references)))

@@ -34,7 +34,7 @@ def read_matching_lines(path: Path, other: Path, count: int) -> list[str]:
     """The lines of a file, which must be as many as those of another."""
     found = read_lines(path)
     if len(found) != count:
-        message = f"{path} has {len(found):,} lines but {other} has {count:,}; they must be equally many"
+        message = f"{path} has {len(found):,} lines but {other} has {count:,}; give one line per sentence in both"
         raise DataError(message, code="count_mismatch")
     return found
 
@@ -50,8 +50,11 @@ def read_test_sets(
     if not references:
         raise DataError("there are no references; give --reference for each test set", code="missing_option")
     if sources and len(sources) != len(references):
-        message = f"there are {len(sources)} --source but {len(references)} --reference files; give as many"
-        raise DataError(message, code="count_mismatch")
+        raise DataError(
+            f"there are {len(sources)} --source but {len(references)} --reference files; give one of each for every "
+            "test set, in the same order",
+            code="count_mismatch",
+        )
     if names and len(names) != len(references):
         message = f"there are {len(names)} names for {len(references)} test sets; give one for each, or none"
         raise DataError(message, code="count_mismatch")
@@ -59,8 +62,11 @@ def read_test_sets(
         message = f"there are {len(trees)} --source-trees but {len(sources)} --source files; give one for each, or none"
         raise DataError(message, code="count_mismatch")
     if len(languages) not in (0, 1, len(references)):
-        message = f"there are {len(languages)} --to languages for {len(references)} test sets"
-        raise DataError(message, code="count_mismatch")
+        raise DataError(
+            f"there are {len(languages)} --to languages for {len(references)} test sets; give one for each, or one "
+            "for all",
+            code="count_mismatch",
+        )
     targets: list[str | None] = [None] * len(references)
     if languages:
         targets = [*languages] * (len(references) if len(languages) == 1 else 1)

@@ -184,8 +184,11 @@ def require_transformer(translator: Translator) -> Transformer:
         raise SearchError(message, code="unsupported_ensemble")
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
-        message = f"a {translator.recipe.model.architecture} model has one head; use `dragoman inspect attention`"
-        raise SearchError(message, code="unsupported_model")
+        raise SearchError(
+            f"a {translator.recipe.model.architecture} model has a single attention head; use `dragoman inspect "
+            "attention` to see what it attends to",
+            code="unsupported_model",
+        )
     return model
 
 
@@ -212,8 +215,11 @@ def encode_survey_pairs(
         if translator.n_language_tokens < len(source) <= maximum and 0 < len(target) <= maximum
     ]
     if not kept:
-        message = f"none of the {len(source_ids):,} pairs has 1 to {maximum:,} tokens on both sides; give more"
-        raise SearchError(message, code="no_pairs_left")
+        raise SearchError(
+            f"none of the {len(source_ids):,} pairs has 1 to {maximum:,} tokens on both sides; give some hundreds of "
+            "sentences with their translations",
+            code="no_pairs_left",
+        )
     return [(source_ids[i], target_ids[i]) for i in kept], kept
 
 

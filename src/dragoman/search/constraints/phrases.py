@@ -96,7 +96,8 @@ class Constraints:
             for alternatives in as_list("require", require)
         ]
         if () in required:
-            raise SearchError("`require` has an empty list of alternatives; drop it", code="empty_phrase")
+            message = "`require` has an empty list of alternatives; drop it, or add a phrase"
+            raise SearchError(message, code="empty_phrase")
         avoided = dict.fromkeys(parse_phrase("avoid", one) for one in as_list("avoid", avoid))
         return cls(tuple(required), tuple(avoided)).resolve_conflicts()
 
@@ -111,7 +112,7 @@ class Constraints:
             )
             if not free:
                 word = next(word for word in self.avoid if count_occurrences(alternatives[0], (word,)))
-                message = f"{alternatives[0]!r} is required, but contains {word!r}, which is avoided; drop one"
+                message = f"{alternatives[0]!r} is required, but contains {word!r}, which is avoided; drop one of them"
                 raise SearchError(message, code="conflicting_constraints")
             required.append(free)
         return Constraints(tuple(required), self.avoid)
@@ -174,6 +175,9 @@ def parse_phrase(name: str, value: Any) -> str:
     if not phrase:
         raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; drop it", code="empty_phrase")
     if len(phrase) > MAX_CHARACTERS:
-        message = f"a phrase to {name} has {len(phrase):,} characters, over {MAX_CHARACTERS:,}: {phrase!r:.60}"
-        raise SearchError(message, code="phrase_too_long")
+        raise SearchError(
+            f"a phrase to {name} has {len(phrase):,} characters; at most {MAX_CHARACTERS:,} are allowed: "
+            f"{phrase!r:.60}",
+            code="phrase_too_long",
+        )
     return phrase
