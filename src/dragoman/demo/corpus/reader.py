@@ -7,7 +7,7 @@ by saying the line again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from dragoman.demo.corpus import lexicon
@@ -26,6 +26,10 @@ def _by_form(nouns: dict[str, Noun]) -> dict[str, str]:
 _NOUN_FORMS, _MEASURE_FORMS, _UNIT_FORMS = map(_by_form, (lexicon.NOUNS, lexicon.MEASURES, lexicon.UNITS))
 _CURRENCY_FORMS = {form: key for key in lexicon.CURRENCIES for form in (key, f"{key}s")}
 _OBJECT_PRONOUNS = {row[0]: subject for subject, row in lexicon.PRONOUNS.items()}
+_SOMEONE: dict[str, m.Someone] = {
+    **{name: m.Name(name) for name in lexicon.NAMES},
+    **{word: m.Pronoun(word) for word in lexicon.PRONOUNS},
+}
 _TENSES: dict[str, m.Tense] = {"do": "present", "does": "present", "did": "past"}
 _MODALS: dict[str, m.Tense] = {"will": "will", "can": "can", "must": "must"}
 _VERB_FORMS: dict[str, tuple[str, m.Tense]] = {
@@ -69,6 +73,10 @@ class Reader:
                 return table[phrase]
         return None
 
+    def name_of(self, names: Iterable[str]) -> str | None:
+        """The longest of these names that stands here."""
+        return self.one_of({name: name for name in names})
+
     def read(self, reader: Callable[[list[str], int], Read | None]) -> int | None:
         found = reader(self.words, self.at)
         if found is None:
@@ -87,7 +95,7 @@ class Reader:
     def date(self) -> m.Date | None:
         if not self.take("the") or (day := self.read(read_ordinal)) is None or not self.take("of"):
             return None
-        month = self.one_of({name: name for name in lexicon.MONTHS})
+        month = self.name_of(lexicon.MONTHS)
         return m.Date(day, month, self.read(read_year)) if month else None
 
     def clock(self) -> m.Clock | None:
@@ -99,7 +107,7 @@ class Reader:
         else:
             minute = self.read(read_cardinal)
             if minute is not None and self.take("o'clock"):
-                return m.Clock(minute, 0, self.part_of_day())
+                return m.Clock(minute, 0, self.name_of(lexicon.PARTS_OF_DAY))
             _ = self.take("minutes") or self.take("minute")
         past = self.one_of({"past": True, "to": False})
         hour = self.read(read_cardinal)
@@ -107,10 +115,7 @@ class Reader:
             return None
         if not past:
             hour, minute = (hour - 2) % 12 + 1, 60 - minute
-        return m.Clock(hour, minute, self.part_of_day())
-
-    def part_of_day(self) -> str | None:
-        return self.one_of({part: part for part in lexicon.PARTS_OF_DAY})
+        return m.Clock(hour, minute, self.name_of(lexicon.PARTS_OF_DAY))
 
     def price(self) -> m.Price | None:
         count = self.read(read_cardinal)
@@ -133,30 +138,22 @@ class Reader:
         count, measure = self.read(read_cardinal), self.one_of(_MEASURE_FORMS)
         if count is None or measure is None or not self.take("of"):
             return None
-        stuff = self.one_of({name: name for name in lexicon.STUFFS})
+        stuff = self.name_of(lexicon.STUFFS)
         return m.Measured(count, measure, stuff) if stuff else None
-
-    def adjective(self) -> str | None:
-        return self.one_of({word: word for word in lexicon.ADJECTIVES})
 
     def counted(self) -> m.Counted | None:
         definite, count = self.take("the"), self.read(read_cardinal)
-        adjective, noun = self.adjective(), self.one_of(_NOUN_FORMS)
+        adjective, noun = self.name_of(lexicon.ADJECTIVES), self.one_of(_NOUN_FORMS)
         return None if count is None or noun is None else m.Counted(count, noun, adjective, definite)
 
     def the(self) -> m.The | None:
         if not self.take("the"):
             return None
-        ordinal, adjective, noun = self.read(read_ordinal), self.adjective(), self.one_of(_NOUN_FORMS)
+        ordinal, adjective, noun = self.read(read_ordinal), self.name_of(lexicon.ADJECTIVES), self.one_of(_NOUN_FORMS)
         return m.The(noun, ordinal, adjective) if noun else None
 
-    def someone(self) -> m.Someone | None:
-        return self.one_of({name: m.Name(name) for name in lexicon.NAMES}) or self.one_of(
-            {word: m.Pronoun(word) for word in lexicon.PRONOUNS}
-        )
-
     def subject(self) -> m.NounPhrase | None:
-        return self.someone() or self.things()
+        return self.one_of(_SOMEONE) or self.things()
 
     def stretch(self) -> m.Span | None:
         count, unit = self.read(read_cardinal), self.one_of(_UNIT_FORMS)
@@ -182,10 +179,10 @@ class Reader:
         if relative:
             return relative
         if self.take("every"):
-            name = self.one_of({word: word for word in (*lexicon.WEEKDAYS, "day")})
+            name = self.name_of((*lexicon.WEEKDAYS, "day"))
             return m.Weekday(name, every=True) if name else None
         if self.take("on"):
-            name = self.one_of({word: word for word in lexicon.WEEKDAYS})
+            name = self.name_of(lexicon.WEEKDAYS)
             return m.Weekday(name) if name else self.date()
         ahead = self.take("in")
         stretch = self.attempt(self.stretch)
@@ -194,10 +191,10 @@ class Reader:
         return self.year() if ahead else None
 
     def where(self) -> m.Where | None:
-        phrase = self.one_of({phrase: phrase for phrase in (*lexicon.PLACES, *lexicon.DESTINATIONS)})
+        phrase = self.name_of((*lexicon.PLACES, *lexicon.DESTINATIONS))
         if phrase:
             return m.Place(phrase)
-        opening = self.one_of({opening: opening for opening in lexicon.NUMBERED_PLACES})
+        opening = self.name_of(lexicon.NUMBERED_PLACES)
         if opening:
             number = self.read(read_cardinal)
             return None if number is None else m.Numbered(opening, number)
@@ -244,7 +241,7 @@ class Reader:
         return m.Question(self.rest(subject, form[0], helper)) if form and helper else None
 
     def complex_sentence(self) -> m.Reported | m.Because | None:
-        subject = self.someone()
+        subject = self.one_of(_SOMEONE)
         if subject is None:
             return None
         verb = self.one_of(_REPORTING_FORMS)
@@ -252,7 +249,7 @@ class Reader:
             clause = self.clause() if self.take("that") else None
             return m.Reported(subject, verb, clause) if clause else None
         _ = self.take("am") or self.take("is") or self.take("are")
-        state = self.one_of({state: state for state in lexicon.STATES})
+        state = self.name_of(lexicon.STATES)
         clause = self.clause() if state and self.take("because") else None
         return m.Because(subject, state, clause) if state and clause else None
 
@@ -261,11 +258,11 @@ class Reader:
         return m.ItIs(clock) if clock else None
 
     def day_is(self) -> m.DayIs | None:
-        day = self.one_of({word: word for word in lexicon.RELATIVE_DAYS})
+        day = self.name_of(lexicon.RELATIVE_DAYS)
         date = self.date() if day and self.take("is") else None
         return m.DayIs(day, date) if day and date else None
 
     def there_are(self) -> m.ThereAre | None:
         what = self.counted() if self.take("there are") or self.take("there is") else None
-        city = self.one_of({city: city for city in lexicon.CITIES}) if what and self.take("in") else None
+        city = self.name_of(lexicon.CITIES) if what and self.take("in") else None
         return m.ThereAre(what, city) if what and city else None
