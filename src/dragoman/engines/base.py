@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dragoman.errors import SearchError
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.types import Hypothesis, Ids, Search
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
     from dragoman.engines.select import EngineSelector
-    from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.search.constraints.tables import BatchConstraints
 
 SearchKind = Literal["greedy", "beam", "sampling"]
 DeviceKind = Literal["cpu", "gpu"]
@@ -71,6 +71,14 @@ class Capabilities:
         return [part for part, is_supported in supported.items() if not is_supported]
 
 
+def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | None:
+    """The first part of a model that is not as in the paper, positions excepted that are among these codes."""
+    plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
+    unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]
+    unusual += ["positions"] if recipe.positions not in position_codes else []
+    return f"model.{unusual[0]}={getattr(recipe, unusual[0])!r}" if unusual else None
+
+
 class Engine(Protocol):
     """Translates ids to ids. Engines differ in speed and in what they support."""
 
@@ -90,11 +98,7 @@ class Engine(Protocol):
         """Number of CPU threads; None on other devices."""
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: Sequence[ConstraintTables | None] | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first; sources are ids without special tokens.
 
@@ -116,12 +120,7 @@ class EngineSpec:
     load: Callable[[EngineSelector], Engine | None]
 
 
-def check_supported(
-    engine: Engine,
-    search: Search,
-    prefixes: Sequence[Sequence[int]] | None,
-    constraints: Sequence[ConstraintTables | None] | None,
-) -> None:
+def check_supported(engine: Engine, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
     """Raise if a loaded engine does not support a search; the selector never asks for one."""
     has_prefixes = prefixes is not None and any(prefixes)
     missing = engine.capabilities.missing(EngineRequest(search, has_prefixes, constraints is not None))

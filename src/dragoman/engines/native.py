@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,13 +33,14 @@ from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
 from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import NOT_FINITE, Hypothesis, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS
 
 if TYPE_CHECKING:
-    from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.search.constraints.tables import BatchConstraints
 
+Found = list[list[Hypothesis]]  # for each source, best first
 MAX_ROWS: Final = 128  # hypotheses of one thread at a time; twice or half as many are no faster
 MAX_BATCH_TOKENS: Final = 8192
 TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
@@ -103,17 +104,13 @@ class NativeEngine:
         return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: Sequence[ConstraintTables | None] | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
         self._check(sources, search, prefixes)
         batches = list(self._batches(sources, search))
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        found: Found = [[] for _ in sources]
         if len(batches) == 1:
             self._work(iter(batches), sources, search, prefixes, found, self.threads)
             return found
@@ -145,9 +142,7 @@ class NativeEngine:
             raise failed[0]
         return found
 
-    def _check(
-        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None
-    ) -> None:
+    def _check(self, sources: Ids, search: Search, prefixes: Ids | None) -> None:
         """Raise on input that would lead the C code outside its memory."""
         if prefixes is not None and len(prefixes) != len(sources):
             message = f"got {len(prefixes)} prefixes for {len(sources)} sources; give one for each"
@@ -167,32 +162,22 @@ class NativeEngine:
                     message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
                     raise ShapeError(message, code="unknown_id")
 
-    def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:
+    def _batches(self, sources: Ids, search: Search) -> Iterator[range]:
         """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
         n = len(sources)
         shares = -(-n // self.threads)
         max_sentences = max(1, min(shares, MAX_ROWS // search.beam))
         first = 0
         while first < n:
-            last, tokens = first, 0
-            while (
-                last < n
-                and last - first < max_sentences
-                and (last == first or tokens + len(sources[last]) < MAX_BATCH_TOKENS)
-            ):
+            last, tokens = first + 1, len(sources[first]) + 1
+            while last < min(n, first + max_sentences) and tokens + len(sources[last]) < MAX_BATCH_TOKENS:
                 tokens += len(sources[last]) + 1
                 last += 1
             yield range(first, last)
             first = last
 
     def _work(
-        self,
-        batches: Iterator[range],
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None,
-        found: list[list[Hypothesis]],
-        team: int,
+        self, batches: Iterator[range], sources: Ids, search: Search, prefixes: Ids | None, found: Found, team: int
     ) -> None:
         """Translate batches until there are none left."""
         with self.lock:
@@ -207,30 +192,22 @@ class NativeEngine:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                begins = None if prefixes is None else [prefixes[i] for i in batch]
-                for i, best in zip(
-                    batch, self._translate(worker, [sources[i] for i in batch], search, begins, team), strict=True
-                ):
-                    found[i] = best
+                part = slice(batch.start, batch.stop)
+                begins = None if prefixes is None else prefixes[part]
+                found[part] = self._translate(worker, sources[part], search, begins, team)
         finally:
             with self.lock:
                 self.busy -= 1
                 self.free.append(worker)
 
     def _translate(
-        self,
-        worker: ctypes.c_void_p,
-        sources: list[Sequence[int]],
-        search: Search,
-        prefixes: list[Sequence[int]] | None,
-        team: int,
-    ) -> list[list[Hypothesis]]:
+        self, worker: ctypes.c_void_p, sources: Ids, search: Search, prefixes: Ids | None, team: int
+    ) -> Found:
         n = len(sources)
         limits = np.array([search.limit(len(source)) for source in sources], np.int32)
         if prefixes is not None:
             limits = np.maximum(limits, np.array([len(prefix) for prefix in prefixes], np.int32))
-        longest = int(limits.max())
-        rows = max(longest, 1)
+        rows = max(int(limits.max()), 1)
         tokens = np.empty((n, search.n_best, rows), np.int32)
         lengths = np.empty((n, search.n_best), np.int32)
         scores, totals = np.empty_like(lengths, np.float32), np.empty_like(lengths, np.float32)
@@ -247,9 +224,8 @@ class NativeEngine:
             message = "the system denies access to the processor's tile registers; use engine 'torch'"
             raise SearchError(message, code="engine_unavailable")
         if failed:
-            raise MemoryError(
-                f"not enough memory to translate {n} sentences of up to {int(source_lengths.max())} tokens"
-            )
+            longest = int(source_lengths.max())
+            raise MemoryError(f"not enough memory to translate {n} sentences of up to {longest} tokens")
         if (lengths[:, 0] < 0).any():
             raise SearchError(NOT_FINITE, code="not_finite")
         columns = (tokens.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
@@ -285,6 +261,6 @@ def default_threads() -> int:
     return number if 0 < number <= MAX_THREADS else available_cores()
 
 
-def concatenate(rows: Sequence[Sequence[int]]) -> tuple[Int32Array, Int32Array]:
+def concatenate(rows: Ids) -> tuple[Int32Array, Int32Array]:
     """Rows as one array, and their lengths."""
     return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

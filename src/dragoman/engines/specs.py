@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from dragoman.config.model import PositionCodeName
-from dragoman.engines.base import Capabilities, Engine, EngineSpec
+from dragoman.engines.base import Capabilities, Engine, EngineSpec, unusual_part
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
 from dragoman.search.types import MAX_BEAM
@@ -38,13 +38,12 @@ TORCH: Final = Capabilities(
     batch_invariant=False,  # matrix products of other shapes differ in the last bits
     preferred_batch=64,  # 256 on a GPU
 )
-NATIVE: Final = Capabilities(
+NATIVE: Final = replace(
+    TORCH,
     devices=("cpu",),
     precisions=("int8", "float32"),
     searches=("greedy", "beam"),
     max_beam=64,
-    no_repeat=True,
-    prefixes=True,
     constraints=False,
     ensembles=False,
     scoring=False,
@@ -52,7 +51,6 @@ NATIVE: Final = Capabilities(
     alignment=False,
     position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
     batch_invariant=True,
-    preferred_batch=64,
 )
 CTRANSLATE2: Final = replace(
     NATIVE,
@@ -120,13 +118,8 @@ def cuda_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
         return f"it needs an NVIDIA GPU; the device is {device!r}"
     if recipe is None:
         return None
-    plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
-    for name, value in plain.items():
-        if getattr(recipe, name) != value:
-            return f"it does not support model.{name}={getattr(recipe, name)!r}"
-    if recipe.positions not in CUDA.position_codes:
-        return f"it does not support model.positions={recipe.positions!r}"
-    return None
+    part = unusual_part(recipe, CUDA.position_codes)
+    return f"it does not support {part}" if part else None
 
 
 def load_native(selector: EngineSelector) -> Engine | None:
@@ -143,11 +136,7 @@ def load_ctranslate2(selector: EngineSelector) -> Engine | None:
     quantize = selector.precision != "float32"
     try:
         engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize=quantize)
-    except (
-        DragomanError,
-        OSError,
-        RuntimeError,
-    ) as error:  # its cache is not writable, or another process writes there
+    except (DragomanError, OSError, RuntimeError) as error:  # its cache is not writable, or another process uses it
         if selector.engine == "auto":
             return None
         raise SearchError(

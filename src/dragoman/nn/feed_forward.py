@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.nn.attention import start_projection
+from dragoman.nn.attention.multi_head import start_projection
 from dragoman.nn.dropout import Dropout
 from dragoman.nn.kernels.linear_relu import linear_relu
 from dragoman.nn.linear import Linear

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
-from dragoman.search.constraints.beam import AvoidedMask, BatchConstraints, BeamAllocator
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator
+from dragoman.search.constraints.tables import BatchConstraints
+from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 NEVER_WRITTEN = slice(PAD, BOS + 1)
@@ -27,7 +26,7 @@ class Rules:
         self,
         search: Search,
         limits: Tensor,
-        prefixes: Sequence[Sequence[int]] | None = None,
+        prefixes: Ids | None = None,
         avoided: AvoidedMask | None = None,
     ) -> None:
         self.search, self.limits, self.forced, self.avoided = search, limits, 0, avoided
@@ -129,7 +128,7 @@ def beam_search(
     layout: Layout,
     limits: Tensor,
     search: Search,
-    prefixes: Sequence[Sequence[int]] | None = None,
+    prefixes: Ids | None = None,
     constraints: BatchConstraints | None = None,
     *,
     patient: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from dragoman.errors import SearchError
 from dragoman.values import describe_value
 
+Ids = Sequence[Sequence[int]]  # token ids, a row for each sentence
 Mean = Literal["probabilities", "log-probabilities"]  # how an ensemble averages its models
 MAX_BEAM: Final = 10_000  # no machine has the memory for more
 MAX_TOKENS: Final = 100_000

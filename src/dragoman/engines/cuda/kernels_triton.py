@@ -55,14 +55,7 @@ class TritonKernels(TorchKernels):
         return out
 
     def enter(
-        self,
-        w: ModelWeights,
-        x: Tensor,
-        y: Tensor | None,
-        norm: NormWeights | None,
-        into: Affine,
-        *,
-        active: bool = False,
+        self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None, into: Affine, active: bool = False
     ) -> tuple[Tensor, Tensor]:
         """All in one kernel for few rows; otherwise a kernel for the sum and the norm, and a matrix product."""
         relu = active and w.activation is F.relu

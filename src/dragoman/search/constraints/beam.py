@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.search.constraints.tables import AvoidedTables, ConstraintTables, RequiredTables
+from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, OPENING, OTHER, SILENT, SYMBOLS, Spelling
 from dragoman.text.special_tokens import EOS, PAD
 
-BatchConstraints = Sequence[ConstraintTables | None]
 MISSING_TOKEN_COST: Final = 6.0  # in log-probability; benchmarks/results/terms.md compares values
 
 

@@ -218,6 +218,9 @@ class ConstraintTables:
         return 0 if self.required is None else len(self.required.automaton)
 
 
+BatchConstraints = Sequence[ConstraintTables | None]  # one for each sentence
+
+
 class ConstraintCompiler:
     """Compile constraints for a vocabulary; recently used tables are cached."""
 
