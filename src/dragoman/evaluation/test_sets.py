@@ -49,27 +49,16 @@ def read_test_sets(
     """Read test sets from files; by default they have the names of their references."""
     if not references:
         raise DataError("there are no references; give --reference for each test set", code="missing_option")
-    if sources and len(sources) != len(references):
-        raise DataError(
-            f"there are {len(sources)} --source but {len(references)} --reference files; give one of each for every "
-            "test set, in the same order",
-            code="count_mismatch",
-        )
-    if names and len(names) != len(references):
-        message = f"there are {len(names)} names for {len(references)} test sets; give one for each, or none"
-        raise DataError(message, code="count_mismatch")
-    if trees and len(trees) != len(sources):
-        message = f"there are {len(trees)} --source-trees but {len(sources)} --source files; give one for each, or none"
-        raise DataError(message, code="count_mismatch")
-    if len(languages) not in (0, 1, len(references)):
-        raise DataError(
-            f"there are {len(languages)} --to languages for {len(references)} test sets; give one for each, or one "
-            "for all",
-            code="count_mismatch",
-        )
-    targets: list[str | None] = [None] * len(references)
-    if languages:
-        targets = [*languages] * (len(references) if len(languages) == 1 else 1)
+    n, read = len(references), len(sources)
+    for count, allowed, expected in (
+        (read, (0, n), f"--source but {n} --reference files; give one of each per test set, in the same order"),
+        (len(names), (0, n), f"names for {n} test sets; give one for each, or none"),
+        (len(trees), (0, read), f"--source-trees but {read} --source files; give one for each, or none"),
+        (len(languages), (0, 1, n), f"--to languages for {n} test sets; give one for each, or one for all"),
+    ):
+        if count not in allowed:
+            raise DataError(f"there are {count} {expected}", code="count_mismatch")
+    targets = languages if languages[1:] else [languages[0] if languages else None] * n
     set_names: list[str] = []
     for name in names or [set_name(path) for path in references]:
         set_names.append(name if name not in set_names else f"{name}-{len(set_names) + 1}")

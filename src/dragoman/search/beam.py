@@ -23,11 +23,7 @@ class Rules:
     """
 
     def __init__(
-        self,
-        search: Search,
-        limits: Tensor,
-        prefixes: Ids | None = None,
-        avoided: AvoidedMask | None = None,
+        self, search: Search, limits: Tensor, prefixes: Ids | None = None, avoided: AvoidedMask | None = None
     ) -> None:
         self.search, self.limits, self.forced, self.avoided = search, limits, 0, avoided
         if prefixes is not None and any(prefixes):

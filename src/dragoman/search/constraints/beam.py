@@ -144,7 +144,8 @@ class BeamAllocator:
         def table(of: str) -> Tensor:
             """One row per phrase or state of each sentence, padded with zeros."""
             rows = [np.zeros((1, groups), np.int64)]
-            rows += [pad_columns(np.atleast_2d(getattr(one, of)), groups) for one in there.values()]
+            rows += [np.atleast_2d(getattr(one, of)) for one in there.values()]
+            rows = [np.pad(row, ((0, 0), (0, groups - row.shape[1]))) for row in rows]
             return torch.from_numpy(np.concatenate(rows)).to(device)
 
         self.length, self.credit = table("length"), table("credit")  # [S, G]
@@ -289,11 +290,6 @@ def allocation_order(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
 def empty_automaton() -> Any:
     """An automaton without patterns."""
     return np.zeros((1, SYMBOLS), np.int32)
-
-
-def pad_columns(table: Any, columns: int) -> Any:
-    """Pad a table with columns of zeros."""
-    return np.pad(table, ((0, 0), (0, columns - table.shape[1])))
 
 
 def pad_rows(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
