@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from dragoman.errors import SearchError
 from dragoman.search.types import Hypothesis, Ids, Search
@@ -37,22 +37,22 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an engine supports, known before it is loaded."""
+    """What an engine supports, known before it is loaded; each capability with its label in tables."""
 
-    devices: tuple[DeviceKind, ...]
-    precisions: tuple[str, ...]  # "auto" takes the first
-    searches: tuple[SearchKind, ...]
-    max_beam: int
-    no_repeat: bool
-    prefixes: bool
-    constraints: bool
-    ensembles: bool
-    scoring: bool
-    attention: bool
-    alignment: bool
-    position_codes: tuple[str, ...]
-    batch_invariant: bool  # a translation does not depend on the rest of the batch, to the last bit
-    preferred_batch: int  # sentences per call; for each CPU thread where threads work on separate batches
+    devices: Annotated[tuple[DeviceKind, ...], "devices"]
+    precisions: Annotated[tuple[str, ...], "precisions, default first"]  # "auto" takes the first
+    searches: Annotated[tuple[SearchKind, ...], "searches"]
+    max_beam: Annotated[int, "largest beam"]
+    no_repeat: Annotated[bool, "`no_repeat`"]
+    prefixes: Annotated[bool, "forced prefixes"]
+    constraints: Annotated[bool, "required, avoided phrases"]
+    ensembles: Annotated[bool, "ensembles"]
+    scoring: Annotated[bool, "scoring"]
+    attention: Annotated[bool, "attention"]
+    alignment: Annotated[bool, "word alignment"]
+    position_codes: Annotated[tuple[str, ...], "position codes"]
+    batch_invariant: Annotated[bool, "bit-identical in any batch"]
+    preferred_batch: Annotated[int, "preferred batch, sentences"]  # of each thread, where threads have separate batches
 
     def missing(self, request: EngineRequest) -> list[str]:
         """The parts of `request` that this engine does not support, in the user's terms."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 from dragoman.config.model import PositionCodeName
 from dragoman.engines.base import Capabilities, Engine, EngineSpec, unusual_part
@@ -69,22 +69,6 @@ CUDA: Final = replace(
     position_codes=("sinusoidal", "learned", "none"),
     preferred_batch=512,
 )
-LABELS = {
-    "devices": "devices",
-    "precisions": "precisions, default first",
-    "searches": "searches",
-    "max_beam": "largest beam",
-    "no_repeat": "`no_repeat`",
-    "prefixes": "forced prefixes",
-    "constraints": "required, avoided phrases",
-    "ensembles": "ensembles",
-    "scoring": "scoring",
-    "attention": "attention",
-    "alignment": "word alignment",
-    "position_codes": "position codes",
-    "batch_invariant": "bit-identical in any batch",
-    "preferred_batch": "preferred batch, sentences",
-}
 
 
 def native_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
@@ -195,8 +179,9 @@ def engine_statuses(recipe: ModelRecipe | None, device: str) -> list[EngineStatu
 def capability_rows() -> list[list[str]]:
     """A header and one row per capability, with one column per engine."""
     columns = [asdict(spec.capabilities) for spec in SPECS]
+    labels = {name: hint.__metadata__[0] for name, hint in get_type_hints(Capabilities, include_extras=True).items()}
     header = ["", *(f"`{spec.name}`" for spec in SPECS)]
-    return [header, *([label, *(_format(column[name]) for column in columns)] for name, label in LABELS.items())]
+    return [header, *([label, *(_format(column[name]) for column in columns)] for name, label in labels.items())]
 
 
 def format_text(rows: Sequence[Sequence[str]], width: int = 22) -> str:
@@ -206,13 +191,6 @@ def format_text(rows: Sequence[Sequence[str]], width: int = 22) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ("  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)) for line in lines)
     return "".join(f"{line.rstrip()}\n" for line in padded)
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table."""
-    header, *body = rows
-    lines = [header, ["---"] * len(header), *body]
-    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
 
 
 def _format(value: Any) -> str:

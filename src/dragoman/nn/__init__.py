@@ -10,7 +10,7 @@ Dimension letters, as suffixes where a tensor's shape is not obvious:
 """
 
 from dragoman.nn.attention.additive import Additive
-from dragoman.nn.attention.function import Attended, AttentionFunction, MakesKeys, attend_made, made_keys
+from dragoman.nn.attention.function import AttentionFunction, attend_made, made_keys
 from dragoman.nn.attention.gated import Gated
 from dragoman.nn.attention.low_rank import LowRank
 from dragoman.nn.attention.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention, PackedKeyValues
@@ -34,7 +34,6 @@ from dragoman.nn.residual import PostNorm, PreNorm, Residual
 __all__ = [
     "ACTIVATIONS",
     "Additive",
-    "Attended",
     "AttentionFunction",
     "BatchNorm",
     "Dropout",
@@ -48,7 +47,6 @@ __all__ = [
     "LearnedPositions",
     "LinearBias",
     "LowRank",
-    "MakesKeys",
     "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
     "NoPositions",

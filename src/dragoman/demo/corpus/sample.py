@@ -170,23 +170,24 @@ def _span(draw: _Draw) -> m.Span:
     return m.Span(draw.between(1, 12) if draw.chance(75) else draw.between(1, 99), draw.one(tuple(lexicon.UNITS)))
 
 
+def _distance(draw: _Draw) -> m.Distance:
+    span = _span(draw)
+    return m.Distance(span.count, span.unit, ago=draw.chance(50))
+
+
+_DAYS: dict[Callable[[_Draw], m.Day | None], int] = {
+    lambda draw: None: 25,
+    lambda draw: m.RelativeDay(draw.one(tuple(lexicon.RELATIVE_DAYS))): 20,
+    lambda draw: m.Weekday(draw.one(tuple(lexicon.WEEKDAYS))): 14,
+    lambda draw: m.Weekday(draw.one((*lexicon.WEEKDAYS, "day")), every=True): 14,
+    _date: 12,
+    lambda draw: m.Year(_year(draw)): 5,
+    _distance: 10,
+}
+
+
 def _when(draw: _Draw) -> m.When:
-    days = {"none": 25, "relative": 20, "weekday": 14, "every": 14, "date": 12, "year": 5, "distance": 10}
-    day: m.Day | None = None
-    match draw.weighted(days):
-        case "relative":
-            day = m.RelativeDay(draw.one(tuple(lexicon.RELATIVE_DAYS)))
-        case "weekday":
-            day = m.Weekday(draw.one(tuple(lexicon.WEEKDAYS)))
-        case "every":
-            day = m.Weekday(draw.one((*lexicon.WEEKDAYS, "day")), every=True)
-        case "date":
-            day = _date(draw)
-        case "year":
-            day = m.Year(_year(draw))
-        case "distance":
-            span = _span(draw)
-            day = m.Distance(span.count, span.unit, ago=draw.chance(50))
+    day = draw.weighted(_DAYS)(draw)
     return m.When(day, _clock(draw) if day is None or draw.chance(30) else None)
 
 
