@@ -162,12 +162,9 @@ def to_ctranslate2(
         if tokens is not None and len(tokens) != size:
             message = f"got {len(tokens):,} tokens, but the {side} vocabulary of {directory} has {size:,}"
             raise DragomanError(message, code="count_mismatch")
-    spec = TransformerSpec.from_config(
-        (recipe.encoder_layers, recipe.decoder_layers),
-        recipe.n_heads,
-        pre_norm=recipe.norm_order == "pre",
-        activation=getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation]),
-    )
+    layers, pre_norm = (recipe.encoder_layers, recipe.decoder_layers), recipe.norm_order == "pre"
+    activation = getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation])
+    spec = TransformerSpec.from_config(layers, recipe.n_heads, pre_norm=pre_norm, activation=activation)
     fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon

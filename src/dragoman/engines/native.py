@@ -18,15 +18,9 @@ import numpy as np
 from dragoman.arrays import Int32Array
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
+from dragoman.engines import native_layout
 from dragoman.engines.base import check_supported
-from dragoman.engines.native_layout import (
-    ACTIVATION_CODES,
-    POSITION_CODES,
-    STRUCTURES,
-    ModelConfig,
-    TranslationJob,
-    unsupported_by_native,
-)
+from dragoman.engines.native_layout import STRUCTURES, ModelConfig, TranslationJob, unsupported_by_native
 from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
@@ -72,9 +66,10 @@ class NativeEngine:
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         shape = ModelConfig(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
-            recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATION_CODES[recipe.activation],
-            POSITION_CODES[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantize, threads,
-            recipe.max_distance, recipe.norm_epsilon,
+            recipe.encoder_layers, recipe.decoder_layers, *vocabulary,
+            native_layout.ACTIVATION_CODES[recipe.activation], native_layout.POSITION_CODES[recipe.positions],
+            recipe.max_positions, recipe.norm_order == "pre", quantize, threads, recipe.max_distance,
+            recipe.norm_epsilon,
         )  # fmt: skip
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:

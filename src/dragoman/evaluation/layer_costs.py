@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -57,17 +58,11 @@ def measure_costs(sizes: LayerSizes, lengths: Sequence[int]) -> list[LayerCost]:
     for n in lengths:
         if n < 2:
             raise ShapeError(f"there is no path between {n} positions; use 2 or more", code="out_of_range")
-    return [
-        LayerCost(
-            layer_type,
-            n,
-            count_operations(layer_type, n),
-            path_length(type(layer_type)(replace(sizes, **PATH_SIZES)), n),
-            measure_seconds(layer_type, n),
-        )
-        for layer_type in (make(sizes) for make in LAYER_TYPES)
-        for n in lengths
-    ]
+    found, small = [], replace(sizes, **PATH_SIZES)
+    for make, n in product(LAYER_TYPES, lengths):
+        layer_type, path = make(sizes), path_length(make(small), n)
+        found.append(LayerCost(layer_type, n, count_operations(layer_type, n), path, measure_seconds(layer_type, n)))
+    return found
 
 
 def powers_of_two(maximum: int) -> list[int]:

@@ -206,4 +206,6 @@ class Dilated(ConvolutionalType):
         return next(layers for layers in count(1) if self.sizes.kernel**layers >= n)
 
 
-LAYER_TYPES: Final = (SelfAttention, RestrictedSelfAttention, RecurrentType, ConvolutionalType, Dilated)
+LAYER_TYPES: Final[tuple[type[LayerType], ...]] = (
+    *(SelfAttention, RestrictedSelfAttention, RecurrentType, ConvolutionalType, Dilated),
+)

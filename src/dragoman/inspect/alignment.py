@@ -46,13 +46,11 @@ def align_pairs(
 
     pairs = encode_pairs(translator, sources, targets, trees, to)
     maps = head_attention(translator.engines.torch, pairs, translator.alignment_head)
-    lead = translator.n_language_tokens
-    return [
-        align(
-            move_language_last(weights, lead), translator.source.tokens(source[lead:]), translator.target.tokens(target)
-        )
-        for weights, (source, target) in zip(maps, pairs, strict=True)
-    ]
+    lead, found = translator.n_language_tokens, []
+    for weights, (source, target) in zip(maps, pairs, strict=True):
+        sides = translator.source.tokens(source[lead:]), translator.target.tokens(target)
+        found.append(align(move_language_last(weights, lead), *sides))
+    return found
 
 
 def format_pharaoh(links: Links) -> str:

@@ -21,13 +21,8 @@ _ENGLISH = _words(
     "eighteen nineteen"
 )
 _ENGLISH_TENS = ("", "", *_words("twenty thirty forty fifty sixty seventy eighty ninety"))
-_ENGLISH_ORDINALS = dict(
-    zip(
-        _words("one two three five eight nine twelve"),
-        _words("first second third fifth eighth ninth twelfth"),
-        strict=True,
-    )
-)
+_ENGLISH_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"}
+_ENGLISH_ORDINALS |= {"nine": "ninth", "twelve": "twelfth"}
 _GERMAN = _words(
     "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
     "achtzehn neunzehn"

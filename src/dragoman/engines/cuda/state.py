@@ -77,12 +77,8 @@ class ModelWeights:
         self.encoder = tuple(
             EncoderWeights(*map(_affine, (x.attention.qkv, x.attention.output, *_forward(x)))) for x in encoder
         )
-        self.layers = tuple(
-            DecoderWeights(
-                *map(_affine, (x.attention.qkv, x.attention.output, *_forward(x), x.cross.query, x.cross.output))
-            )
-            for x in decoder
-        )
+        parts = ((x.attention.qkv, x.attention.output, *_forward(x), x.cross.query, x.cross.output) for x in decoder)
+        self.layers = tuple(DecoderWeights(*map(_affine, linears)) for linears in parts)
         around = [r for x in encoder for r in (x.around_attention, x.around_feed_forward)]
         self.encoder_norms = self._entries(around, model.encoder_norm)
         around = [r for x in decoder for r in (x.around_attention, x.around_cross, x.around_feed_forward)]

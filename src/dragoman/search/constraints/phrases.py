@@ -107,9 +107,7 @@ class Constraints:
             return self
         required = []
         for alternatives in self.require:
-            free = tuple(
-                phrase for phrase in alternatives if not any(count_occurrences(phrase, (word,)) for word in self.avoid)
-            )
+            free = tuple(phrase for phrase in alternatives if not count_occurrences(phrase, self.avoid))
             if not free:
                 word = next(word for word in self.avoid if count_occurrences(alternatives[0], (word,)))
                 message = f"{alternatives[0]!r} is required, but contains {word!r}, which is avoided; drop one of them"
@@ -129,14 +127,11 @@ class Constraints:
     def required_phrases(self) -> list[RequiredPhrase]:
         """The distinct required phrases, with how often each must occur."""
         requested = Counter(self.require)
-        return [
-            RequiredPhrase(
-                phrases,
-                n,
-                n + sum(m * min_occurrences(phrases, other) for other, m in requested.items() if other != phrases),
-            )
-            for phrases, n in requested.items()
-        ]
+        found = []
+        for phrases, n in requested.items():
+            inside = sum(m * min_occurrences(phrases, other) for other, m in requested.items() if other != phrases)
+            found.append(RequiredPhrase(phrases, n, n + inside))
+        return found
 
     def met_and_unmet(self, text: str) -> tuple[list[str], list[str]]:
         """Names of the required phrases that a text contains, and of those it lacks."""
