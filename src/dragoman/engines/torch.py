@@ -14,6 +14,7 @@ from dragoman.models.loading import load_model
 from dragoman.nn import Padded
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.search.beam import beam_search
+from dragoman.search.constraints.beam import pad_rows
 from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.sampling import sample, sampling_keys
 from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
@@ -83,6 +84,5 @@ class TorchEngine:
 
     def padded(self, rows: Ids) -> tuple[torch.Tensor, Padded]:
         """Rows of ids as a tensor, padded on the right."""
-        width = max(map(len, rows))
-        ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=self.device)
-        return ids, Padded(width, torch.tensor([len(row) for row in rows], device=self.device))
+        ids = pad_rows(rows, self.device)
+        return ids, Padded(ids.shape[1], torch.tensor([*map(len, rows)], device=self.device))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -45,12 +46,9 @@ class GatedModel:
             "cross": [layer.cross for layer in self.model.decoder],
         }
         device = model.projection().device
-        self.by_kind: dict[AttentionKind, list[Gated]] = {}
-        for kind in KIND_ORDER:
-            self.by_kind[kind] = []
-            for attention in attentions[kind]:
-                attention.function = Gated(attention.function, torch.ones(attention.n_heads, device=device))
-                self.by_kind[kind].append(attention.function)
+        for attention in chain(*attentions.values()):
+            attention.function = Gated(attention.function, torch.ones(attention.n_heads, device=device))
+        self.by_kind = {kind: [attention.function for attention in attentions[kind]] for kind in KIND_ORDER}
         self.heads = [
             HeadId(kind, layer, head)
             for kind in KIND_ORDER
