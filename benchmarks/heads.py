@@ -16,8 +16,9 @@ from pathlib import Path
 from random import Random
 from statistics import mean
 
+from dragoman.engines.forced_decoding import forced_batches
 from dragoman.evaluation.test_sets import read_lines
-from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
+from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.inspect.heads.passes import measure_ablations
 from dragoman.inspect.heads.survey import encode_survey_pairs, require_transformer, spearman, survey_heads
 from dragoman.progress import SilentReporter

@@ -92,7 +92,8 @@ def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, P
             contents[out / f"{split}.{language}"] = ("\n".join(texts) + "\n").encode()
     for path, content in contents.items():
         if path.exists() and path.read_bytes() != content:
-            raise OutputError(f"{path} is not of a demo of {size} pairs; choose another --out", code="output_exists")
+            message = f"{path} already exists, from something else than a demo of {size} pairs; choose another --out"
+            raise OutputError(message, code="output_exists")
     out.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():
         if not path.exists():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from dragoman.errors import SearchError
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.types import Hypothesis, Ids, Search
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
     from dragoman.engines.select import EngineSelector
-    from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.search.constraints.tables import BatchConstraints
 
 SearchKind = Literal["greedy", "beam", "sampling"]
 DeviceKind = Literal["cpu", "gpu"]
@@ -37,22 +37,22 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an engine supports, known before it is loaded."""
+    """What an engine supports, known before it is loaded; each capability with its label in tables."""
 
-    devices: tuple[DeviceKind, ...]
-    precisions: tuple[str, ...]  # "auto" takes the first
-    searches: tuple[SearchKind, ...]
-    max_beam: int
-    no_repeat: bool
-    prefixes: bool
-    constraints: bool
-    ensembles: bool
-    scoring: bool
-    attention: bool
-    alignment: bool
-    position_codes: tuple[str, ...]
-    batch_invariant: bool  # a translation does not depend on the rest of the batch, to the last bit
-    preferred_batch: int  # sentences per call; for each CPU thread where threads work on separate batches
+    devices: Annotated[tuple[DeviceKind, ...], "devices"]
+    precisions: Annotated[tuple[str, ...], "precisions, default first"]  # "auto" takes the first
+    searches: Annotated[tuple[SearchKind, ...], "searches"]
+    max_beam: Annotated[int, "largest beam"]
+    no_repeat: Annotated[bool, "`no_repeat`"]
+    prefixes: Annotated[bool, "forced prefixes"]
+    constraints: Annotated[bool, "required, avoided phrases"]
+    ensembles: Annotated[bool, "ensembles"]
+    scoring: Annotated[bool, "scoring"]
+    attention: Annotated[bool, "attention"]
+    alignment: Annotated[bool, "word alignment"]
+    position_codes: Annotated[tuple[str, ...], "position codes"]
+    batch_invariant: Annotated[bool, "bit-identical in any batch"]
+    preferred_batch: Annotated[int, "preferred batch, sentences"]  # of each thread, where threads have separate batches
 
     def missing(self, request: EngineRequest) -> list[str]:
         """The parts of `request` that this engine does not support, in the user's terms."""
@@ -69,6 +69,14 @@ class Capabilities:
             "required or avoided phrases": self.constraints or not request.constraints,
         }
         return [part for part, is_supported in supported.items() if not is_supported]
+
+
+def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | None:
+    """The first part of a model that is not as in the paper, positions excepted that are among these codes."""
+    plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
+    unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]
+    unusual += ["positions"] if recipe.positions not in position_codes else []
+    return f"model.{unusual[0]}={getattr(recipe, unusual[0])!r}" if unusual else None
 
 
 class Engine(Protocol):
@@ -90,11 +98,7 @@ class Engine(Protocol):
         """Number of CPU threads; None on other devices."""
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: Sequence[ConstraintTables | None] | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first; sources are ids without special tokens.
 
@@ -116,12 +120,7 @@ class EngineSpec:
     load: Callable[[EngineSelector], Engine | None]
 
 
-def check_supported(
-    engine: Engine,
-    search: Search,
-    prefixes: Sequence[Sequence[int]] | None,
-    constraints: Sequence[ConstraintTables | None] | None,
-) -> None:
+def check_supported(engine: Engine, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
     """Raise if a loaded engine does not support a search; the selector never asks for one."""
     has_prefixes = prefixes is not None and any(prefixes)
     missing = engine.capabilities.missing(EngineRequest(search, has_prefixes, constraints is not None))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dragoman.config import ModelRecipe, Recipe
-from dragoman.engines.base import check_supported
+from dragoman.engines.base import check_supported, unusual_part
 from dragoman.engines.native import default_threads
 from dragoman.engines.specs import CTRANSLATE2
 from dragoman.errors import DragomanError, MissingExtraError, SearchError
@@ -27,12 +27,12 @@ from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
 from dragoman.native.build import cache_directory
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.values import plural, suggest
 
 if TYPE_CHECKING:
-    from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.search.constraints.tables import BatchConstraints
 
 CTRANSLATE2_ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
 MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
@@ -72,11 +72,7 @@ class CTranslate2Engine:
         return cls(converted, threads)
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: Sequence[ConstraintTables | None] | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
@@ -88,7 +84,7 @@ class CTranslate2Engine:
         self._score_unfinished(sources, found)
         return [self._rank(outputs, search, limit) for outputs, limit in zip(found, limits, strict=True)]
 
-    def _translate(self, sources: Sequence[Sequence[int]], search: Search, limit: int) -> list[list[Output]]:
+    def _translate(self, sources: Ids, search: Search, limit: int) -> list[list[Output]]:
         """What CTranslate2 finds for each source; outputs of `limit` tokens have no end mark."""
         if limit == 0:
             return [[Output([], 0.0)] for _ in sources]
@@ -168,12 +164,8 @@ def source_tokens(ids: Sequence[int]) -> list[str]:
 
 def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
     """The first part of a model that CTranslate2 does not support."""
-    default = ModelRecipe()
-    for name in ("architecture", "attention", "pattern", "norm"):
-        if getattr(recipe, name) != getattr(default, name):
-            return f"model.{name}={getattr(recipe, name)!r}"
-    if recipe.positions not in CTRANSLATE2.position_codes:
-        return f"model.positions={recipe.positions!r}"
+    if part := unusual_part(recipe, CTRANSLATE2.position_codes):
+        return part
     if recipe.n_heads * recipe.key_size != recipe.d_model or recipe.n_heads * recipe.value_size != recipe.d_model:
         return "heads whose width is not d_model / n_heads"
     return None
@@ -212,27 +204,20 @@ def to_ctranslate2(
         if tokens is not None and len(tokens) != size:
             message = f"got {plural(len(tokens), 'token')}, but the {side} vocabulary of {directory} has {size:,}"
             raise DragomanError(message, code="count_mismatch")
-    spec = TransformerSpec.from_config(
-        (recipe.encoder_layers, recipe.decoder_layers),
-        recipe.n_heads,
-        pre_norm=recipe.norm_order == "pre",
-        activation=getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation]),
-    )
+    layers, pre_norm = (recipe.encoder_layers, recipe.decoder_layers), recipe.norm_order == "pre"
+    activation = getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation])
+    spec = TransformerSpec.from_config(layers, recipe.n_heads, pre_norm=pre_norm, activation=activation)
     fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
-    spec.register_source_vocabulary(list(tokens or token_names(source)))
-    spec.register_target_vocabulary(list(tokens or token_names(target)))
+    source_names, target_names = ([MARKS.get(i, str(i)) for i in range(size)] for size in (source, target))
+    spec.register_source_vocabulary(list(tokens or source_names))
+    spec.register_target_vocabulary(list(tokens or target_names))
     spec.validate()
     spec.optimize(quantization=quantization)
     with staged(out) as directory_to_write:
         spec.save(str(directory_to_write))
         shutil.copy(directory / RECIPE, directory_to_write / RECIPE)
-
-
-def token_names(vocabulary: int) -> list[str]:
-    """A name for each id."""
-    return [MARKS.get(i, str(i)) for i in range(vocabulary)]
 
 
 def fill_weights(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
@@ -244,9 +229,8 @@ def fill_weights(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
         spec.decoder.projection.bias = weights["embeddings.output_bias"]
     for side, part in (("source", spec.encoder), ("target", spec.decoder)):
         learned = weights.get(f"{side}_positions.table")
-        part.position_encodings.encodings = (
-            position_table(MAX_POSITIONS, recipe.d_model) if learned is None else learned
-        )
+        codes = position_table(MAX_POSITIONS, recipe.d_model) if learned is None else learned
+        part.position_encodings.encodings = codes
     if recipe.norm_order == "pre":
         copy_norm(spec.encoder.layer_norm, weights, "encoder_norm")
         copy_norm(spec.decoder.layer_norm, weights, "decoder_norm")

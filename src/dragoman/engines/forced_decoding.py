@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from math import isnan
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
+from dragoman.nn import Padded
 from dragoman.search.types import NOT_FINITE, TYPICAL_TOKENS
 from dragoman.text.special_tokens import BOS, EOS
 
@@ -19,24 +22,55 @@ EncodedPairs = Sequence[tuple[Sequence[int], Sequence[int]]]
 LOGIT_ROWS: Final = 512  # rows of logits in memory at a time: a vocabulary is wide
 
 
+@dataclass(frozen=True)
+class ForcedBatch:
+    """A batch of sentence pairs."""
+
+    indices: list[int]
+    source: Tensor
+    source_layout: Padded
+    target: Tensor
+    target_layout: Padded
+    labels: Tensor  # [N], the target tokens and end marks of all sentences, concatenated
+    rows: Tensor  # [N], the sentence of each label
+
+    def rows_and_labels(self, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """The decoder's output `[B, T, D]` at each label, and the labels; some at a time, for logits are wide."""
+        hidden = hidden[self.target_layout.real(hidden.device)]
+        for start in range(0, len(hidden), LOGIT_ROWS):
+            yield hidden[start : start + LOGIT_ROWS], self.labels[start : start + LOGIT_ROWS]
+
+
+def small_batch(engine: TorchEngine) -> int:
+    """The size of batches that leave memory for the weights or gradients of all heads."""
+    return max(1, engine.batch // 8)
+
+
+def forced_batches(engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None) -> Iterator[ForcedBatch]:
+    """Batches of pairs of similar lengths, at most `batch` of typical length."""
+    for here in length_batches(pairs, batch or engine.batch):
+        source, source_layout = engine.sources([pairs[i][0] for i in here])
+        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
+        labels = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
+        rows = torch.tensor([row for row, i in enumerate(here) for _ in (*pairs[i][1], EOS)], device=engine.device)
+        yield ForcedBatch(here, source, source_layout, target, target_layout, labels, rows)
+
+
 @torch.inference_mode()
 def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
     """For each pair of source and target ids, the log-probability of each target token and of the end mark."""
     found: list[list[float]] = [[] for _ in pairs]
-    for here in length_batches(pairs, batch or engine.batch):
-        source, source_layout = engine.sources([pairs[i][0] for i in here])
-        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
-        hidden = engine.model.hidden(source, target, source_layout, target_layout)[target_layout.real(engine.device)]
-        follows = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
+    for here in forced_batches(engine, pairs, batch):
+        hidden = engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout)
         numbers: list[float] = []
-        for start in range(0, len(follows), LOGIT_ROWS):
-            logits = engine.model.logits(hidden[start : start + LOGIT_ROWS]).float()
-            chosen = logits.gather(-1, follows[start : start + LOGIT_ROWS, None]).squeeze(-1)
+        for rows, labels in here.rows_and_labels(hidden):
+            logits = engine.model.logits(rows).float()
+            chosen = logits.gather(-1, labels[:, None]).squeeze(-1)
             numbers += (chosen - logits.logsumexp(-1)).tolist()
         if any(map(isnan, numbers)):
             raise SearchError(NOT_FINITE, code="not_finite")
         each = iter(numbers)
-        for i in here:
+        for i in here.indices:
             found[i] = list(islice(each, len(pairs[i][1]) + 1))
     return found
 
@@ -48,14 +82,13 @@ def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, 
     Row t is the step that reads target token t - 1, or first the beginning, and writes target token t, or last the end.
     """
     if not isinstance(engine.model, EncoderDecoder):
-        raise SearchError(f"a {type(engine.model).__name__} has no attention between tokens", code="no_attention")
-    for here in length_batches(pairs, max(1, engine.batch // 8)):  # the weights of all heads need much memory
-        source, source_layout = engine.sources([pairs[i][0] for i in here])
-        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
+        message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
+        raise SearchError(message, code="no_attention")
+    for here in forced_batches(engine, pairs, small_batch(engine)):
         maps = AttentionMaps()
-        engine.model.hidden(source, target, source_layout, target_layout, maps)
+        engine.model.hidden(here.source, here.target, here.source_layout, here.target_layout, maps)
         weights = torch.stack(maps.cross, dim=1).float().cpu().numpy()
-        for row, i in enumerate(here):
+        for row, i in enumerate(here.indices):
             yield i, weights[row, :, :, : len(pairs[i][1]) + 1, : len(pairs[i][0]) + 1]
 
 

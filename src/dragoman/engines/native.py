@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,29 +17,24 @@ import numpy as np
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
+from dragoman.engines import native_layout
 from dragoman.engines.base import check_supported
-from dragoman.engines.native_layout import (
-    ACTIVATION_CODES,
-    POSITION_CODES,
-    STRUCTURES,
-    ModelConfig,
-    TranslationJob,
-    unsupported_by_native,
-)
+from dragoman.engines.native_layout import STRUCTURES, ModelConfig, TranslationJob, unsupported_by_native
 from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
 from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import NOT_FINITE, Hypothesis, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
     from dragoman.arrays import Int32Array
-    from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.search.constraints.tables import BatchConstraints
 
+Found = list[list[Hypothesis]]  # for each source, best first
 MAX_ROWS: Final = 128  # hypotheses of one thread at a time; twice or half as many are no faster
 MAX_BATCH_TOKENS: Final = 8192
 TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
@@ -71,9 +66,10 @@ class NativeEngine:
         pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         shape = ModelConfig(
             recipe.d_model, recipe.n_heads, recipe.key_size, recipe.value_size, recipe.d_ff,
-            recipe.encoder_layers, recipe.decoder_layers, *vocabulary, ACTIVATION_CODES[recipe.activation],
-            POSITION_CODES[recipe.positions], recipe.max_positions, recipe.norm_order == "pre", quantize, threads,
-            recipe.max_distance, recipe.norm_epsilon,
+            recipe.encoder_layers, recipe.decoder_layers, *vocabulary,
+            native_layout.ACTIVATION_CODES[recipe.activation], native_layout.POSITION_CODES[recipe.positions],
+            recipe.max_positions, recipe.norm_order == "pre", quantize, threads, recipe.max_distance,
+            recipe.norm_epsilon,
         )  # fmt: skip
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:
@@ -95,22 +91,21 @@ class NativeEngine:
             getattr(code, name).restype = ctypes.c_void_p
         vocabulary = read_info(directory).vocabulary_sizes
         if min(vocabulary) <= EOS:
-            message = f"{directory / INFO} has a vocabulary of {min(vocabulary)}, without special tokens; restore it"
-            raise DamagedError(message, code="file_damaged")
+            raise DamagedError(
+                f"{directory / INFO} has a vocabulary of {min(vocabulary)}, too small for the {EOS + 1} special "
+                "tokens; restore it from a copy",
+                code="file_damaged",
+            )
         return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: Sequence[ConstraintTables | None] | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
         self._check(sources, search, prefixes)
         batches = list(self._batches(sources, search))
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        found: Found = [[] for _ in sources]
         if len(batches) == 1:
             self._work(iter(batches), sources, search, prefixes, found, self.threads)
             return found
@@ -142,53 +137,42 @@ class NativeEngine:
             raise failed[0]
         return found
 
-    def _check(
-        self, sources: Sequence[Sequence[int]], search: Search, prefixes: Sequence[Sequence[int]] | None
-    ) -> None:
+    def _check(self, sources: Ids, search: Search, prefixes: Ids | None) -> None:
         """Raise on input that would lead the C code outside its memory."""
         if prefixes is not None and len(prefixes) != len(sources):
-            raise ShapeError(
-                f"got {plural(len(prefixes), 'prefix', 'prefixes')} for {plural(len(sources), 'source')}",
-                code="count_mismatch",
-            )
+            counts = f"{plural(len(prefixes), 'prefix', 'prefixes')} for {plural(len(sources), 'source')}"
+            raise ShapeError(f"got {counts}; give one for each", code="count_mismatch")
         limits = [search.limit(len(source)) for source in sources]
         longest = max([*limits, *map(len, prefixes or ())], default=0)
         reached = max([longest, *map(len, sources)]) + 1
         if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
-            message = f"a sentence may reach {reached} tokens; positions were learned for {self.recipe.max_positions}"
-            raise ShapeError(message, code="text_too_long")
+            raise ShapeError(
+                f"a sentence may reach {reached} tokens, but positions were learned for {self.recipe.max_positions}; "
+                "use shorter sentences, or a smaller max_length",
+                code="text_too_long",
+            )
         for what, rows, size in zip(("source", "prefix"), (sources, prefixes or ()), self.vocabulary, strict=True):
             for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
                 if not 0 <= wrong < size:
-                    message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens"
+                    message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
                     raise ShapeError(message, code="unknown_id")
 
-    def _batches(self, sources: Sequence[Sequence[int]], search: Search) -> Iterator[range]:
+    def _batches(self, sources: Ids, search: Search) -> Iterator[range]:
         """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
         n = len(sources)
         shares = -(-n // self.threads)
         max_sentences = max(1, min(shares, MAX_ROWS // search.beam))
         first = 0
         while first < n:
-            last, tokens = first, 0
-            while (
-                last < n
-                and last - first < max_sentences
-                and (last == first or tokens + len(sources[last]) < MAX_BATCH_TOKENS)
-            ):
+            last, tokens = first + 1, len(sources[first]) + 1
+            while last < min(n, first + max_sentences) and tokens + len(sources[last]) < MAX_BATCH_TOKENS:
                 tokens += len(sources[last]) + 1
                 last += 1
             yield range(first, last)
             first = last
 
     def _work(
-        self,
-        batches: Iterator[range],
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None,
-        found: list[list[Hypothesis]],
-        team: int,
+        self, batches: Iterator[range], sources: Ids, search: Search, prefixes: Ids | None, found: Found, team: int
     ) -> None:
         """Translate batches until there are none left."""
         with self.lock:
@@ -203,30 +187,22 @@ class NativeEngine:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                begins = None if prefixes is None else [prefixes[i] for i in batch]
-                for i, best in zip(
-                    batch, self._translate(worker, [sources[i] for i in batch], search, begins, team), strict=True
-                ):
-                    found[i] = best
+                part = slice(batch.start, batch.stop)
+                begins = None if prefixes is None else prefixes[part]
+                found[part] = self._translate(worker, sources[part], search, begins, team)
         finally:
             with self.lock:
                 self.busy -= 1
                 self.free.append(worker)
 
     def _translate(
-        self,
-        worker: ctypes.c_void_p,
-        sources: list[Sequence[int]],
-        search: Search,
-        prefixes: list[Sequence[int]] | None,
-        team: int,
-    ) -> list[list[Hypothesis]]:
+        self, worker: ctypes.c_void_p, sources: Ids, search: Search, prefixes: Ids | None, team: int
+    ) -> Found:
         n = len(sources)
         limits = np.array([search.limit(len(source)) for source in sources], np.int32)
         if prefixes is not None:
             limits = np.maximum(limits, np.array([len(prefix) for prefix in prefixes], np.int32))
-        longest = int(limits.max())
-        rows = max(longest, 1)
+        rows = max(int(limits.max()), 1)
         tokens = np.empty((n, search.n_best, rows), np.int32)
         lengths = np.empty((n, search.n_best), np.int32)
         scores, totals = np.empty_like(lengths, np.float32), np.empty_like(lengths, np.float32)
@@ -282,6 +258,6 @@ def default_threads() -> int:
     return number if 0 < number <= MAX_THREADS else available_cores()
 
 
-def concatenate(rows: Sequence[Sequence[int]]) -> tuple[Int32Array, Int32Array]:
+def concatenate(rows: Ids) -> tuple[Int32Array, Int32Array]:
     """Rows as one array, and their lengths."""
     return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

@@ -12,16 +12,8 @@ ACTIVATION_CODES: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITION_CODES: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 SUPPORTED_FIELDS: Final = (
     *("d_model", "n_heads", "d_k", "d_v", "d_ff", "encoder_layers", "decoder_layers", "max_positions", "max_distance"),
-    *(
-        "dropout",
-        "attention_dropout",
-        "feed_forward_dropout",
-        "attention_bias",
-        "norm_order",
-        "tie",
-        "output_bias",
-        "norm_epsilon",
-    ),
+    *("dropout", "attention_dropout", "feed_forward_dropout", "attention_bias", "norm_order", "norm_epsilon"),
+    *("tie", "output_bias"),
 )
 
 
@@ -52,14 +44,10 @@ STRUCTURES: Final = (ModelConfig, TranslationJob)  # compared with C when the li
 
 def unsupported_by_native(recipe: ModelRecipe) -> str | None:
     """The first part of a model that the engine does not support; fields not listed here must have their defaults."""
+    codes = {"activation": ACTIVATION_CODES, "positions": POSITION_CODES}
     for field in fields(recipe):
         value = getattr(recipe, field.name)
-        if field.name in SUPPORTED_FIELDS:
-            continue
-        if (field.name == "activation" and value in ACTIVATION_CODES) or (
-            field.name == "positions" and value in POSITION_CODES
-        ):
-            continue
-        if field.default is MISSING or value != field.default:
+        supported = field.name in SUPPORTED_FIELDS or value in codes.get(field.name, ())
+        if not supported and (field.default is MISSING or value != field.default):
             return f"model.{field.name}={value!r}"
     return None

@@ -211,5 +211,5 @@ def check_device(device: str) -> str:
 
     no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
     why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
-    message = f"there is no device {device!r} here{why}; use auto, {', '.join(available)}"
+    message = f"there is no device {device!r} here{why}; use one of: auto, {', '.join(available)}"
     raise SearchError(message, code="device_unavailable")

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 
 from dragoman.config.model import PositionCodeName
-from dragoman.engines.base import Capabilities, Engine, EngineSpec
+from dragoman.engines.base import Capabilities, Engine, EngineSpec, unusual_part
 from dragoman.errors import DragomanError, SearchError
 from dragoman.native.build import why_not
 from dragoman.search.types import MAX_BEAM
@@ -38,13 +38,12 @@ TORCH: Final = Capabilities(
     batch_invariant=False,  # matrix products of other shapes differ in the last bits
     preferred_batch=64,  # 256 on a GPU
 )
-NATIVE: Final = Capabilities(
+NATIVE: Final = replace(
+    TORCH,
     devices=("cpu",),
     precisions=("int8", "float32"),
     searches=("greedy", "beam"),
     max_beam=64,
-    no_repeat=True,
-    prefixes=True,
     constraints=False,
     ensembles=False,
     scoring=False,
@@ -52,7 +51,6 @@ NATIVE: Final = Capabilities(
     alignment=False,
     position_codes=("sinusoidal", "learned", "relative", "rotary", "alibi", "none"),
     batch_invariant=True,
-    preferred_batch=64,
 )
 CTRANSLATE2: Final = replace(
     NATIVE,
@@ -71,22 +69,6 @@ CUDA: Final = replace(
     position_codes=("sinusoidal", "learned", "none"),
     preferred_batch=512,
 )
-LABELS = {
-    "devices": "devices",
-    "precisions": "precisions, default first",
-    "searches": "searches",
-    "max_beam": "largest beam",
-    "no_repeat": "`no_repeat`",
-    "prefixes": "forced prefixes",
-    "constraints": "required, avoided phrases",
-    "ensembles": "ensembles",
-    "scoring": "scoring",
-    "attention": "attention",
-    "alignment": "word alignment",
-    "position_codes": "position codes",
-    "batch_invariant": "bit-identical in any batch",
-    "preferred_batch": "preferred batch, sentences",
-}
 
 
 def native_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
@@ -120,13 +102,8 @@ def cuda_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
         return f"it needs an NVIDIA GPU; the device is {device!r}"
     if recipe is None:
         return None
-    plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
-    for name, value in plain.items():
-        if getattr(recipe, name) != value:
-            return f"it does not support model.{name}={getattr(recipe, name)!r}"
-    if recipe.positions not in CUDA.position_codes:
-        return f"it does not support model.positions={recipe.positions!r}"
-    return None
+    part = unusual_part(recipe, CUDA.position_codes)
+    return f"it does not support {part}" if part else None
 
 
 def load_native(selector: EngineSelector) -> Engine | None:
@@ -143,15 +120,14 @@ def load_ctranslate2(selector: EngineSelector) -> Engine | None:
     quantize = selector.precision != "float32"
     try:
         engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize=quantize)
-    except (
-        DragomanError,
-        OSError,
-        RuntimeError,
-    ) as error:  # its cache is not writable, or another process writes there
+    except (DragomanError, OSError, RuntimeError) as error:  # its cache is not writable, or another process uses it
         if selector.engine == "auto":
             return None
-        message = f"CTranslate2 cannot convert the model: {error}; check DRAGOMAN_CACHE, or use engine 'auto'"
-        raise SearchError(message, code="engine_unavailable") from None
+        raise SearchError(
+            f"CTranslate2 cannot convert the model: {error}; set DRAGOMAN_CACHE to a writable directory, or use engine "
+            "'auto'",
+            code="engine_unavailable",
+        ) from None
     if engine is not None and selector.precision != "auto" and not engine.precision.startswith(selector.precision):
         return None  # this CPU does not have it
     return engine
@@ -203,8 +179,9 @@ def engine_statuses(recipe: ModelRecipe | None, device: str) -> list[EngineStatu
 def capability_rows() -> list[list[str]]:
     """A header and one row per capability, with one column per engine."""
     columns = [asdict(spec.capabilities) for spec in SPECS]
+    labels = {name: hint.__metadata__[0] for name, hint in get_type_hints(Capabilities, include_extras=True).items()}
     header = ["", *(f"`{spec.name}`" for spec in SPECS)]
-    return [header, *([label, *(_format(column[name]) for column in columns)] for name, label in LABELS.items())]
+    return [header, *([label, *(_format(column[name]) for column in columns)] for name, label in labels.items())]
 
 
 def format_text(rows: Sequence[Sequence[str]], width: int = 22) -> str:
@@ -214,13 +191,6 @@ def format_text(rows: Sequence[Sequence[str]], width: int = 22) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = ("  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)) for line in lines)
     return "".join(f"{line.rstrip()}\n" for line in padded)
-
-
-def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table."""
-    header, *body = rows
-    lines = [header, ["---"] * len(header), *body]
-    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
 
 
 def _format(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from dragoman.models.loading import load_model
 from dragoman.nn import Padded
 from dragoman.nn.kernels.cpu_bf16 import torch_bfloat16_works
 from dragoman.search.beam import beam_search
-from dragoman.search.constraints.beam import BatchConstraints
+from dragoman.search.constraints.beam import pad_rows
+from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.sampling import sample, sampling_keys
-from dragoman.search.types import NOT_FINITE, Hypothesis, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
 from dragoman.text.special_tokens import EOS, PAD
 from dragoman.text.trees.token_depths import ParsedIds, depths_of
 from dragoman.values import plural
@@ -37,8 +37,10 @@ class TorchEngine:
     def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
         """The engine of a verified model directory."""
         if bfloat16 and device == "cpu" and not torch_bfloat16_works():
-            message = "precision 'bfloat16' crashes PyTorch on this CPU; use 'float32' or 'int8'"
-            raise SearchError(message, code="unsupported_precision")
+            raise SearchError(
+                "precision 'bfloat16' crashes PyTorch with an illegal instruction on this CPU; use 'float32' or 'int8'",
+                code="unsupported_precision",
+            )
         model, _ = load_model(directory, PAD, device)
         return cls(model.bfloat16() if bfloat16 else model, device)
 
@@ -53,11 +55,7 @@ class TorchEngine:
         return torch.get_num_threads() if self.device.type == "cpu" else None
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: BatchConstraints | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first, with the lexical constraints of each."""
         if not sources:
@@ -73,7 +71,7 @@ class TorchEngine:
             raise SearchError(NOT_FINITE, code="not_finite")
         return found
 
-    def sources(self, sources: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
+    def sources(self, sources: Ids) -> tuple[torch.Tensor, Padded]:
         """Sources with end marks, as a padded batch; with depths where they came with trees."""
         ids, layout = self.padded([[*source, EOS] for source in sources])
         parsed = sum(isinstance(source, ParsedIds) for source in sources)
@@ -85,8 +83,7 @@ class TorchEngine:
         depths = [[*deep, *[0] * (layout.size - len(deep))] for deep in map(depths_of, sources)]
         return ids, replace(layout, depths=torch.tensor(depths, device=self.device))
 
-    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, Padded]:
+    def padded(self, rows: Ids) -> tuple[torch.Tensor, Padded]:
         """Rows of ids as a tensor, padded on the right."""
-        width = max(map(len, rows))
-        ids = torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows], device=self.device)
-        return ids, Padded(width, torch.tensor([len(row) for row in rows], device=self.device))
+        ids = pad_rows(rows, self.device)
+        return ids, Padded(ids.shape[1], torch.tensor([*map(len, rows)], device=self.device))

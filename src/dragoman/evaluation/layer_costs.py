@@ -7,15 +7,17 @@ sequential products; the path length from the first position to the last, found 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from dragoman.errors import ShapeError
@@ -56,17 +58,11 @@ def measure_costs(sizes: LayerSizes, lengths: Sequence[int]) -> list[LayerCost]:
     for n in lengths:
         if n < 2:
             raise ShapeError(f"there is no path between {n} positions; use 2 or more", code="out_of_range")
-    return [
-        LayerCost(
-            layer_type,
-            n,
-            count_operations(layer_type, n),
-            path_length(type(layer_type)(replace(sizes, **PATH_SIZES)), n),
-            measure_seconds(layer_type, n),
-        )
-        for layer_type in (make(sizes) for make in LAYER_TYPES)
-        for n in lengths
-    ]
+    found, small = [], replace(sizes, **PATH_SIZES)
+    for make, n in product(LAYER_TYPES, lengths):
+        layer_type, path = make(sizes), path_length(make(small), n)
+        found.append(LayerCost(layer_type, n, count_operations(layer_type, n), path, measure_seconds(layer_type, n)))
+    return found
 
 
 def powers_of_two(maximum: int) -> list[int]:
@@ -74,8 +70,7 @@ def powers_of_two(maximum: int) -> list[int]:
     return [1 << power for power in range(4, maximum.bit_length())]
 
 
-@dataclass(frozen=True)
-class CostCurve:
+class CostCurve(NamedTuple):
     """Measured values over n, and those of Table 1 if it has them."""
 
     name: str
@@ -107,20 +102,12 @@ def cost_curves(costs: Sequence[LayerCost], max_length: int) -> dict[str, list[C
 def format_table(costs: Sequence[LayerCost]) -> str:
     """Table 1 in Markdown: the paper's formulas and the measurements."""
     names = ("layer", "O()", "n", "d", "operations", "over O()", "whole layer", "chain", "O()", "path", "O()", "ms")
-    rows = [
-        (
-            *(
-                c.layer_type.name,
-                c.layer_type.complexity,
-                f"{c.n:,}",
-                f"{c.layer_type.sizes.d_model:,}",
-                f"{c.count.between_positions:,}",
-            ),
-            *(f"{c.over_formula:.1f}", f"{c.count.total:,}", f"{c.count.chain:,}", c.layer_type.sequential),
-            *(f"{c.path:,}", c.layer_type.path, f"{c.seconds * 1000:.2f}"),
-        )
-        for c in costs
-    ]
+    rows = []
+    for c in costs:
+        of, count = c.layer_type, c.count
+        sizes = f"{c.n:,}", f"{of.sizes.d_model:,}", f"{count.between_positions:,}", f"{c.over_formula:.1f}"
+        chain, path = (f"{count.chain:,}", of.sequential), (f"{c.path:,}", of.path)
+        rows.append((of.name, of.complexity, *sizes, f"{count.total:,}", *chain, *path, f"{c.seconds * 1000:.2f}"))
     left = {0, 1, 8, 10}  # columns of text
     widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
     rule = ["-" * w if i in left else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
@@ -137,9 +124,7 @@ def count_operations(layer_type: LayerType, n: int) -> OperationCount:
         layer, x = layer_type.layer(), torch.empty(1, n, layer_type.sizes.d_model)
         with torch.no_grad(), FlopCounterMode(display=False) as counter, DependencyChain() as chain:
             layer_type.run(layer, x)
-    by_operation = counter.get_flop_counts()["Global"]
-    heads = by_operation.get(torch.ops.aten.bmm, 0)
-    total = counter.get_total_flops()
+    heads, total = counter.get_flop_counts()["Global"].get(torch.ops.aten.bmm, 0), counter.get_total_flops()
     return OperationCount(heads or total, total, chain.longest)
 
 
@@ -155,22 +140,13 @@ class DependencyChain(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and record the depth of its results."""
         result = func(*args, **(kwargs or {}))
-        depth = max((self.depths.get(id(t), 0) for t in iterate_tensors((args, kwargs))), default=0)
-        depth += func.overloadpacket in flop_registry
-        for tensor in iterate_tensors(result):
+        inputs, outputs = (filter(torch.is_tensor, tree_leaves(tree)) for tree in ((args, kwargs), result))
+        depth = max((self.depths.get(id(t), 0) for t in inputs), default=0) + (func.overloadpacket in flop_registry)
+        for tensor in outputs:
             self.depths[id(tensor)] = depth
             self.kept.append(tensor)
         self.longest = max(self.longest, depth)
         return result
-
-
-def iterate_tensors(tree: Any) -> Iterator[Tensor]:
-    """The tensors in nested arguments."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, list | tuple | dict):
-        for part in tree.values() if isinstance(tree, dict) else tree:
-            yield from iterate_tensors(part)
 
 
 def path_length(layer_type: LayerType, n: int) -> int:

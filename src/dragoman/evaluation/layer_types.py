@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import ClassVar, Final
 
 import torch
@@ -157,9 +158,8 @@ class RecurrentType(LayerType):
         d = self.sizes.d_model
         x, state, cell = (torch.randn(1, 1, d, requires_grad=True) for _ in range(3))
         y = layer(x, (state, cell))[0]
-        here, before, cell_before = (
-            g.ne(0).any() for g in torch.autograd.grad(y, (x, state, cell), torch.randn_like(y))
-        )
+        gradients = torch.autograd.grad(y, (x, state, cell), torch.randn_like(y))
+        here, before, cell_before = (gradient.ne(0).any() for gradient in gradients)
         return (outputs & here) | (outputs.roll(-1) & (before | cell_before))
 
 
@@ -203,16 +203,9 @@ class Dilated(ConvolutionalType):
 
     def longest_path(self, n: int) -> int:
         """The number of digits of n - 1 to the base k."""
-        layers = 1
-        while self.sizes.kernel**layers < n:
-            layers += 1
-        return layers
+        return next(layers for layers in count(1) if self.sizes.kernel**layers >= n)
 
 
 LAYER_TYPES: Final[tuple[type[LayerType], ...]] = (
-    SelfAttention,
-    RestrictedSelfAttention,
-    RecurrentType,
-    ConvolutionalType,
-    Dilated,
+    *(SelfAttention, RestrictedSelfAttention, RecurrentType, ConvolutionalType, Dilated),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -97,45 +97,35 @@ def make_metrics(
     metrics: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> dict[str, Any]:
     """sacreBLEU's metrics by name; the default tokenizer depends on the script of the references."""
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
     tokenize = tokenize or choose_tokenizer(references)
     spaceless = tokenize in ("zh", "char", "ja-mecab")
-    by_name: dict[str, Any] = {}
+    make: dict[str, Callable[[], Any]] = {
+        "BLEU": lambda: make_bleu(tokenize, lowercase),
+        "chrF": lambda: CHRF(lowercase=lowercase),
+        # sacreBLEU's TER always lowercases. It counts words; text without spaces is split into characters.
+        "TER": lambda: TER(normalized=spaceless, asian_support=spaceless),
+    }
     for name in metrics:
-        match name:
-            case "BLEU":
-                by_name[name] = make_bleu(BLEU, tokenize, lowercase)
-            case "chrF":
-                by_name[name] = CHRF(lowercase=lowercase)
-            case "TER":
-                # sacreBLEU's TER always lowercases. It counts words; text without spaces is split into characters.
-                by_name[name] = TER(normalized=spaceless, asian_support=spaceless)
-            case _:
-                raise DataError(f"unknown metric {name!r}{suggest(name, METRICS)}", code="unknown_choice")
-    return by_name
+        if name not in make:
+            raise DataError(f"unknown metric {name!r}{suggest(name, METRICS)}", code="unknown_choice")
+    return {name: make[name]() for name in metrics}
 
 
-def make_bleu(bleu: Any, tokenize: str, lowercase: bool) -> Any:
+def make_bleu(tokenize: str, lowercase: bool) -> Any:
     """BLEU with a tokenizer by name; some tokenizers need a package or a download."""
-    known = bleu_tokenizers()
-    if tokenize not in known:
+    from sacrebleu.metrics.bleu import BLEU
+
+    if tokenize not in (known := list(BLEU.TOKENIZERS)):
         raise DataError(f"sacreBLEU has no tokenizer {tokenize!r}{suggest(tokenize, known)}", code="unknown_choice")
     try:
-        return bleu(tokenize=tokenize, lowercase=lowercase)
+        return BLEU(tokenize=tokenize, lowercase=lowercase)
     except Exception as error:  # a missing package or a failed download, with many types
         reason = str(error).strip() or type(error).__name__
         message = f"sacreBLEU's tokenizer {tokenize!r} is not available here: {reason}"
         raise DataError(message, code="tokenizer_unavailable") from None
-
-
-def bleu_tokenizers() -> list[str]:
-    """The names of sacreBLEU's tokenizers."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    return list(BLEU.TOKENIZERS)
 
 
 def choose_tokenizer(references: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -76,39 +76,36 @@ class EvaluationReport:
                 "sentences": len(result.hypotheses),
                 "seconds": result.seconds,
                 "sentences_per_second": result.rate,
-                "scores": {s.metric: {k: v for k, v in asdict(s).items() if k != "metric"} for s in result.scores},
-                "differences": {
-                    d.metric: {k: v for k, v in asdict(d).items() if k != "metric"} for d in result.differences
-                },
+                "scores": by_metric(result.scores),
+                "differences": by_metric(result.differences),
                 "flags": dict(result.flags),
                 "worst": result.worst(),
             }
             for result in self.results
         ]
         versions = {"dragoman": __version__, "sacrebleu": version("sacrebleu"), "torch": version("torch")}
-        return {
-            "format": 1,
-            "made": self.created,
-            "system": dict(self.system),
-            "against": self.against,
-            "versions": versions,
-            "sets": sets,
-        }
+        about = {"format": 1, "made": self.created, "system": dict(self.system), "against": self.against}
+        return {**about, "versions": versions, "sets": sets}
 
     def write(self, directory: Path) -> None:
         """Write report.json, report.md and a file of translations for each set; other files stay."""
         prepare_directory(directory)
         try:
             data = self.to_dict()
-            for name, result in zip(
-                unique_file_names([r.test_set.name for r in self.results]), self.results, strict=True
-            ):
+            names = unique_file_names([result.test_set.name for result in self.results])
+            for name, result in zip(names, self.results, strict=True):
                 text = "".join(" ".join(line.split("\n")) + "\n" for line in result.hypotheses)
                 write_atomically(directory / f"{name}.translations.txt", text)
             write_atomically(directory / MARKDOWN, format_markdown(data))
             write_atomically(directory / JSON, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
         except OSError as error:
             raise cannot_write(directory, error) from None
+
+
+def by_metric(figures: Sequence[MetricScore | MetricDifference]) -> dict[str, Any]:
+    """Figures as dictionaries, by the name of their metric."""
+    found = {figure.metric: asdict(figure) for figure in figures}
+    return {metric: {k: v for k, v in values.items() if k != "metric"} for metric, values in found.items()}
 
 
 def format_markdown(data: Mapping[str, Any]) -> str:

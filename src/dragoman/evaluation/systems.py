@@ -116,10 +116,11 @@ class FileSystem:
 
     def __init__(self, files: Sequence[Path], option: str, sets: Sequence[EvaluationSet]) -> None:
         if len(files) != len(sets):
-            message = (
-                f"got {plural(len(files), 'file')} of {option} for {plural(len(sets), 'test set')}; give one for each"
+            raise DataError(
+                f"got {plural(len(files), 'file')} of {option} for {plural(len(sets), 'test set')}; give one for each "
+                "--reference, in the same order",
+                code="count_mismatch",
             )
-            raise DataError(message, code="count_mismatch")
         self.files = files
         self.outputs = [
             SystemOutput(read_matching_lines(path, Path(test_set.name), len(test_set.references)))

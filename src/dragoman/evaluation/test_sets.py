@@ -35,7 +35,9 @@ def read_matching_lines(path: Path, other: Path, count: int) -> list[str]:
     """The lines of a file, which must be as many as those of another."""
     found = read_lines(path)
     if len(found) != count:
-        message = f"{path} has {plural(len(found), 'line')} but {other} has {count:,}; they must be equally many"
+        message = (
+            f"{path} has {plural(len(found), 'line')} but {other} has {count:,}; give one line per sentence in both"
+        )
         raise DataError(message, code="count_mismatch")
     return found
 
@@ -50,23 +52,16 @@ def read_test_sets(
     """Read test sets from files; by default they have the names of their references."""
     if not references:
         raise DataError("there are no references; give --reference for each test set", code="missing_option")
-    if sources and len(sources) != len(references):
-        message = f"there are {len(sources)} --source but {len(references)} --reference files; give as many"
-        raise DataError(message, code="count_mismatch")
-    if names and len(names) != len(references):
-        message = (
-            f"got {plural(len(names), 'name')} for {plural(len(references), 'test set')}; give one for each, or none"
-        )
-        raise DataError(message, code="count_mismatch")
-    if trees and len(trees) != len(sources):
-        counts = f"{plural(len(trees), 'file')} of trees for {plural(len(sources), '--source')}"
-        raise DataError(f"got {counts}; give one for each, or none", code="count_mismatch")
-    if len(languages) not in (0, 1, len(references)):
-        message = f"there are {len(languages)} --to languages for {len(references)} test sets"
-        raise DataError(message, code="count_mismatch")
-    targets: list[str | None] = [None] * len(references)
-    if languages:
-        targets = [*languages] * (len(references) if len(languages) == 1 else 1)
+    n, read = len(references), len(sources)
+    for count, allowed, expected in (
+        (read, (0, n), f"--source but {n} --reference files; give one of each per test set, in the same order"),
+        (len(names), (0, n), f"names for {plural(n, 'test set')}; give one for each, or none"),
+        (len(trees), (0, read), f"--source-trees but {read} --source files; give one for each, or none"),
+        (len(languages), (0, 1, n), f"--to languages for {plural(n, 'test set')}; give one for each, or one for all"),
+    ):
+        if count not in allowed:
+            raise DataError(f"there are {count} {expected}", code="count_mismatch")
+    targets = languages if languages[1:] else [languages[0] if languages else None] * n
     set_names: list[str] = []
     for name in names or [set_name(path) for path in references]:
         set_names.append(name if name not in set_names else f"{name}-{len(set_names) + 1}")

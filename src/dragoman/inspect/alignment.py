@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import DragomanError, SearchError
 from dragoman.inspect.pictures import load_pyplot, save_figure
 from dragoman.text import Tree
 from dragoman.translation.alignment import Links, align, move_language_last
 from dragoman.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from dragoman.engines.forced_decoding import EncodedPairs
+
+
+def encode_pairs(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    trees: Iterable[Tree] | None,
+    to: str | Sequence[str] | None,
+) -> EncodedPairs:
+    """The token ids of both sides of each pair."""
+    if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
+        message = "sources and targets must be two lists of the same length, such as ['one'] and ['eins']"
+        raise SearchError(message, code="count_mismatch")
+    read, written = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
+    return list(zip(read, written, strict=True))
 
 
 def align_pairs(
@@ -26,19 +44,13 @@ def align_pairs(
     """
     from dragoman.translation.alignment_head import head_attention
 
-    if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
-        message = "sources and targets must be two lists of the same length, such as ['one'] and ['eins']"
-        raise SearchError(message, code="count_mismatch")
-    read, written = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
-    pairs = list(zip(read, written, strict=True))
+    pairs = encode_pairs(translator, sources, targets, trees, to)
     maps = head_attention(translator.engines.torch, pairs, translator.alignment_head)
-    lead = translator.n_language_tokens
-    return [
-        align(
-            move_language_last(weights, lead), translator.source.tokens(source[lead:]), translator.target.tokens(target)
-        )
-        for weights, (source, target) in zip(maps, pairs, strict=True)
-    ]
+    lead, found = translator.n_language_tokens, []
+    for weights, (source, target) in zip(maps, pairs, strict=True):
+        sides = translator.source.tokens(source[lead:]), translator.target.tokens(target)
+        found.append(align(move_language_last(weights, lead), *sides))
+    return found
 
 
 def format_pharaoh(links: Links) -> str:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dragoman.errors import DragomanError, MissingExtraError
 from dragoman.files import write_output
@@ -20,6 +20,8 @@ FONTS: Final = (
     *("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Sans Bengali"),
     *("Noto Sans Tamil", "Noto Sans Georgian", "Noto Sans Armenian", "Noto Sans Ethiopic", "Arial Unicode MS"),
 )
+# A name, positions along the axis, measured values, and expected ones if there is a formula.
+Curve = tuple[str, Sequence[float], Sequence[float], Sequence[float] | None]
 COLORS: Final = ("#c8452d", "#e39b2d", "#3b6ea8", "#4d9a5b", "#7d5ba6", "#6b6b6b")
 
 
@@ -63,41 +65,19 @@ def save_figure(figure: Any, path: str | Path) -> str:
     )
 
 
-class Curve(Protocol):
-    """Measured values, and expected ones if there is a formula."""
-
-    @property
-    def name(self) -> str:
-        """The name in the legend."""
-
-    @property
-    def x(self) -> Sequence[float]:
-        """Positions along the axis."""
-
-    @property
-    def y(self) -> Sequence[float]:
-        """Measured values."""
-
-    @property
-    def expected(self) -> Sequence[float] | None:
-        """Expected values."""
-
-
 def draw_curves(panels: Mapping[str, Sequence[Curve]], path: str | Path, x_label: str, title: str = "") -> str:
     """Draw a panel for each title, on logarithmic axes; curves of the same name have the same color."""
     figure, axes = load_pyplot().subplots(1, len(panels), figsize=(5.2 * len(panels), 4.6), layout="constrained")
-    names = list(dict.fromkeys(curve.name for curves in panels.values() for curve in curves))
+    names = list(dict.fromkeys(name for curves in panels.values() for name, *_ in curves))
     for axis, (panel, curves) in zip([axes] if len(panels) == 1 else axes, panels.items(), strict=True):
-        for curve in curves:
-            number = names.index(curve.name)
+        for name, x, y, expected in curves:
+            number = names.index(name)
             color, marker = COLORS[number % len(COLORS)], "os^DvP"[number % 6]
-            # Equal values hide each other, so the first are drawn larger.
-            size = 8.5 - 1.2 * number
-            line = "-" if curve.expected is None else "none"
-            style = {"linestyle": line, "marker": marker, "markersize": size, "color": color}
-            axis.plot(curve.x, curve.y, label=curve.name, **style)
-            if curve.expected is not None:
-                axis.plot(curve.x, curve.expected, "--", linewidth=1, color=color)
+            size = 8.5 - 1.2 * number  # equal values hide each other, so the first are drawn larger
+            line = "-" if expected is None else "none"
+            axis.plot(x, y, label=name, linestyle=line, marker=marker, markersize=size, color=color)
+            if expected is not None:
+                axis.plot(x, expected, "--", linewidth=1, color=color)
         axis.set(title=panel, xlabel=x_label, yscale="log")
         axis.set_xscale("log", base=2)
         axis.xaxis.set_major_formatter("{x:,.0f}")

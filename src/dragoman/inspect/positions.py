@@ -35,8 +35,11 @@ def position_codes(model: Any, length: int) -> dict[str, Codes]:
                 code = code.order
             found[side] = code(zeros, Padded(length))[0].double().cpu().numpy()
     if not any(codes.any() for codes in found.values()):
-        message = f"model.positions={model.recipe.positions!r} adds no code to the embeddings"
-        raise SearchError(message, code="no_positions")
+        raise SearchError(
+            f"model.positions={model.recipe.positions!r} adds no code to the embeddings, so there is nothing to draw; "
+            "use a model with positions='sinusoidal', 'learned' or 'syntax'",
+            code="no_positions",
+        )
     same = np.array_equal(found["source"], found["target"])
     if same:
         found = {"source and target": found.pop("source"), **found}

@@ -37,8 +37,11 @@ class EncoderDecoder(nn.Module, ABC):
             message = f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}"
             raise RecipeError(message, code="wrong_type")
         if recipe.architecture != self.architecture:
-            message = f"{type(self).__name__} needs architecture={self.architecture!r}; got {recipe.architecture!r}"
-            raise RecipeError(message, code="architecture_mismatch")
+            raise RecipeError(
+                f"{type(self).__name__} needs a recipe with model.architecture={self.architecture!r}; got "
+                f"{recipe.architecture!r}",
+                code="architecture_mismatch",
+            )
         sizes = (vocabulary, vocabulary) if isinstance(vocabulary, int) else vocabulary
         if not isinstance(sizes, tuple) or len(sizes) != 2 or not all(type(n) is int and n > 0 for n in sizes):
             message = f"vocabulary must be a number of tokens, or two for source and target; got {vocabulary!r}"
@@ -46,7 +49,7 @@ class EncoderDecoder(nn.Module, ABC):
         if recipe.tie == "all" and not isinstance(vocabulary, int):
             raise RecipeError(
                 f"model.tie='all' needs one vocabulary, not two of {vocabulary[0]} and {vocabulary[1]} tokens; use "
-                "model.tie='target' or 'none'",
+                "model.tie='target' or 'none', or a shared vocabulary",
                 code="vocabulary_mismatch",
             )
         self.recipe, self.vocabulary, self.pad = recipe, vocabulary, pad
@@ -110,7 +113,8 @@ class EncoderDecoder(nn.Module, ABC):
 
     def _layout(self, ids: Tensor, layout: Layout | None, side: str) -> Layout:
         if layout is None and check_tensor(ids, side).dim() != 2:
-            raise ShapeError(f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens]")
+            message = f"{side} ids have shape {tuple(ids.shape)}; expected [sentences, tokens], or a Packed layout too"
+            raise ShapeError(message)
         layout = layout if layout is not None else Padded.of(ids, self.pad)
         if not isinstance(layout, Padded | Packed) or ids.dim() != (1 if isinstance(layout, Packed) else 2):
             raise ShapeError(

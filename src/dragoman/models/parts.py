@@ -9,39 +9,20 @@ from typing import Any
 from torch import Tensor, nn
 
 from dragoman.config import ModelRecipe
-from dragoman.nn import (
-    ACTIVATIONS,
-    Additive,
-    AttentionFunction,
-    BatchNorm,
-    FeedForward,
-    LayerNorm,
-    LearnedPositions,
-    LinearBias,
-    LowRank,
-    MultiHeadCrossAttention,
-    MultiHeadSelfAttention,
-    NoPositions,
-    Norm,
-    PositionCode,
-    PostNorm,
-    PreNorm,
-    RelativePositions,
-    Residual,
-    RotaryPositions,
-    Rule,
-    ScaledDotProduct,
-    SinusoidalPositions,
-    SyntaxPositions,
-    both,
-    causal,
-    either,
-    everything,
-    first,
-    scattered,
-    window,
-)
+from dragoman.nn import Additive, AttentionFunction, LowRank, MultiHeadCrossAttention, MultiHeadSelfAttention
+from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct
+from dragoman.nn.attention.sees import Rule, both, causal, either, everything, first, scattered, window
+from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
 from dragoman.nn.linear import Linear
+from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
+from dragoman.nn.position import NoPositions, PositionCode
+from dragoman.nn.position.alibi import LinearBias
+from dragoman.nn.position.learned import LearnedPositions
+from dragoman.nn.position.relative import RelativePositions
+from dragoman.nn.position.rotary import RotaryPositions
+from dragoman.nn.position.sinusoidal import SinusoidalPositions
+from dragoman.nn.position.syntax import SyntaxPositions
+from dragoman.nn.residual import PostNorm, PreNorm, Residual
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from dragoman.models.source import EncodedSource
 from dragoman.nn import Dropout, Layout, Padded
 from dragoman.nn.linear import Linear
 
+Cell = Literal["lstm", "gru"]
 CELLS: Final[dict[str, type[nn.LSTM | nn.GRU]]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 CellState = tuple[Tensor, ...]  # [1, R, D] each: an LSTM's output and cell, a GRU's output
 
@@ -34,9 +35,7 @@ class RecurrentLayer(nn.Module):
     With `residual`, the input is added to the output.
     """
 
-    def __init__(
-        self, cell: Literal["lstm", "gru"], d_input: int, d_model: int, dropout: float, residual: bool = False
-    ) -> None:
+    def __init__(self, cell: Cell, d_input: int, d_model: int, dropout: float, residual: bool = False) -> None:
         super().__init__()
         self.cell = CELLS[cell](d_input, d_model, batch_first=True)
         self.dropout, self.residual = Dropout(dropout), residual
@@ -59,7 +58,7 @@ class RecurrentLayer(nn.Module):
 class BidirectionalLayer(nn.Module):
     """Two layers in parallel, one of which reads each sentence backwards."""
 
-    def __init__(self, cell: Literal["lstm", "gru"], d_input: int, d_model: int, dropout: float) -> None:
+    def __init__(self, cell: Cell, d_input: int, d_model: int, dropout: float) -> None:
         super().__init__()
         self.forwards = RecurrentLayer(cell, d_input, d_model, dropout)
         self.backwards = RecurrentLayer(cell, d_input, d_model, dropout)
@@ -117,11 +116,9 @@ class Recurrent(EncoderDecoder):
         recipe = self.recipe
         d, cell, dropout = recipe.d_model, recipe.cell, recipe.dropout
         d_memory = d if recipe.encoder_layers > 1 else 2 * d
-        higher = [
-            RecurrentLayer(cell, d if i else 2 * d, d, dropout, residual=i > 0)
-            for i in range(recipe.encoder_layers - 1)
-        ]
-        self.encoder = nn.ModuleList([BidirectionalLayer(cell, d, d, dropout), *higher])
+        higher = range(recipe.encoder_layers - 1)
+        layers = [RecurrentLayer(cell, d if i else 2 * d, d, dropout, residual=i > 0) for i in higher]
+        self.encoder = nn.ModuleList([BidirectionalLayer(cell, d, d, dropout), *layers])
         self.decoder = nn.ModuleList([RecurrentLayer(cell, d, d, dropout)])
         for _ in range(recipe.decoder_layers - 1):
             self.decoder.append(RecurrentLayer(cell, d + d_memory, d, dropout, residual=True))

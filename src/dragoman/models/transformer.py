@@ -19,19 +19,9 @@ from dragoman.errors import ShapeError
 from dragoman.models.encoder_decoder import EncoderDecoder
 from dragoman.models.parts import Parts, parts
 from dragoman.models.seq2seq import AttentionMaps, Memory
-from dragoman.nn import (
-    Dropout,
-    GrowingCache,
-    KeyValues,
-    Layout,
-    MultiHeadCrossAttention,
-    Packed,
-    PackedKeyValues,
-    Padded,
-    Sees,
-    everything,
-    look,
-)
+from dragoman.nn import Dropout, GrowingCache, KeyValues, Layout, MultiHeadCrossAttention, Packed, Padded
+from dragoman.nn.attention.multi_head import PackedKeyValues
+from dragoman.nn.attention.sees import Sees, everything, look
 
 
 class EncoderLayer(nn.Module):

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from functools import cache
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -205,9 +205,5 @@ def _reported_layouts(code: ctypes.CDLL) -> dict[str, tuple[int, int]]:
         rows = ctypes.pointer(_Layout.in_dll(code, "structure_layouts"))
     except ValueError:  # the library does not report any
         return {}
-    found = {}
-    for i in count():
-        if rows[i].name is None:
-            break
-        found[rows[i].name.decode()] = (rows[i].offset, rows[i].size)
-    return found
+    found = takewhile(lambda row: row.name is not None, map(rows.__getitem__, count()))
+    return {row.name.decode(): (row.offset, row.size) for row in found}

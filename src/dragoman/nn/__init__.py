@@ -9,54 +9,31 @@ Dimension letters, as suffixes where a tensor's shape is not obvious:
     L  the longest sentence        V  vocabulary (or d_v, beside a K)
 """
 
-from dragoman.nn.attention import (
-    Additive,
-    Attended,
-    AttentionFunction,
-    Gated,
-    LowRank,
-    MakesKeys,
-    MultiHeadCrossAttention,
-    MultiHeadSelfAttention,
-    PackedKeyValues,
-    Rule,
-    ScaledDotProduct,
-    Sees,
-    attend_made,
-    both,
-    causal,
-    either,
-    everything,
-    first,
-    look,
-    made_keys,
-    scaled_dot_product,
-    scattered,
-    window,
-)
+from dragoman.nn.attention.additive import Additive
+from dragoman.nn.attention.function import AttentionFunction, attend_made, made_keys
+from dragoman.nn.attention.gated import Gated
+from dragoman.nn.attention.low_rank import LowRank
+from dragoman.nn.attention.multi_head import MultiHeadCrossAttention, MultiHeadSelfAttention, PackedKeyValues
+from dragoman.nn.attention.scaled_dot_product import ScaledDotProduct, scaled_dot_product
+from dragoman.nn.attention.sees import Rule, Sees, both, causal, either, everything, first, look, scattered, window
 from dragoman.nn.cache import GrowingCache, KeyValues
 from dragoman.nn.dropout import Dropout
 from dragoman.nn.embedding import Embeddings
 from dragoman.nn.feed_forward import ACTIVATIONS, FeedForward
 from dragoman.nn.layout import Layout, Packed, Padded
 from dragoman.nn.norm import BatchNorm, LayerNorm, Norm
-from dragoman.nn.position import (
-    LearnedPositions,
-    LinearBias,
-    NoPositions,
-    PositionCode,
-    RelativePositions,
-    RotaryPositions,
-    SinusoidalPositions,
-    SyntaxPositions,
-    sinusoid,
-)
+from dragoman.nn.position import NoPositions, PositionCode
+from dragoman.nn.position.alibi import LinearBias
+from dragoman.nn.position.learned import LearnedPositions
+from dragoman.nn.position.relative import RelativePositions
+from dragoman.nn.position.rotary import RotaryPositions
+from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
+from dragoman.nn.position.syntax import SyntaxPositions
 from dragoman.nn.residual import PostNorm, PreNorm, Residual
 
 __all__ = [
     "ACTIVATIONS",
     "Additive",
-    "Attended",
     "AttentionFunction",
     "BatchNorm",
     "Dropout",
@@ -70,7 +47,6 @@ __all__ = [
     "LearnedPositions",
     "LinearBias",
     "LowRank",
-    "MakesKeys",
     "MultiHeadCrossAttention",
     "MultiHeadSelfAttention",
     "NoPositions",

@@ -27,9 +27,11 @@ class Embeddings(nn.Module):
     ) -> None:
         super().__init__()
         if tables[0] in tables[1:] and source_vocabulary != target_vocabulary:
-            both = f"{source_vocabulary} and {target_vocabulary}"
-            message = f"vocabularies of {both} tokens cannot share a matrix; use model.tie='target'"
-            raise ShapeError(message, code="vocabulary_mismatch")
+            raise ShapeError(
+                f"vocabularies of {source_vocabulary} and {target_vocabulary} tokens cannot share a matrix; use "
+                "model.tie='target' or 'none', or a shared vocabulary",
+                code="vocabulary_mismatch",
+            )
         self.names = tables
         sizes = dict(zip(tables, (source_vocabulary, target_vocabulary, target_vocabulary), strict=True))
         self.scale = d_model**0.5
@@ -75,9 +77,11 @@ class Embeddings(nn.Module):
 def check_ids(ids: Tensor, vocabulary: int, side: str) -> None:
     """Raise an error if ids have the wrong type or are not in the vocabulary."""
     if ids.dtype not in (torch.int64, torch.int32):
-        raise ShapeError(f"{side} ids have the type {ids.dtype}; expected torch.int64", code="wrong_type")
+        message = f"{side} ids have the type {ids.dtype}; expected torch.int64 or torch.int32"
+        raise ShapeError(message, code="wrong_type")
     if ids.numel() and ids.device.type == "cpu":
         lowest, highest = int(ids.min()), int(ids.max())
         if lowest < 0 or highest >= vocabulary:
             wrong = lowest if lowest < 0 else highest
-            raise ShapeError(f"{side} id {wrong} is not in the vocabulary of {vocabulary} tokens", code="unknown_id")
+            message = f"{side} id {wrong} is not in the vocabulary of {vocabulary} tokens: ids 0 to {vocabulary - 1}"
+            raise ShapeError(message, code="unknown_id")

@@ -8,25 +8,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dragoman.nn.attention import start_projection
+from dragoman.nn.attention.multi_head import start_projection
 from dragoman.nn.dropout import Dropout
 from dragoman.nn.kernels.linear_relu import linear_relu
 from dragoman.nn.linear import Linear
 
-ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "silu": F.silu,
-    "tanh": torch.tanh,
-}
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: Mapping[str, Activation] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh}
 
 
 class FeedForward(nn.Module):
     """max(0, x W1 + b1) W2 + b2, at each position by itself; other activations in place of the ReLU."""
 
-    def __init__(
-        self, d_model: int, d_ff: int, activation: Callable[[Tensor], Tensor] = F.relu, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: Activation = F.relu, dropout: float = 0.0) -> None:
         super().__init__()
         self.inner = Linear(d_model, d_ff)
         self.outer = Linear(d_ff, d_model)

@@ -31,12 +31,8 @@ class PostNorm(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], real: Tensor | None = None) -> Tensor:
         """Add, then normalize; the result has the precision of the products."""
         y = sublayer(x)
-        if (
-            self.training
-            and torch.compiler.is_compiling()
-            and isinstance(self.norm, LayerNorm)
-            and fuses_residual_norm(x, y)
-        ):
+        compiled = self.training and torch.compiler.is_compiling()
+        if compiled and isinstance(self.norm, LayerNorm) and fuses_residual_norm(x, y):
             return add_and_norm(x, y, self.norm, self.dropout.p)
         return self.norm(x + self.dropout(y), real).to(y.dtype)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
-from dragoman.search.constraints.beam import AvoidedMask, BatchConstraints, BeamAllocator
-from dragoman.search.types import Hypothesis, Search
+from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator, pad_rows
+from dragoman.search.constraints.tables import BatchConstraints
+from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 NEVER_WRITTEN = slice(PAD, BOS + 1)
@@ -24,19 +23,13 @@ class Rules:
     """
 
     def __init__(
-        self,
-        search: Search,
-        limits: Tensor,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        avoided: AvoidedMask | None = None,
+        self, search: Search, limits: Tensor, prefixes: Ids | None = None, avoided: AvoidedMask | None = None
     ) -> None:
         self.search, self.limits, self.forced, self.avoided = search, limits, 0, avoided
         if prefixes is not None and any(prefixes):
-            lengths = torch.tensor([len(prefix) for prefix in prefixes])
-            self.forced = int(lengths.max())
-            rows = [[*prefix, *[PAD] * (self.forced - len(prefix))] for prefix in prefixes]
-            self.prefixes = torch.tensor(rows, device=limits.device)
-            self.limits = limits.maximum(lengths.to(limits.device))
+            self.prefixes = pad_rows(prefixes, limits.device)
+            self.forced = self.prefixes.shape[1]
+            self.limits = limits.maximum(torch.tensor([*map(len, prefixes)], device=limits.device))
         self.shortest, self.longest = (int(bound) for bound in self.limits.aminmax()) if len(limits) else (0, 0)
 
     def apply(self, logits: Tensor, written: Tensor, position: int, sentences: Tensor) -> None:
@@ -129,7 +122,7 @@ def beam_search(
     layout: Layout,
     limits: Tensor,
     search: Search,
-    prefixes: Sequence[Sequence[int]] | None = None,
+    prefixes: Ids | None = None,
     constraints: BatchConstraints | None = None,
     *,
     patient: bool = False,

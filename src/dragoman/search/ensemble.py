@@ -44,7 +44,8 @@ class Ensemble(nn.Module):
         self.models, self.mean = nn.ModuleList(models), mean
         sizes = sorted({len(model.projection()) for model in self._members()})
         if len(sizes) != 1:
-            message = f"the models of an ensemble need the same target vocabulary; got {' and '.join(map(str, sizes))}"
+            found = " and ".join(f"{size:,}" for size in sizes) or "no"
+            message = f"the models of an ensemble need the same target vocabulary; these have {found} tokens"
             raise SearchError(message, code="vocabulary_mismatch")
 
     def encode(self, source: Tensor, layout: Layout | None = None) -> tuple[Memory, ...]:

@@ -7,7 +7,6 @@ batch cannot change it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,13 +14,14 @@ from torch import Tensor
 from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
 from dragoman.randomness import GAMMA, MULTIPLIERS
-from dragoman.search.beam import Finished, Rules
-from dragoman.search.constraints.beam import AvoidedMask, BatchConstraints
-from dragoman.search.types import Hypothesis, Sampling, Search
+from dragoman.search.beam import Finished, Rules, apply_rules
+from dragoman.search.constraints.beam import AvoidedMask
+from dragoman.search.constraints.tables import BatchConstraints
+from dragoman.search.types import Hypothesis, Ids, Sampling, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
-def sampling_keys(sources: Sequence[Sequence[int]], seed: int) -> list[int]:
+def sampling_keys(sources: Ids, seed: int) -> list[int]:
     """A 64-bit hash of each source and the seed."""
     texts = (f"{seed} {' '.join(map(str, source))}" for source in sources)
     return [
@@ -64,7 +64,7 @@ def sample(
     limits: Tensor,
     search: Search,
     keys: Tensor,
-    prefixes: Sequence[Sequence[int]] | None = None,
+    prefixes: Ids | None = None,
     constraints: BatchConstraints | None = None,
 ) -> list[list[Hypothesis]]:
     """`search.n_best` independent samples for each source, the likeliest first; `keys [B]` are from `sampling_keys`.
@@ -88,11 +88,9 @@ def sample(
         avoided.select(sentences.repeat_interleave(beams))
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
-        logits = logits.float()
-        normalizer = logits.logsumexp(-1)
-        rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams))
+        logits, normalizer = apply_rules(logits, rules, written, position, sentences)
         ids = draw_tokens(logits, uniform(keys.flatten(), position), sampling)
-        totals = totals + (logits.gather(1, ids[:, None]).squeeze(1) - normalizer).view_as(totals)
+        totals = totals + (logits.gather(1, ids[:, None]) - normalizer).view_as(totals)
         tokens = ids.view_as(totals)
         ended = (tokens == EOS) & (totals > -torch.inf)
         if position < rules.longest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from dragoman.errors import SearchError
 from dragoman.values import describe_value
 
+Ids = Sequence[Sequence[int]]  # token ids, a row for each sentence
 Mean = Literal["probabilities", "log-probabilities"]  # how an ensemble averages its models
 MAX_BEAM: Final = 10_000  # no machine has the memory for more
 MAX_TOKENS: Final = 100_000
@@ -69,7 +70,8 @@ class Sampling:
         if self.top_k < 0:
             raise SearchError(f"top_k must be at least 0 (no limit); got {self.top_k}", code="out_of_range")
         if not 0 < self.top_p <= 1:
-            raise SearchError(f"top_p must be over 0 and at most 1; got {self.top_p}", code="out_of_range")
+            message = f"top_p must be greater than 0 and at most 1 (no limit); got {self.top_p}"
+            raise SearchError(message, code="out_of_range")
 
 
 @dataclass(frozen=True)
@@ -111,16 +113,21 @@ class Search:
         if self.max_length is not None:
             convert_fields(self, max_length=partial(check_integer, minimum=1))
         if not (self.sampling is None or isinstance(self.sampling, Sampling)):
-            message = f"sampling must be a Sampling, as Sampling(top_p=0.9); got {describe_value(self.sampling)}"
-            raise SearchError(message, code="wrong_type")
+            value = describe_value(self.sampling)
+            raise SearchError(
+                f"sampling must be None or a Sampling, as Sampling(top_p=0.9); got {value}", code="wrong_type"
+            )
         if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MAX_PENALTY):
-            message = f"length_penalty must be from {-MAX_PENALTY:g} to {MAX_PENALTY:g}; got {self.length_penalty}"
-            raise SearchError(message, code="out_of_range")
+            raise SearchError(
+                f"length_penalty must be from {-MAX_PENALTY:g} to {MAX_PENALTY:g}; got {self.length_penalty}. The "
+                "paper uses 0.6; 0 ranks by probability alone",
+                code="out_of_range",
+            )
         if self.n_best > self.beam:
-            message = f"n_best={self.n_best} needs a beam of that size; got beam={self.beam}"
+            message = f"n_best={self.n_best} needs beam={self.n_best} or more; got beam={self.beam}"
             raise SearchError(message, code="out_of_range")
         if self.max_length is not None and self.max_length < self.min_length:
-            message = f"max_length={self.max_length} is under min_length={self.min_length}"
+            message = f"max_length={self.max_length} is smaller than min_length={self.min_length}"
             raise SearchError(message, code="out_of_range")
 
     def limit(self, source_tokens: int) -> int:

@@ -9,8 +9,8 @@ import pytest
 
 import command_line
 import dragoman.inspect.alignment
+from attention_pages import read_attention_page
 from dragoman.inspect.alignment import format_pharaoh
-from dragoman.inspect.attention.page import read_attention_page
 from dragoman.translation.translator import Translator
 from small_model import model_at
 

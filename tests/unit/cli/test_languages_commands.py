@@ -122,7 +122,7 @@ def test_evaluate(
     code, _, err = leave(capsys, *asked)
     assert (code, "--to de" in err) == (2, True), err
     code, _, err = leave(capsys, *asked, *(["--to", "de"] * 3))
-    assert (code, "3 --to languages for 2 test sets" in err) == (2, True), err
+    assert (code, "3 --to languages for 2 test sets; give one for each, or one for all" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
     code, _, err = leave(capsys, "evaluate", str(one), *asked[2:], "--to", "de")
     assert (code, "`to` has no effect" in err) == (2, True), err

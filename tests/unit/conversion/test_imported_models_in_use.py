@@ -93,4 +93,4 @@ def test_tokens_that_do_not_say_where_words_begin_take_no_demands(
     (tmp_path / "in").write_text("the lower\n")
     for option in ("--require", "--avoid"):
         code, _, err = leave(capsys, "translate", str(tmp_path / "m"), str(tmp_path / "in"), option, "newer")
-        assert (code, "does not mark where words begin" in err) == (2, True), err
+        assert (code, "imported tokenizer does not mark where words begin" in err) == (2, True), err

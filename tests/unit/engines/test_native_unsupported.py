@@ -167,15 +167,15 @@ def test_prefixes_outside_the_model(tmp_path: Path) -> None:
     engine = load(write_random(tmp_path / "m", recipe, (50, 30)))
     short = Search(beam=2, max_length=3)
     assert engine.search([[49]], short, [[29] * 8])[0][0].ids == [29] * 8
-    with raises(ShapeError, "text_too_long", "10 tokens", "learned for 9"):
+    with raises(ShapeError, "text_too_long", "10 tokens", "learned for 9", "max_length"):
         engine.search([[5], [5]], short, [[], [5] * 9])
     for wrong in (30, -1, 2**40):
-        with raises(ShapeError, "unknown_id", f"prefix has the id {wrong}", "30 tokens"):
+        with raises(ShapeError, "unknown_id", f"prefix has the id {wrong}", "30 tokens", "0 to 29"):
             engine.search([[5], [5]], short, [[4], [5, wrong, 6]])
     for wrong in (50, -1, 2**40):
         with raises(ShapeError, "unknown_id", f"source has the id {wrong}", "50 tokens"):
             engine.search([[5], [5, wrong]], short)
-    with raises(ShapeError, "count_mismatch", "1 prefix for 2 sources"):
+    with raises(ShapeError, "count_mismatch", "1 prefix for 2 sources", "one for each"):
         engine.search([[5], [5]], short, [[4]])
 
 

@@ -244,7 +244,7 @@ def test_without_room_to_convert_auto_goes_on(
     translator = Translator.load(directory, device="cpu")
     assert translator.engines.for_request(EngineRequest()).name == "torch"
     assert translator.translate("the old box", max_length=5).tokens
-    with raises(SearchError, "engine_unavailable", "CTranslate2"):
+    with raises(SearchError, "engine_unavailable", "CTranslate2", "DRAGOMAN_CACHE", "'auto'"):
         Translator.load(directory, device="cpu", engine="ctranslate2").translate("the old box")
 
 

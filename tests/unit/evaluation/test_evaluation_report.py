@@ -124,7 +124,7 @@ def test_test_sets_are_read_and_named(tmp_path: Path) -> None:
     assert [s.name for s in read_test_sets(references[:1], [], ["news"])] == ["news"]
     with raises(DataError, "count_mismatch", "0.en has 3 lines", "b.de has 1"):
         read_test_sets([references[2]], [sources[0]], [])
-    with raises(DataError, "count_mismatch", "2 --source", "3 --reference"):
+    with raises(DataError, "count_mismatch", "2 --source", "3 --reference", "same order"):
         read_test_sets(references, sources[:2], [])
     with raises(DataError, "count_mismatch", "1 name ", "3 test sets"):
         read_test_sets(references, [], ["news"])
@@ -153,7 +153,7 @@ def test_files_must_fit_the_sets(tmp_path: Path) -> None:
     sets = [EvaluationSet("a", ["x", "y"])]
     path = write(tmp_path / "h", ["1", "2"])
     assert FileSystem([path], "--hypothesis", sets).translate(sets, SilentReporter())[0].texts == ["1", "2"]
-    with raises(DataError, "count_mismatch", "--against"):
+    with raises(DataError, "count_mismatch", "--against", "each --reference", "same order"):
         FileSystem([path, path], "--against", sets)
     with raises(DataError, "count_mismatch", "has 1 line but a has 2"):
         FileSystem([write(tmp_path / "short", ["1"])], "--hypothesis", sets)

@@ -8,7 +8,7 @@ import torch
 
 from dragoman.errors import SearchError
 from dragoman.inspect.alignment import align_pairs
-from dragoman.inspect.attention.maps import ATTENTION_KINDS, END, START, SentenceAttention, record_attention
+from dragoman.inspect.attention.maps import END, START, SentenceAttention, record_attention
 from dragoman.models import AttentionMaps, Transformer
 from dragoman.text.special_tokens import BOS, EOS
 from dragoman.translation.translator import Translator
@@ -25,7 +25,7 @@ def test_the_weights_are_the_models_own(translator: Translator, attention: Sente
     S, T = len(source) + 1, len(target) + 1
     assert S != T
     shapes = {"cross": (3, 3, T, S), "encoder": (2, 3, S, S), "decoder": (3, 3, T, T)}
-    for kind in ATTENTION_KINDS:
+    for kind in shapes:
         assert attention.maps[kind].shape == shapes[kind]
         expected = torch.stack([layer[0] for layer in getattr(maps, kind)]).numpy()
         np.testing.assert_allclose(attention.maps[kind], expected, atol=1e-6)

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from attention_pages import read_attention_page, unpack_weights
 from dragoman.errors import SearchError
 from dragoman.inspect.attention.maps import SentenceAttention
-from dragoman.inspect.attention.page import attention_page, pack_weights, page_data, read_attention_page, unpack_weights
+from dragoman.inspect.attention.page import attention_page, pack_weights, page_data
 from raising import raises
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.engines.forced_decoding import forced_log_probabilities
+from dragoman.engines.forced_decoding import forced_batches, forced_log_probabilities, small_batch
 from dragoman.engines.torch import TorchEngine
-from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
+from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.models import Transformer
 from dragoman.translation.translator import Translator
 from forced_by_hand import by_hand
@@ -110,7 +110,7 @@ def explicit(model: Transformer, pair: Any, values: torch.Tensor, places: list[H
 def test_slopes_are_those_of_an_explicit_product_sentence_by_sentence(engine: TorchEngine) -> None:
     gates = GatedModel(engine.model)
     seen = []
-    for batch in forced_batches(engine, PAIRS, small=True):
+    for batch in forced_batches(engine, PAIRS, small_batch(engine)):
         found = gates.gradients(batch)
         for row, number in enumerate(batch.indices):
             values = torch.ones(len(gates.heads), requires_grad=True)

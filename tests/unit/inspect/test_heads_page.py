@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attention_pages import unpack_weights
 from dragoman.inspect.attention.maps import record_attention
-from dragoman.inspect.attention.page import unpack_weights
 from dragoman.inspect.heads.page import example_attention, heads_page
 from dragoman.inspect.heads.passes import PruningPoint
 from dragoman.inspect.heads.picture import describe_importance, draw_survey, format_importance

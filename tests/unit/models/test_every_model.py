@@ -177,7 +177,7 @@ def test_ids_outside_the_vocabulary_are_named(recipe: ModelRecipe, wrong: int) -
         ("target", lambda: model.step(bad_target[:, 1], state)),
     ]
     for side, ask in asked:
-        with raises(ShapeError, "unknown_id", f"{side} id {wrong}", f"{VOCABULARY} tokens"):
+        with raises(ShapeError, "unknown_id", f"{side} id {wrong}", f"{VOCABULARY} tokens", f"0 to {VOCABULARY - 1}"):
             ask()
 
 

@@ -27,7 +27,7 @@ def test_embeddings_are_scaled_to_unit_variance() -> None:
 
 
 def test_two_vocabularies_cannot_share_a_matrix() -> None:
-    with raises(ShapeError, "vocabulary_mismatch", "19 and 23 tokens", "tie='target'"):
+    with raises(ShapeError, "vocabulary_mismatch", "19 and 23 tokens", "tie='target'", "shared vocabulary"):
         Embeddings(19, 23, 8)
     assert Embeddings(19, 23, 8, EMBEDDING_TABLES["target"]).logits(torch.zeros(2, 8)).shape == (2, 23)
 

@@ -147,7 +147,7 @@ def test_the_two_means_by_numbers() -> None:
 
 def test_models_over_other_tokens() -> None:
     other = build_model(RECIPES[0], VOCABULARY + 2, PAD)
-    with raises(SearchError, "vocabulary_mismatch", "17 and 19"):
+    with raises(SearchError, "vocabulary_mismatch", "17 and 19 tokens"):
         Ensemble([*some_models(1), other])
     with raises(SearchError, "vocabulary_mismatch"):
         Ensemble([])

@@ -133,7 +133,7 @@ def test_several_models_heed_it_together(directory: Path, tmp_path: Path) -> Non
 def test_draws_avoid_and_are_not_searched(translator: Translator) -> None:
     drawn = translator.translate(["the box"] * 2, avoid=["the", "is"], sampling=Sampling(), beam=9, n_best=9, **SHORT)
     assert not any(count_occurrences(each.text, ("the", "is")) for one in drawn for each in (one, *one.alternatives))
-    with raises(SearchError, "constraints_with_sampling"):
+    with raises(SearchError, "constraints_with_sampling", "`sampling` or `require`", "`avoid`"):
         translator.stream(TEXTS, require="box", sampling=Sampling())
 
 

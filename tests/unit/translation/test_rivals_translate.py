@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from attention_pages import read_attention_page
 from command_line import leave
 from dragoman import Translator
 from dragoman.config import Recipe
@@ -15,7 +16,7 @@ from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import write_manifest
 from dragoman.inspect.attention.maps import record_attention
-from dragoman.inspect.attention.page import attention_page, read_attention_page
+from dragoman.inspect.attention.page import attention_page
 from dragoman.modeldir.layout import RECIPE
 from dragoman.models import Convolutional, Recurrent
 from dragoman.models.loading import build_model, load_model, load_weights

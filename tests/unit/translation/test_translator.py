@@ -311,7 +311,7 @@ def test_flags() -> None:
         ({"min_length": 10**12}, "out_of_range", "min_length"),
         ({"extra_length": 2**31}, "out_of_range", "extra_length"),
         ({"no_repeat": 2**32 + 1}, "out_of_range", "no_repeat"),
-        ({"length_penalty": float("nan")}, "out_of_range", "length_penalty must be from -5 to 5; got nan"),
+        ({"length_penalty": float("nan")}, "out_of_range", "from -5 to 5; got nan. The paper uses 0.6"),
         ({"length_penalty": float("-inf")}, "out_of_range", "length_penalty"),
         ({"length_penalty": 1e9}, "out_of_range", "length_penalty"),
         ({"beam": 2, "n_best": 3}, "out_of_range", "n_best=3"),

@@ -28,24 +28,30 @@ def english(meaning: m.Meaning) -> str:
         case m.When():
             return _when(meaning)
         case m.Statement(clause):
-            return _sentence(_clause(clause))
+            return sentence(_clause(clause))
         case m.Question(clause):
-            return _sentence(_question(clause), "?")
+            return sentence(_question(clause), "?")
         case m.Reported(subject, verb, clause):
             form = _form(subject, REPORTING[verb].english, REPORTING[verb].third)
-            return _sentence(f"{_noun_phrase(subject)} {form} that {_clause(clause)}")
+            return sentence(f"{_noun_phrase(subject)} {form} that {_clause(clause)}")
         case m.Because(subject, state, clause):
-            return _sentence(f"{_noun_phrase(subject)} {_be(subject)} {state} because {_clause(clause)}")
+            return sentence(f"{_noun_phrase(subject)} {_be(subject)} {state} because {_clause(clause)}")
         case m.ItIs(clock):
-            return _sentence(f"it is {_clock(clock)}")
+            return sentence(f"it is {_clock(clock)}")
         case m.DayIs(day, date):
-            return _sentence(f"{day} is {_date(date)}")
+            return sentence(f"{day} is {_date(date)}")
         case m.ThereAre(what, city):
-            return _sentence(f"there {'is' if what.count == 1 else 'are'} {_noun_phrase(what)} in {city}")
+            return sentence(f"there {'is' if what.count == 1 else 'are'} {_noun_phrase(what)} in {city}")
     assert_never(meaning)
 
 
-def _sentence(words: str, stop: str = ".") -> str:
+def joined(*words: str) -> str:
+    """The words that are not empty, with spaces between them."""
+    return " ".join(word for word in words if word)
+
+
+def sentence(words: str, stop: str = ".") -> str:
+    """Words with a capital and a full stop, or another one."""
     return words[0].upper() + words[1:] + stop
 
 
@@ -62,8 +68,7 @@ def _noun_phrase(phrase: m.NounPhrase, as_object: bool = False) -> str:
         case m.Counted(count, noun, adjective, definite):
             return ("the " if definite else "") + _counted(count, NOUNS[noun], f"{adjective} " if adjective else "")
         case m.The(noun, ordinal, adjective):
-            words = ("the", english_ordinal(ordinal) if ordinal else "", adjective or "", noun)
-            return " ".join(word for word in words if word)
+            return joined("the", english_ordinal(ordinal) if ordinal else "", adjective or "", noun)
         case m.Measured(count, measure, stuff):
             return f"{_counted(count, MEASURES[measure])} of {stuff}"
     assert_never(phrase)
@@ -179,13 +184,11 @@ def _finite(clause: m.Clause) -> tuple[str, str]:
 
 def _clause(clause: m.Clause) -> str:
     first = _when(clause.when) if clause.when and clause.fronted else ""
-    words = [first, _noun_phrase(clause.subject), *_finite(clause), *_after_verb(clause)]
-    return " ".join(word for word in words if word)
+    return joined(first, _noun_phrase(clause.subject), *_finite(clause), *_after_verb(clause))
 
 
 def _question(clause: m.Clause) -> str:
     finite, rest = _finite(clause)
     if clause.tense not in MODALS and clause.verb not in ("be", "be born"):
         finite, rest = ("did" if clause.tense == "past" else _form(clause.subject, "do", "does")), clause.verb
-    words = [finite, _noun_phrase(clause.subject), rest, *_after_verb(clause)]
-    return " ".join(word for word in words if word)
+    return joined(finite, _noun_phrase(clause.subject), rest, *_after_verb(clause))

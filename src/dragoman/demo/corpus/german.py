@@ -10,33 +10,26 @@ from typing import Literal, assert_never
 
 from dragoman.demo.corpus import lexicon
 from dragoman.demo.corpus import meaning as m
+from dragoman.demo.corpus.english import joined, sentence
 from dragoman.demo.corpus.lexicon import MEASURES, NOUNS, PRONOUNS, UNITS, Noun
 from dragoman.demo.corpus.numerals import german_cardinal, german_ordinal_stem, german_year
 from dragoman.demo.corpus.verbs import AUXILIARIES, MODALS, REPORTING, VERBS
 
 Case = Literal["nom", "acc", "dat"]
 
-_THE = {
-    "nom": {"m": "der", "f": "die", "n": "das", "plural": "die"},
-    "acc": {"m": "den", "f": "die", "n": "das", "plural": "die"},
-    "dat": {"m": "dem", "f": "der", "n": "dem", "plural": "den"},
-}
-_ONE = {
-    "nom": {"m": "ein", "f": "eine", "n": "ein"},
-    "acc": {"m": "einen", "f": "eine", "n": "ein"},
-    "dat": {"m": "einem", "f": "einer", "n": "einem"},
-}
+
+def _declined(*rows: str) -> dict[str, dict[str, str]]:
+    """The forms by case and gender, from a row for each case."""
+    genders = ("m", "f", "n", "plural")
+    return {case: dict(zip(genders, row.split(), strict=False)) for case, row in zip(_CASES, rows, strict=True)}
+
+
+_CASES = ("nom", "acc", "dat")
+_THE = _declined("der die das die", "den die das die", "dem der dem den")
+_ONE = _declined("ein eine ein", "einen eine ein", "einem einer einem")
 # The adjective shows what "ein" leaves open, and rests where "der" has said it.
-_ENDING_AFTER_ONE = {
-    "nom": {"m": "er", "f": "e", "n": "es"},
-    "acc": {"m": "en", "f": "e", "n": "es"},
-    "dat": {"m": "en", "f": "en", "n": "en"},
-}
-_ENDING_AFTER_THE = {
-    "nom": {"m": "e", "f": "e", "n": "e"},
-    "acc": {"m": "en", "f": "e", "n": "e"},
-    "dat": {"m": "en", "f": "en", "n": "en"},
-}
+_ENDING_AFTER_ONE = _declined("er e es", "en e es", "en en en")
+_ENDING_AFTER_THE = _declined("e e e", "en e e", "en en en")
 
 
 def german(meaning: m.Meaning) -> str:
@@ -57,26 +50,22 @@ def german(meaning: m.Meaning) -> str:
         case m.When():
             return _when(meaning)
         case m.Statement(clause):
-            return _sentence(_main(clause))
+            return sentence(_main(clause))
         case m.Question(clause):
-            return _sentence(_question(clause), "?")
+            return sentence(_question(clause), "?")
         case m.Reported(subject, verb, clause):
             finite = REPORTING[verb].present[_person(subject)]
-            return _sentence(f"{_noun_phrase(subject, 'nom')} {finite}, dass {_subordinate(clause)}")
+            return sentence(f"{_noun_phrase(subject, 'nom')} {finite}, dass {_subordinate(clause)}")
         case m.Because(subject, state, clause):
             opening = f"{_noun_phrase(subject, 'nom')} {AUXILIARIES['sein'][_person(subject)]} {lexicon.STATES[state]}"
-            return _sentence(f"{opening}, weil {_subordinate(clause)}")
+            return sentence(f"{opening}, weil {_subordinate(clause)}")
         case m.ItIs(clock):
-            return _sentence(f"es ist {_clock(clock)}")
+            return sentence(f"es ist {_clock(clock)}")
         case m.DayIs(day, date):
-            return _sentence(f"{lexicon.RELATIVE_DAYS[day]} ist der {_date(date, 'e')}")
+            return sentence(f"{lexicon.RELATIVE_DAYS[day]} ist der {_date(date, 'e')}")
         case m.ThereAre(what, city):
-            return _sentence(f"in {lexicon.CITIES[city]} gibt es {_noun_phrase(what, 'acc')}")
+            return sentence(f"in {lexicon.CITIES[city]} gibt es {_noun_phrase(what, 'acc')}")
     assert_never(meaning)
-
-
-def _sentence(words: str, stop: str = ".") -> str:
-    return words[0].upper() + words[1:] + stop
 
 
 def _counted(count: int, noun: Noun, case: Case, adjective: str = "", definite: bool = False) -> str:
@@ -217,23 +206,19 @@ def _middle(clause: m.Clause) -> list[str]:
     ]
 
 
-def _joined(*words: str) -> str:
-    return " ".join(word for word in words if word)
-
-
 def _main(clause: m.Clause) -> str:
     finite, close, prefix = _frame(clause)
     subject = _noun_phrase(clause.subject, "nom")
     if clause.when and clause.fronted:
-        return _joined(_when(clause.when), finite, subject, *_middle(clause), close, prefix)
-    return _joined(subject, finite, *_middle(clause), close, prefix)
+        return joined(_when(clause.when), finite, subject, *_middle(clause), close, prefix)
+    return joined(subject, finite, *_middle(clause), close, prefix)
 
 
 def _question(clause: m.Clause) -> str:
     finite, close, prefix = _frame(clause)
-    return _joined(finite, _noun_phrase(clause.subject, "nom"), *_middle(clause), close, prefix)
+    return joined(finite, _noun_phrase(clause.subject, "nom"), *_middle(clause), close, prefix)
 
 
 def _subordinate(clause: m.Clause) -> str:
     finite, close, prefix = _frame(clause)
-    return _joined(_noun_phrase(clause.subject, "nom"), *_middle(clause), close, prefix + finite)
+    return joined(_noun_phrase(clause.subject, "nom"), *_middle(clause), close, prefix + finite)

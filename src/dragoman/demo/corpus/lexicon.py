@@ -30,10 +30,11 @@ class Noun:
         return self.german_plural + ("" if self.german_plural[-1] in "ns" else "n")
 
 
-def _nouns(kind: str, rows: str) -> dict[str, Noun]:
+def _nouns(rows: str) -> dict[str, Noun]:
+    """Nouns by their English singular, from rows of kind, English forms, gender and German forms."""
     nouns = {}
     for row in rows.strip().splitlines():
-        english, english_plural, gender, german, german_plural = row.split()
+        kind, english, english_plural, gender, german, german_plural = row.split()
         nouns[english] = Noun(english, english_plural, german, german_plural, _GENDERS[gender], kind)
     return nouns
 
@@ -42,109 +43,60 @@ def _table(english: str, german: str) -> dict[str, str]:
     return dict(zip(english.split(), german.split(), strict=True))
 
 
-NOUNS = {
-    **_nouns(
-        "food",
-        """
-        apple apples m Apfel Äpfel
-        pear pears f Birne Birnen
-        egg eggs n Ei Eier
-        roll rolls n Brötchen Brötchen
-        cake cakes m Kuchen Kuchen
-        """,
-    ),
-    **_nouns(
-        "thing",
-        """
-        book books n Buch Bücher
-        lamp lamps f Lampe Lampen
-        chair chairs m Stuhl Stühle
-        car cars n Auto Autos
-        picture pictures n Bild Bilder
-        bag bags f Tasche Taschen
-        coat coats m Mantel Mäntel
-        """,
-    ),
-    **_nouns(
-        "building",
-        """
-        house houses n Haus Häuser
-        church churches f Kirche Kirchen
-        bridge bridges f Brücke Brücken
-        museum museums n Museum Museen
-        tower towers m Turm Türme
-        """,
-    ),
-    **_nouns(
-        "people",
-        """
-        friend friends m Freund Freunde
-        child children n Kind Kinder
-        woman women f Frau Frauen
-        guest guests m Gast Gäste
-        brother brothers m Bruder Brüder
-        """,
-    ),
-    **_nouns(
-        "vehicle",
-        """
-        train trains m Zug Züge
-        bus buses m Bus Busse
-        tram trams f Straßenbahn Straßenbahnen
-        """,
-    ),
-    **_nouns(
-        "event",
-        """
-        film films m Film Filme
-        concert concerts n Konzert Konzerte
-        course courses m Kurs Kurse
-        celebration celebrations f Feier Feiern
-        """,
-    ),
-}
+NOUNS = _nouns("""
+    food apple apples m Apfel Äpfel
+    food pear pears f Birne Birnen
+    food egg eggs n Ei Eier
+    food roll rolls n Brötchen Brötchen
+    food cake cakes m Kuchen Kuchen
+    thing book books n Buch Bücher
+    thing lamp lamps f Lampe Lampen
+    thing chair chairs m Stuhl Stühle
+    thing car cars n Auto Autos
+    thing picture pictures n Bild Bilder
+    thing bag bags f Tasche Taschen
+    thing coat coats m Mantel Mäntel
+    building house houses n Haus Häuser
+    building church churches f Kirche Kirchen
+    building bridge bridges f Brücke Brücken
+    building museum museums n Museum Museen
+    building tower towers m Turm Türme
+    people friend friends m Freund Freunde
+    people child children n Kind Kinder
+    people woman women f Frau Frauen
+    people guest guests m Gast Gäste
+    people brother brothers m Bruder Brüder
+    vehicle train trains m Zug Züge
+    vehicle bus buses m Bus Busse
+    vehicle tram trams f Straßenbahn Straßenbahnen
+    event film films m Film Filme
+    event concert concerts n Konzert Konzerte
+    event course courses m Kurs Kurse
+    event celebration celebrations f Feier Feiern
+""")
 
 # A unit of measure before a substance: "two bottles of water" is "zwei Flaschen Wasser", with no "of".
-MEASURES = {
-    **_nouns(
-        "measure",
-        """
-        bottle bottles f Flasche Flaschen
-        cup cups f Tasse Tassen
-        litre litres m Liter Liter
-        kilo kilos n Kilo Kilo
-        """,
-    ),
-}
-STUFFS = {
-    "water": "Wasser",
-    "milk": "Milch",
-    "wine": "Wein",
-    "coffee": "Kaffee",
-    "tea": "Tee",
-    "cheese": "Käse",
-    "rice": "Reis",
-    "potatoes": "Kartoffeln",
-}
+MEASURES = _nouns("""
+    measure bottle bottles f Flasche Flaschen
+    measure cup cups f Tasse Tassen
+    measure litre litres m Liter Liter
+    measure kilo kilos n Kilo Kilo
+""")
+STUFFS = _table("water milk wine coffee tea cheese rice potatoes", "Wasser Milch Wein Kaffee Tee Käse Reis Kartoffeln")
 MEASURED_BY = {
     "bottle": ("water", "milk", "wine"),
     "cup": ("coffee", "tea"),
     "litre": ("water", "milk", "wine"),
     "kilo": ("cheese", "rice", "potatoes"),
 }
-UNITS = {
-    **_nouns(
-        "unit",
-        """
-        minute minutes f Minute Minuten
-        hour hours f Stunde Stunden
-        day days m Tag Tage
-        week weeks f Woche Wochen
-        month months m Monat Monate
-        year years n Jahr Jahre
-        """,
-    ),
-}
+UNITS = _nouns("""
+    unit minute minutes f Minute Minuten
+    unit hour hours f Stunde Stunden
+    unit day days m Tag Tage
+    unit week weeks f Woche Wochen
+    unit month months m Monat Monate
+    unit year years n Jahr Jahre
+""")
 CURRENCIES = {"euro": "Euro", "dollar": "Dollar"}
 
 ADJECTIVES = {"red": "rot", "blue": "blau", "new": "neu", "old": "alt", "small": "klein", "big": "groß"}
@@ -192,8 +144,4 @@ DESTINATIONS = {
     "to school": "zur Schule",
     "home": "nach Hause",
 }
-NUMBERED_PLACES = {  # English opening: German opening
-    "in room": "in Zimmer",
-    "on platform": "auf Gleis",
-    "from platform": "von Gleis",
-}
+NUMBERED_PLACES = {"in room": "in Zimmer", "on platform": "auf Gleis", "from platform": "von Gleis"}

@@ -8,27 +8,32 @@ and a `Price` below one whole unit is in euros ("fifty cents").
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, dataclass_transform
 
 Tense = Literal["present", "past", "will", "can", "must"]
 
 
-@dataclass(frozen=True)
-class Number:
+@dataclass_transform(frozen_default=True)
+class Record:
+    """The base of all meanings, which makes each of them a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Number(Record):
     """A number by itself."""
 
     value: int
 
 
-@dataclass(frozen=True)
-class Year:
+class Year(Record):
     """A year from 1500 to 2099."""
 
     value: int
 
 
-@dataclass(frozen=True)
-class Date:
+class Date(Record):
     """A day of a month, `month` being its English name."""
 
     day: int
@@ -36,8 +41,7 @@ class Date:
     year: int | None = None
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Record):
     """A time on the twelve-hour clock, hour 1 .. 12; `part` is "in the morning" and the like."""
 
     hour: int
@@ -45,8 +49,7 @@ class Clock:
     part: str | None = None
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Record):
     """Whole units of a currency and cents."""
 
     currency: str
@@ -54,22 +57,19 @@ class Price:
     cents: int
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(Record):
     """A person by name."""
 
     name: str
 
 
-@dataclass(frozen=True)
-class Pronoun:
+class Pronoun(Record):
     """A person by pronoun, held in its English subject form."""
 
     word: str
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(Record):
     """So many of a noun: "three red apples", or with the article "the three red apples"."""
 
     count: int
@@ -78,8 +78,7 @@ class Counted:
     definite: bool = False
 
 
-@dataclass(frozen=True)
-class The:
+class The(Record):
     """One thing with the definite article: "the car", "the third car", "the red car"."""
 
     noun: str
@@ -87,8 +86,7 @@ class The:
     adjective: str | None = None
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Record):
     """So much of a substance: "two bottles of water"."""
 
     count: int
@@ -96,38 +94,33 @@ class Measured:
     stuff: str
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Record):
     """A stretch of time: "for two hours"."""
 
     count: int
     unit: str
 
 
-@dataclass(frozen=True)
-class Age:
+class Age(Record):
     """So many years old."""
 
     years: int
 
 
-@dataclass(frozen=True)
-class RelativeDay:
+class RelativeDay(Record):
     """yesterday, today, tomorrow."""
 
     word: str
 
 
-@dataclass(frozen=True)
-class Weekday:
+class Weekday(Record):
     """ "on Monday", or "every Monday"; with `every` the day may also be "day"."""
 
     day: str
     every: bool = False
 
 
-@dataclass(frozen=True)
-class Distance:
+class Distance(Record):
     """A point so far from now: "two days ago", "in two days"."""
 
     count: int
@@ -135,23 +128,20 @@ class Distance:
     ago: bool
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Record):
     """A place or destination, held by its English phrase."""
 
     phrase: str
 
 
-@dataclass(frozen=True)
-class Numbered:
+class Numbered(Record):
     """A room or platform by number; `opening` is its English opening, such as "in room"."""
 
     opening: str
     number: int
 
 
-@dataclass(frozen=True)
-class Floor:
+class Floor(Record):
     """On a floor of a house, counted from one above the street."""
 
     ordinal: int
@@ -164,16 +154,14 @@ Day = RelativeDay | Weekday | Date | Year | Distance
 Where = Place | Numbered | Floor
 
 
-@dataclass(frozen=True)
-class When:
+class When(Record):
     """A day, a time of the day, or both, as an adverbial: "on Monday at seven o'clock"."""
 
     day: Day | None = None
     clock: Clock | None = None
 
 
-@dataclass(frozen=True)
-class Clause:
+class Clause(Record):
     """Who does what, with whom, where and when; `fronted` puts the time first."""
 
     subject: NounPhrase
@@ -186,22 +174,19 @@ class Clause:
     fronted: bool = False
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(Record):
     """A clause as a sentence."""
 
     clause: Clause
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Record):
     """A clause as a question for yes or no."""
 
     clause: Clause
 
 
-@dataclass(frozen=True)
-class Reported:
+class Reported(Record):
     """Someone knows, says or hopes that ..."""
 
     subject: Someone
@@ -209,8 +194,7 @@ class Reported:
     clause: Clause
 
 
-@dataclass(frozen=True)
-class Because:
+class Because(Record):
     """Someone is tired because ..."""
 
     subject: Someone
@@ -218,23 +202,20 @@ class Because:
     clause: Clause
 
 
-@dataclass(frozen=True)
-class ItIs:
+class ItIs(Record):
     """The time of the clock as a sentence."""
 
     clock: Clock
 
 
-@dataclass(frozen=True)
-class DayIs:
+class DayIs(Record):
     """The date as a sentence, of today or tomorrow."""
 
     day: str
     date: Date
 
 
-@dataclass(frozen=True)
-class ThereAre:
+class ThereAre(Record):
     """So many of something exist in a city."""
 
     what: Counted

@@ -21,15 +21,8 @@ _ENGLISH = _words(
     "eighteen nineteen"
 )
 _ENGLISH_TENS = ("", "", *_words("twenty thirty forty fifty sixty seventy eighty ninety"))
-_ENGLISH_ORDINALS = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-    "twelve": "twelfth",
-}
+_ENGLISH_ORDINALS = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth"}
+_ENGLISH_ORDINALS |= {"nine": "ninth", "twelve": "twelfth"}
 _GERMAN = _words(
     "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn "
     "achtzehn neunzehn"
@@ -107,60 +100,35 @@ def german_year(year: int) -> str:
     return f"{german_cardinal(century)}hundert" + (german_cardinal(rest) if rest else "")
 
 
-_CARDINALS = {english_cardinal(n): n for n in range(100)}
-_ORDINALS = {english_ordinal(n): n for n in range(1, 100)}
 Read = tuple[int, int]
+_CARDINALS = {english_cardinal(n): n for n in range(1000)}
+_AFTER_THOUSAND = {english_cardinal(1000 + n).removeprefix("one thousand "): n for n in range(1, 1000)}
+_ORDINALS = {english_ordinal(n): n for n in range(1, 1000)}
+_YEARS = {english_year(year): year for year in range(1500, 2100) if not 2000 <= year < 2010}
 
 
-def _word(words: Sequence[str], at: int) -> str:
-    return words[at] if at < len(words) else ""
-
-
-def _read_hundreds(words: Sequence[str], at: int) -> Read | None:
-    value = _CARDINALS.get(_word(words, at))
-    if value is None:
-        return None
-    if not (0 < value < 10 and _word(words, at + 1) == "hundred"):
-        return value, at + 1
-    rest = _CARDINALS.get(_word(words, at + 3), 0) if _word(words, at + 2) == "and" else 0
-    return value * 100 + rest, at + (4 if rest else 2)
+def _longest(table: dict[str, int], words: Sequence[str], at: int) -> Read | None:
+    """The longest entry of the table at `words[at]`, of at most four words, as (value, where it ended)."""
+    phrases = ((" ".join(words[at:end]), end) for end in range(min(at + 4, len(words)), at, -1))
+    return next(((table[phrase], end) for phrase, end in phrases if phrase in table), None)
 
 
 def read_cardinal(words: Sequence[str], at: int) -> Read | None:
     """The longest number at `words[at]`, as (value, where it ended); None where no number starts."""
-    head = _read_hundreds(words, at)
-    if head is None or head[0] == 0 or _word(words, head[1]) != "thousand":
+    head = _longest(_CARDINALS, words, at)
+    if head is None or head[0] == 0 or [*words[head[1] : head[1] + 1]] != ["thousand"]:
         return head
-    value, at = head[0] * 1000, head[1] + 1
-    if _word(words, at) == "and":
-        rest = _CARDINALS.get(_word(words, at + 1), 0)
-        return (value + rest, at + 2) if rest else (value, at)
-    tail = _read_hundreds(words, at)
-    return (value + tail[0], tail[1]) if tail and tail[0] >= 100 else (value, at)
+    thousands, at = head[0] * 1000, head[1] + 1
+    tail = _longest(_AFTER_THOUSAND, words, at)
+    return (thousands + tail[0], tail[1]) if tail else (thousands, at)
 
 
 def read_ordinal(words: Sequence[str], at: int) -> Read | None:
     """The ordinal below 1000 at `words[at]`, as (value, where it ended)."""
-    if _word(words, at) in _ORDINALS:
-        return _ORDINALS[words[at]], at + 1
-    hundreds = _CARDINALS.get(_word(words, at), 0)
-    if not 0 < hundreds < 10:
-        return None
-    if _word(words, at + 1) == "hundredth":
-        return hundreds * 100, at + 2
-    if _word(words, at + 1) == "hundred" and _word(words, at + 2) == "and" and _word(words, at + 3) in _ORDINALS:
-        return hundreds * 100 + _ORDINALS[words[at + 3]], at + 4
-    return None
+    return _longest(_ORDINALS, words, at)
 
 
 def read_year(words: Sequence[str], at: int) -> Read | None:
     """The year from 1500 to 2099 at `words[at]`, as (year, where it ended)."""
-    century, following = _CARDINALS.get(_word(words, at), 0), _word(words, at + 1)
-    if 15 <= century <= 20 and _CARDINALS.get(following, 0) >= 10:
-        return century * 100 + _CARDINALS[following], at + 2
-    if 15 <= century <= 19 and following == "hundred":
-        return century * 100, at + 2
-    if 15 <= century <= 19 and following == "oh" and 0 < _CARDINALS.get(_word(words, at + 2), 0) < 10:
-        return century * 100 + _CARDINALS[words[at + 2]], at + 3
-    number = read_cardinal(words, at)
-    return number if number and 2000 <= number[0] < 2010 else None
+    number = read_cardinal(words, at)  # as the years 2000 to 2009 are read
+    return number if number and 2000 <= number[0] < 2010 else _longest(_YEARS, words, at)

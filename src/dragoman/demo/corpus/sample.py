@@ -7,7 +7,7 @@ split of a line is a hash of its English text alone: a line can never be in two 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from typing import Literal, TypeVar, get_args
@@ -68,7 +68,7 @@ def meaning_at(seed: int, index: int) -> m.Meaning:
     draw = _Draw(f"dragoman embedded {seed} {index}")
     kind = draw.weighted(_KINDS)
     while True:
-        meaning = _meaning(draw, kind)
+        meaning = kind(draw)
         if makes_sense(meaning) and len(english(meaning).split()) <= LONGEST:
             return meaning
 
@@ -106,57 +106,9 @@ class _Draw:
         raise AssertionError("weights that sum to more than themselves")
 
 
-_KINDS = {
-    "number": 10,
-    "year": 2,
-    "date": 3,
-    "clock": 4,
-    "price": 4,
-    "things": 6,
-    "when": 3,
-    "statement": 40,
-    "question": 8,
-    "reported": 9,
-    "because": 6,
-    "it is": 2,
-    "day is": 1,
-    "there are": 2,
-}
 _SIZES = {99: 50, 999: 34, 9_999: 10, 999_999: 6}
 _SMALL_SIZES = {12: 68, 99: 29, 999: 3}
 _TENSES: dict[m.Tense, int] = {"present": 25, "past": 40, "will": 15, "can": 10, "must": 10}
-
-
-def _meaning(draw: _Draw, kind: str) -> m.Meaning:
-    match kind:
-        case "number":
-            return m.Number(draw.between(0, draw.weighted(_SIZES)))
-        case "year":
-            year = _year(draw)
-            return m.Number(year) if 2000 <= year < 2010 else m.Year(year)
-        case "date":
-            return _date(draw)
-        case "clock":
-            return _clock(draw)
-        case "price":
-            return _price(draw)
-        case "things":
-            return _measured(draw) if draw.chance(20) else _things(draw, tuple(NOUNS))
-        case "when":
-            return _when(draw)
-        case "statement":
-            return m.Statement(_clause(draw, fronted=draw.chance(30)))
-        case "question":
-            return m.Question(_clause(draw))
-        case "reported":
-            return m.Reported(_someone(draw), draw.one(tuple(REPORTING)), _clause(draw))
-        case "because":
-            return m.Because(_someone(draw), draw.one(tuple(lexicon.STATES)), _clause(draw))
-        case "it is":
-            return m.ItIs(_clock(draw))
-        case "day is":
-            return m.DayIs(draw.one(("today", "tomorrow")), _date(draw))
-    return m.ThereAre(_counted(draw, _of_kind("building")), draw.one(tuple(lexicon.CITIES)))
 
 
 @cache
@@ -218,23 +170,24 @@ def _span(draw: _Draw) -> m.Span:
     return m.Span(draw.between(1, 12) if draw.chance(75) else draw.between(1, 99), draw.one(tuple(lexicon.UNITS)))
 
 
+def _distance(draw: _Draw) -> m.Distance:
+    span = _span(draw)
+    return m.Distance(span.count, span.unit, ago=draw.chance(50))
+
+
+_DAYS: dict[Callable[[_Draw], m.Day | None], int] = {
+    lambda draw: None: 25,
+    lambda draw: m.RelativeDay(draw.one(tuple(lexicon.RELATIVE_DAYS))): 20,
+    lambda draw: m.Weekday(draw.one(tuple(lexicon.WEEKDAYS))): 14,
+    lambda draw: m.Weekday(draw.one((*lexicon.WEEKDAYS, "day")), every=True): 14,
+    _date: 12,
+    lambda draw: m.Year(_year(draw)): 5,
+    _distance: 10,
+}
+
+
 def _when(draw: _Draw) -> m.When:
-    days = {"none": 25, "relative": 20, "weekday": 14, "every": 14, "date": 12, "year": 5, "distance": 10}
-    day: m.Day | None = None
-    match draw.weighted(days):
-        case "relative":
-            day = m.RelativeDay(draw.one(tuple(lexicon.RELATIVE_DAYS)))
-        case "weekday":
-            day = m.Weekday(draw.one(tuple(lexicon.WEEKDAYS)))
-        case "every":
-            day = m.Weekday(draw.one((*lexicon.WEEKDAYS, "day")), every=True)
-        case "date":
-            day = _date(draw)
-        case "year":
-            day = m.Year(_year(draw))
-        case "distance":
-            span = _span(draw)
-            day = m.Distance(span.count, span.unit, ago=draw.chance(50))
+    day = draw.weighted(_DAYS)(draw)
     return m.When(day, _clock(draw) if day is None or draw.chance(30) else None)
 
 
@@ -287,3 +240,26 @@ def _clause(draw: _Draw, fronted: bool = False) -> m.Clause:
         when=(when := _when(draw) if fronted or draw.chance(65) else None),
         fronted=fronted and when is not None,
     )
+
+
+def _year_line(draw: _Draw) -> m.Number | m.Year:
+    year = _year(draw)
+    return m.Number(year) if 2000 <= year < 2010 else m.Year(year)
+
+
+_KINDS: dict[Callable[[_Draw], m.Meaning], int] = {
+    lambda draw: m.Number(draw.between(0, draw.weighted(_SIZES))): 10,
+    _year_line: 2,
+    _date: 3,
+    _clock: 4,
+    _price: 4,
+    lambda draw: _measured(draw) if draw.chance(20) else _things(draw, tuple(NOUNS)): 6,
+    _when: 3,
+    lambda draw: m.Statement(_clause(draw, fronted=draw.chance(30))): 40,
+    lambda draw: m.Question(_clause(draw)): 8,
+    lambda draw: m.Reported(_someone(draw), draw.one(tuple(REPORTING)), _clause(draw)): 9,
+    lambda draw: m.Because(_someone(draw), draw.one(tuple(lexicon.STATES)), _clause(draw)): 6,
+    lambda draw: m.ItIs(_clock(draw)): 2,
+    lambda draw: m.DayIs(draw.one(("today", "tomorrow")), _date(draw)): 1,
+    lambda draw: m.ThereAre(_counted(draw, _of_kind("building")), draw.one(tuple(lexicon.CITIES))): 2,
+}

@@ -83,25 +83,14 @@ _VERBS = (
     Verb("be", "is", "", "bin ist sind", "gewesen", "sein", objects="age", stative=True),
     Verb("be born", "", "was born", "", "geboren", "wurde", places="in_city", stative=True),
 )
-VERBS = {verb.english: verb for verb in _VERBS}
-REPORTING = {
-    verb.english: verb
-    for verb in (
-        Verb("know", "knows", "knew", "weiß weiß wissen", "gewusst"),
-        Verb("say", "says", "said", "sage sagt sagen", "gesagt"),
-        Verb("think", "thinks", "thought", "glaube glaubt glauben", "geglaubt"),
-        Verb("hope", "hopes", "hoped", "hoffe hofft hoffen", "gehofft"),
-        Verb("hear", "hears", "heard", "höre hört hören", "gehört"),
-    )
-}
+_REPORTING = (
+    Verb("know", "knows", "knew", "weiß weiß wissen", "gewusst"),
+    Verb("say", "says", "said", "sage sagt sagen", "gesagt"),
+    Verb("think", "thinks", "thought", "glaube glaubt glauben", "geglaubt"),
+    Verb("hope", "hopes", "hoped", "hoffe hofft hoffen", "gehofft"),
+    Verb("hear", "hears", "heard", "höre hört hören", "gehört"),
+)
+VERBS, REPORTING = ({verb.english: verb for verb in verbs} for verbs in (_VERBS, _REPORTING))
 # ich, er, wir
-AUXILIARIES = {
-    "haben": ("habe", "hat", "haben"),
-    "sein": ("bin", "ist", "sind"),
-    "wurde": ("wurde", "wurde", "wurden"),
-}
-MODALS = {
-    "will": ("werde", "wird", "werden"),
-    "can": ("kann", "kann", "können"),
-    "must": ("muss", "muss", "müssen"),
-}
+AUXILIARIES = {"haben": ("habe", "hat", "haben"), "sein": ("bin", "ist", "sind"), "wurde": ("wurde", "wurde", "wurden")}
+MODALS = {"will": ("werde", "wird", "werden"), "can": ("kann", "kann", "können"), "must": ("muss", "muss", "müssen")}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,25 +17,19 @@ import numpy as np
 import torch
 
 from dragoman.engines.base import check_supported
-from dragoman.engines.cuda.graphs import (
-    STEPS_PER_GRAPH,
-    DecoderGraph,
-    EncoderGraph,
-    Integers,
-    Recorder,
-    collect_hypotheses,
-)
+from dragoman.engines.cuda import graphs
+from dragoman.engines.cuda.graphs import DecoderGraph, EncoderGraph, Integers, Recorder, collect_hypotheses
 from dragoman.engines.cuda.kernels_torch import TorchKernels
-from dragoman.engines.cuda.state import GraphShape, Kernels, ModelWeights
+from dragoman.engines.cuda.state import GraphShape, ModelWeights
 from dragoman.engines.specs import CUDA, cuda_unavailable
 from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 from dragoman.nn.kernels import triton_available
-from dragoman.search.types import NOT_FINITE, Hypothesis, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
 
 if TYPE_CHECKING:
-    from dragoman.search.constraints.tables import ConstraintTables
+    from dragoman.search.constraints.tables import BatchConstraints
 
 SENTENCES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 MAX_ENCODERS = 64
@@ -61,7 +54,7 @@ class CudaEngine:
         device: torch.device | str = "cuda",
         *,
         memory: float = 0.3,
-        kernels: Kernels | None = None,
+        kernels: TorchKernels | None = None,
     ) -> None:
         self.device = torch.device(device)
         self.precision = str(dtype).removeprefix("torch.")
@@ -84,11 +77,7 @@ class CudaEngine:
             torch.cuda.synchronize(self.device)  # the recorder's stream would not wait for the weights
 
     def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        search: Search,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        constraints: Sequence[ConstraintTables | None] | None = None,
+        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
@@ -124,7 +113,7 @@ class CudaEngine:
 
     def _search_batch(
         self,
-        sources: Sequence[Sequence[int]],
+        sources: Ids,
         lengths: Integers,
         limits: Integers,
         search: Search,
@@ -135,7 +124,7 @@ class CudaEngine:
         decoder = self._decoder(shape_of(lengths, limits, search.beam))
         memory = self._encoder(decoder.state.shape.sentences, int(lengths.max()) + 1).encode(sources, lengths)
         decoder.begin(memory, lengths, limits, search)
-        for _ in range(0, int(limits.max()) + 1, STEPS_PER_GRAPH):
+        for _ in range(0, int(limits.max()) + 1, graphs.STEPS_PER_GRAPH):
             done = decoder.run_steps()[: len(indices)]
             if done.all():
                 break
@@ -195,7 +184,7 @@ def shape_of(lengths: Integers, limits: Integers, beam: int) -> GraphShape:
     return GraphShape(bucket(len(lengths)), beam, *room)
 
 
-def choose_kernels(device: torch.device) -> Kernels:
+def choose_kernels(device: torch.device) -> TorchKernels:
     """Triton's kernels where Triton is installed and has a device, else PyTorch's."""
     if device.type != "cuda" or not triton_available(device.type):
         return TorchKernels()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 
@@ -10,16 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.engines.cuda.state import (
-    GraphShape,
-    Kernels,
-    ModelWeights,
-    SearchState,
-    SearchTensors,
-    decode_step,
-    encode,
-)
-from dragoman.search.types import Hypothesis, Search
+from dragoman.engines.cuda.kernels_torch import TorchKernels
+from dragoman.engines.cuda.state import GraphShape, ModelWeights, SearchState, SearchTensors, decode_step, encode
+from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -55,7 +48,7 @@ class Recorder:
 class EncoderGraph:
     """The encoder for one batch shape, with the keys and values of all decoder layers."""
 
-    def __init__(self, weights: ModelWeights, kernels: Kernels, n: int, width: int, recorder: Recorder) -> None:
+    def __init__(self, weights: ModelWeights, kernels: TorchKernels, n: int, width: int, recorder: Recorder) -> None:
         self.weights, self.kernels = weights, kernels
         self.ids = torch.full((n, width), EOS, device=weights.device)
         self.lengths = torch.ones(n, dtype=torch.int32, device=weights.device)
@@ -67,7 +60,7 @@ class EncoderGraph:
         out = encode(self.weights, self.ids, self.lengths, self.codes, self.kernels)
         self.out = out.view(*self.ids.shape, -1)  # a graph writes to the same address every time
 
-    def encode(self, sources: Sequence[Sequence[int]], lengths: Integers) -> Tensor:
+    def encode(self, sources: Ids, lengths: Integers) -> Tensor:
         """Keys and values of sources, `[n, S, C]`; extra rows hold an end mark. The next call overwrites the result."""
         ids = np.full(tuple(self.ids.shape), PAD)
         row_lengths = np.ones(len(ids), dtype=np.int64)
@@ -84,7 +77,7 @@ class EncoderGraph:
 class DecoderGraph:
     """A search state, its recorded steps, and the host's copy of which sentences are done."""
 
-    def __init__(self, weights: ModelWeights, kernels: Kernels, shape: GraphShape, recorder: Recorder) -> None:
+    def __init__(self, weights: ModelWeights, kernels: TorchKernels, shape: GraphShape, recorder: Recorder) -> None:
         self.weights, self.kernels, self.asynchronous = weights, kernels, recorder.records
         self.state = SearchState(weights, shape)
         self.staging = SearchTensors(shape, torch.device("cpu"), pinned=recorder.records)

@@ -1,4 +1,4 @@
-"""The operations of a step in PyTorch: the reference for Triton's, and the fallback where Triton is missing."""
+"""The operations of a step in PyTorch: the base and reference of Triton's, and the fallback where Triton is missing."""
 
 from __future__ import annotations
 
@@ -14,23 +14,16 @@ class TorchKernels:
     """Each operation as a few tensor operations; attention reads the whole caches."""
 
     def embed(self, w: ModelWeights, s: SearchState) -> Tensor:
-        """Embedding and position, summed in float32."""
+        """The newest tokens of all rows, `[R, D]`: embedding and position, summed in float32."""
         at = s.position.repeat_interleave(s.shape.beam).long()
         tokens = s.history.gather(0, at[None])[0]
         x: Tensor = F.embedding(tokens, w.table).float() * w.scale + s.positions[at]
         return x.to(w.dtype)
 
     def enter(
-        self,
-        w: ModelWeights,
-        x: Tensor,
-        y: Tensor | None,
-        norm: NormWeights | None,
-        into: Affine,
-        *,
-        active: bool = False,
+        self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None, into: Affine, active: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Add, normalize, multiply."""
+        """Add the last sub-layer's output to the residual stream, normalize, multiply; the stream and the product."""
         x, h = self._normalized(w, x, y, norm)
         out = self.linear(h, into)
         return x, w.activation(out) if active else out
@@ -40,7 +33,7 @@ class TorchKernels:
         return F.linear(x, by.weight, by.bias)
 
     def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
-        """In float32 from the start where the device can: rounded logits would tie."""
+        """`[R, V or wider]`, in float32 from the start where the device can: rounded logits would tie."""
         _, h = self._normalized(w, x, y, norm)
         if h.is_cuda and w.dtype != torch.float32:
             logits = torch.mm(h, w.projection.weight.t(), out_dtype=torch.float32)
@@ -49,7 +42,7 @@ class TorchKernels:
         return logits if w.projection.bias is None else logits.add_(w.projection.bias)
 
     def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
-        """Padding is seen by none."""
+        """From every token of a source to all of them, `[B * S, H * V]`; padding is seen by none."""
         sentences = len(lengths)
         grid = qkv.view(sentences, len(qkv) // sentences, -1)
         parts = grid.split_with_sizes([w.heads * w.d_k, w.heads * w.d_k, w.heads * w.d_v], -1)
@@ -58,7 +51,10 @@ class TorchKernels:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(len(qkv), -1)
 
     def attend_own(self, w: ModelWeights, s: SearchState, layer: int, qkv: Tensor) -> Tensor:
-        """The caches are gathered by lineage, unless every row is its own."""
+        """From each row to itself and to its ancestors; stores its keys and values.
+
+        The caches are gathered by lineage, unless every row is its own.
+        """
         rows, beam, steps = s.shape.rows, s.shape.beam, s.shape.steps
         q, k, v = qkv.split_with_sizes([w.heads * w.d_k, w.heads * w.d_k, w.heads * w.d_v], -1)
         row = torch.arange(rows, device=q.device)
@@ -80,7 +76,7 @@ class TorchKernels:
         return out.view(rows, -1)
 
     def attend_source(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> Tensor:
-        """The beams of a sentence are so many queries of it."""
+        """From each row to its sentence's source; the beams of a sentence are so many queries of it."""
         sentences, beam, room = s.shape.sentences, s.shape.beam, s.shape.source
         k, v = s.source[:, :, layer].split_with_sizes([w.heads * w.d_k, w.heads * w.d_v], -1)
         keys = k.view(sentences, room, w.heads, w.d_k).transpose(1, 2)
@@ -91,7 +87,10 @@ class TorchKernels:
         return out.transpose(1, 2).reshape(s.shape.rows, -1)
 
     def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
-        """Ended hypotheses take part as candidates that always win, and so keep a slot."""
+        """Extend the open hypotheses by every token, keep the likeliest as `Search` says, and advance one position.
+
+        Ended hypotheses take part as candidates that always win, and so keep a slot.
+        """
         sentences, beam = s.shape.sentences, s.shape.beam
         logits = logits[:, : w.vocabulary].view(sentences, beam, -1)
         total = logits.logsumexp(-1, keepdim=True)  # before anything is forbidden: the probabilities stay the model's

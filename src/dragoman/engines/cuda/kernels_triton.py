@@ -11,17 +11,9 @@ import torch.nn.functional as F
 import triton
 from torch import Tensor
 
+from dragoman.engines.cuda import triton_jit
 from dragoman.engines.cuda.kernels_torch import TorchKernels
 from dragoman.engines.cuda.state import Affine, ModelWeights, NormWeights, SearchState
-from dragoman.engines.cuda.triton_jit import (
-    add_norm_kernel,
-    attend_own_kernel,
-    attend_source_kernel,
-    embed_kernel,
-    few_rows_kernel,
-    likeliest_kernel,
-    select_kernel,
-)
 
 
 class Tile(NamedTuple):
@@ -49,20 +41,13 @@ class TritonKernels(TorchKernels):
         """Embedding and position, summed in float32."""
         out = torch.empty(s.shape.rows, w.d_model, dtype=w.dtype, device=w.device)
         block = triton.next_power_of_2(w.d_model)
-        embed_kernel[(s.shape.rows,)](
+        triton_jit.embed_kernel[(s.shape.rows,)](
             out, w.table, s.positions, s.history, s.position, w.scale, s.shape.rows, s.shape.beam, w.d_model, block
         )
         return out
 
     def enter(
-        self,
-        w: ModelWeights,
-        x: Tensor,
-        y: Tensor | None,
-        norm: NormWeights | None,
-        into: Affine,
-        *,
-        active: bool = False,
+        self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None, into: Affine, active: bool = False
     ) -> tuple[Tensor, Tensor]:
         """All in one kernel for few rows; otherwise a kernel for the sum and the norm, and a matrix product."""
         relu = active and w.activation is F.relu
@@ -92,7 +77,7 @@ class TritonKernels(TorchKernels):
         """Each row reads its ancestors' keys and values where they were written."""
         tile = OWN if s.shape.rows < MANY_ROWS else OWN_OF_MANY
         out = torch.empty(s.shape.rows, w.heads * w.d_v, dtype=w.dtype, device=w.device)
-        attend_own_kernel[(w.heads, s.shape.rows)](
+        triton_jit.attend_own_kernel[(w.heads, s.shape.rows)](
             out, qkv, s.keys[layer], s.values[layer], s.lineage, s.position, s.done, s.shape.rows, s.shape.steps,
             w.d_k**-0.5, s.shape.beam, s.shape.beam > 1, w.heads, w.d_k, w.d_v,
             triton.next_power_of_2(w.d_k), triton.next_power_of_2(w.d_v), tile.block, num_warps=tile.warps,
@@ -123,7 +108,7 @@ class TritonKernels(TorchKernels):
     ) -> Tensor:
         out = torch.empty(len(query), w.heads * w.d_v, dtype=w.dtype, device=w.device)
         block = min(64, max(16, triton.next_power_of_2(queries)))
-        attend_source_kernel[(w.heads, len(lengths), triton.cdiv(queries, block))](
+        triton_jit.attend_source_kernel[(w.heads, len(lengths), triton.cdiv(queries, block))](
             out, query, source, lengths, done, query.stride(0), *place, w.d_k**-0.5, queries, w.heads, w.d_k, w.d_v,
             block, max(16, triton.next_power_of_2(w.d_k)), max(16, triton.next_power_of_2(w.d_v)), SOURCE.block,
             num_warps=SOURCE.warps if block <= 16 else 4,
@@ -138,11 +123,11 @@ class TritonKernels(TorchKernels):
         values = torch.empty(rows, blocks, beam, device=w.device)
         tokens = torch.empty(rows, blocks, beam, dtype=torch.int32, device=w.device)
         tops, masses = torch.empty(2, rows, blocks, device=w.device)
-        likeliest_kernel[(rows, blocks)](
+        triton_jit.likeliest_kernel[(rows, blocks)](
             values, tokens, tops, masses, logits, s.position, s.done, s.min_length, logits.stride(0), w.vocabulary,
             beam, blocks, tile.block, num_warps=tile.warps,
         )  # fmt: skip
-        select_kernel[(s.shape.sentences,)](
+        triton_jit.select_kernel[(s.shape.sentences,)](
             values, tokens, tops, masses, logits, logits.stride(0), s.score, s.finished, s.length, s.lineage,
             s.history, s.position, s.limit, s.done, s.n_best, s.normalizer, rows, steps,
             beam, triton.next_power_of_2(beam), blocks, triton.next_power_of_2(blocks),
@@ -156,7 +141,7 @@ class TritonKernels(TorchKernels):
             return super()._normalized(w, x, y, norm)
         out = torch.empty_like(x)
         total = torch.empty_like(x) if w.pre_norm and y is not None else None
-        add_norm_kernel[(len(x),)](
+        triton_jit.add_norm_kernel[(len(x),)](
             total, out, x, y, norm.weight, norm.bias, norm.eps, w.d_model,
             y is not None, total is not None, triton.next_power_of_2(w.d_model),
         )  # fmt: skip
@@ -182,7 +167,7 @@ def few_rows(
     wide = triton.next_power_of_2(width)
     # A program for each of the device's processors, if their blocks of columns are not too narrow or too large.
     block = max(1, min(FEW_ROWS_TILE // wide, max(4, triton.next_power_of_2(n // 128 + 1) // 2)))
-    few_rows_kernel[(triton.cdiv(n, block),)](
+    triton_jit.few_rows_kernel[(triton.cdiv(n, block),)](
         out, stream, x, y, *((None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)),
         by.weight, by.bias, n, width, rows, y is not None, norm is not None,
         stream is not None and pre_norm, stream is not None and not pre_norm, by.bias is not None, relu, block, wide,

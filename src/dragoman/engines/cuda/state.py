@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,9 @@ from torch import Tensor, nn
 from dragoman.models.transformer import DecoderLayer, EncoderLayer, Transformer
 from dragoman.nn import LayerNorm, LearnedPositions, SinusoidalPositions, sinusoid
 from dragoman.text.special_tokens import BOS
+
+if TYPE_CHECKING:
+    from dragoman.engines.cuda.kernels_torch import TorchKernels
 
 STATE_ALIGNMENT = 32  # numbers of 4 bytes
 PROJECTION_MULTIPLE = 64  # the projection is padded to a multiple: odd vocabularies get slow matrix products
@@ -43,7 +46,7 @@ class NormWeights:
 
 @dataclass(frozen=True)
 class EncoderWeights:
-    """The matrices of an encoder layer, in the order in which they are used."""
+    """The matrices of an encoder layer."""
 
     qkv: Affine
     out: Affine
@@ -52,15 +55,11 @@ class EncoderWeights:
 
 
 @dataclass(frozen=True)
-class DecoderWeights:
-    """The matrices of a decoder layer, in the order in which they are used."""
+class DecoderWeights(EncoderWeights):
+    """The matrices of a decoder layer."""
 
-    qkv: Affine
-    out: Affine
     query: Affine
     cross_out: Affine
-    inner: Affine
-    outer: Affine
 
 
 class ModelWeights:
@@ -78,12 +77,8 @@ class ModelWeights:
         self.encoder = tuple(
             EncoderWeights(*map(_affine, (x.attention.qkv, x.attention.output, *_forward(x)))) for x in encoder
         )
-        self.layers = tuple(
-            DecoderWeights(
-                *map(_affine, (x.attention.qkv, x.attention.output, x.cross.query, x.cross.output, *_forward(x)))
-            )
-            for x in decoder
-        )
+        parts = ((x.attention.qkv, x.attention.output, *_forward(x), x.cross.query, x.cross.output) for x in decoder)
+        self.layers = tuple(DecoderWeights(*map(_affine, linears)) for linears in parts)
         around = [r for x in encoder for r in (x.around_attention, x.around_feed_forward)]
         self.encoder_norms = self._entries(around, model.encoder_norm)
         around = [r for x in decoder for r in (x.around_attention, x.around_cross, x.around_feed_forward)]
@@ -220,44 +215,7 @@ class SearchState(SearchTensors):
             getattr(self, name).copy_(getattr(other, name))
 
 
-class Kernels(Protocol):
-    """The operations of a step; implemented in PyTorch and in Triton."""
-
-    def embed(self, w: ModelWeights, s: SearchState) -> Tensor:
-        """The newest tokens of all rows, `[R, D]`."""
-
-    def enter(
-        self,
-        w: ModelWeights,
-        x: Tensor,
-        y: Tensor | None,
-        norm: NormWeights | None,
-        into: Affine,
-        *,
-        active: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """Add the last sub-layer's output to the residual stream, normalize, multiply; the stream and the product."""
-
-    def linear(self, x: Tensor, by: Affine) -> Tensor:
-        """x W^T + b."""
-
-    def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
-        """`[R, V or wider]` in float32, from the stream and the last sub-layer's output."""
-
-    def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
-        """From every token of a source to all of them, `[B * S, H * V]`."""
-
-    def attend_own(self, w: ModelWeights, s: SearchState, layer: int, qkv: Tensor) -> Tensor:
-        """From each row to itself and to its ancestors; stores its keys and values."""
-
-    def attend_source(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> Tensor:
-        """From each row to its sentence's source."""
-
-    def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
-        """Extend the open hypotheses by every token, keep the likeliest as `Search` says, and advance one position."""
-
-
-def encode(w: ModelWeights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kernels) -> Tensor:
+def encode(w: ModelWeights, ids: Tensor, lengths: Tensor, codes: Tensor, k: TorchKernels) -> Tensor:
     """Every decoder layer's keys and values of sources `[B, S]`, which have `lengths [B]`: `[B * S, C]`."""
     norms = iter(w.encoder_norms)
     x, y = (F.embedding(ids, w.source_table).float() * w.scale + codes).to(w.dtype).flatten(0, 1), None
@@ -269,7 +227,7 @@ def encode(w: ModelWeights, ids: Tensor, lengths: Tensor, codes: Tensor, k: Kern
     return k.enter(w, x, y, next(norms), w.cross_key_value)[1]
 
 
-def decode_step(w: ModelWeights, s: SearchState, k: Kernels) -> None:
+def decode_step(w: ModelWeights, s: SearchState, k: TorchKernels) -> None:
     """One more token for every sentence that is not done."""
     norms = iter(w.norms)
     x, y = k.embed(w, s), None

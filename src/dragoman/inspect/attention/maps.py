@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 START, END = "‹start›", "‹end›"
 AttentionKind = Literal["cross", "encoder", "decoder"]
-ATTENTION_KINDS: Final[tuple[AttentionKind, ...]] = ("cross", "encoder", "decoder")
 AttentionWeights = npt.NDArray[np.float32]
 MAX_WEIGHTS: Final = 1 << 29  # 2 GiB
 

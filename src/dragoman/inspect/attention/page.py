@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from dragoman.errors import SearchError
-from dragoman.inspect.attention.maps import AttentionKind, AttentionWeights, SentenceAttention
+from dragoman.inspect.attention.maps import AttentionWeights, SentenceAttention
 from dragoman.text.word_groups import Side
 
 MAX_UINT16: Final = 65535  # weights are stored as 16-bit numbers
@@ -89,17 +89,3 @@ def pack_weights(weights: AttentionWeights) -> dict[str, Any]:
     numbers = np.rint(np.clip(weights, 0, 1) * MAX_UINT16).astype("<u2").tobytes()
     shape = {"layers": layers, "heads": heads, "queries": queries, "keys": keys}
     return {**shape, "weights": base64.b64encode(numbers).decode("ascii")}
-
-
-def unpack_weights(entry: dict[str, Any]) -> AttentionWeights:
-    """The inverse of `pack_weights`, to within half a step of 1/65535."""
-    numbers = np.frombuffer(base64.b64decode(entry["weights"]), "<u2").astype(np.float32) / np.float32(MAX_UINT16)
-    weights: AttentionWeights = numbers.reshape(*(entry[name] for name in ("layers", "heads", "queries", "keys")))
-    return weights
-
-
-def read_attention_page(text: str) -> dict[AttentionKind, AttentionWeights]:
-    """The weights in a page of `attention_page`, for other programs."""
-    start = text.index('id="data">') + len('id="data">')
-    data = json.loads(text[start : text.index("</script>", start)])
-    return {kind: unpack_weights(entry) for kind, entry in data["kinds"].items()}

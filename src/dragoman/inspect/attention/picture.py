@@ -58,11 +58,7 @@ def draw_heads(
         heads = weights[layer - 1]
         chosen = [(f"head {i + 1}", w) for i, w in enumerate(heads)] + [("mean", heads.mean(0))]
         return draw_panels(chosen, names, path, f"{TITLES[kind]}: layer {layer}", across=min(5, len(chosen)))
-    chosen = [
-        (f"layer {i + 1}, head {j + 1}", weights[i, j])
-        for i in range(weights.shape[0])
-        for j in range(weights.shape[1])
-    ]
+    chosen = [(f"layer {i + 1}, head {j + 1}", weights[i, j]) for i, j in np.ndindex(weights.shape[:2])]
     return draw_panels(chosen, names, path, TITLES[kind], across=weights.shape[1])
 
 

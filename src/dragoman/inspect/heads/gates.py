@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import LOGIT_ROWS, EncodedPairs, length_batches
-from dragoman.engines.torch import TorchEngine
+from dragoman.engines.forced_decoding import ForcedBatch
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.models import AttentionMaps, Memory, Transformer
-from dragoman.nn import Gated, Padded
-from dragoman.text.special_tokens import BOS, EOS
+from dragoman.nn import Gated
 
 KIND_ORDER: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")  # as a sentence passes them
 Advance = Callable[[], None]
@@ -36,29 +34,6 @@ class HeadId(NamedTuple):
         return f"{self.kind} {self.layer}.{self.head}"
 
 
-@dataclass(frozen=True)
-class ForcedBatch:
-    """A batch of sentence pairs for forced decoding."""
-
-    indices: list[int]
-    source: Tensor
-    source_layout: Padded
-    target: Tensor
-    target_layout: Padded
-    labels: Tensor  # [N], the target tokens and end marks of all sentences, concatenated
-    rows: Tensor  # [N], the sentence of each label
-
-
-def forced_batches(engine: TorchEngine, pairs: EncodedPairs, small: bool = False) -> Iterator[ForcedBatch]:
-    """Batches of similar lengths; `small` ones leave memory for the weights or gradients of all heads."""
-    for here in length_batches(pairs, max(1, engine.batch // 8) if small else engine.batch):
-        source, source_layout = engine.sources([pairs[i][0] for i in here])
-        target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
-        labels = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
-        rows = torch.tensor([row for row, i in enumerate(here) for _ in (*pairs[i][1], EOS)], device=engine.device)
-        yield ForcedBatch(here, source, source_layout, target, target_layout, labels, rows)
-
-
 class GatedModel:
     """A copy of a model with a gate on every head; it shares its weights with the original, which stays as it is."""
 
@@ -71,12 +46,9 @@ class GatedModel:
             "cross": [layer.cross for layer in self.model.decoder],
         }
         device = model.projection().device
-        self.by_kind: dict[AttentionKind, list[Gated]] = {}
-        for kind in KIND_ORDER:
-            self.by_kind[kind] = []
-            for attention in attentions[kind]:
-                attention.function = Gated(attention.function, torch.ones(attention.n_heads, device=device))
-                self.by_kind[kind].append(attention.function)
+        for attention in chain(*attentions.values()):
+            attention.function = Gated(attention.function, torch.ones(attention.n_heads, device=device))
+        self.by_kind = {kind: [attention.function for attention in attentions[kind]] for kind in KIND_ORDER}
         self.heads = [
             HeadId(kind, layer, head)
             for kind in KIND_ORDER
@@ -96,14 +68,9 @@ class GatedModel:
         model = self.model
         memory = memory if memory is not None else model.encode(batch.source, batch.source_layout)
         hidden = model.decode(batch.target, memory, batch.target_layout)
-        hidden = hidden[batch.target_layout.real(hidden.device)]
-        each = torch.cat(
-            [
-                F.cross_entropy(model.logits(hidden[start : start + LOGIT_ROWS]).float(), labels, reduction="none")
-                for start in range(0, len(hidden), LOGIT_ROWS)
-                for labels in [batch.labels[start : start + LOGIT_ROWS]]
-            ]
-        )
+        parts = batch.rows_and_labels(hidden)
+        losses = [F.cross_entropy(model.logits(rows).float(), labels, reduction="none") for rows, labels in parts]
+        each = torch.cat(losses)
         zeros = each.new_zeros(len(batch.indices), dtype=torch.float64)
         return zeros.index_add(0, batch.rows, each.double())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,11 +10,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import EncodedPairs
+from dragoman.engines.forced_decoding import EncodedPairs, ForcedBatch
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import SearchError
-from dragoman.inspect.attention.maps import AttentionKind
-from dragoman.inspect.heads.gates import ForcedBatch, GatedModel, HeadId
+from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.inspect.heads.statistics import HeadStatistics, StatisticsAccumulator, aligned_keys, attention_context
 from dragoman.nn import LowRank, everything
 from dragoman.progress import Reporter
@@ -53,10 +51,11 @@ def measure_statistics(
 ) -> dict[HeadId, HeadStatistics | None]:
     """The statistics of each head; None for low-rank attention, whose weights are not a distribution."""
     alignment_head = translator.alignment_head
-    sizes: dict[AttentionKind, tuple[int, int]] = {
-        kind: (len(of), of[0].gates.shape[-1]) for kind, of in model.by_kind.items() if not is_low_rank(of[0].function)
+    accumulators = {
+        kind: StatisticsAccumulator(len(of), of[0].gates.shape[-1])
+        for kind, of in model.by_kind.items()
+        if not isinstance(of[0].function, LowRank)
     }
-    accumulators = {kind: StatisticsAccumulator(*size) for kind, size in sizes.items()}
     device = model.model.projection().device
     source_punctuation, target_punctuation = (
         torch.tensor(punctuation_mask(t), device=device) for t in (translator.source, translator.target)
@@ -84,11 +83,6 @@ def measure_statistics(
     }
 
 
-def is_low_rank(function: object) -> bool:
-    """Whether weights may be negative, and have any sum."""
-    return isinstance(function, LowRank)
-
-
 def punctuation_mask(tokenizer: Tokenizer) -> list[bool]:
     """For each token of a vocabulary, whether it has no letter or digit."""
     tokens = (token.strip(MARK) for token in tokenizer.tokens(range(tokenizer.vocabulary_size)))
@@ -97,11 +91,7 @@ def punctuation_mask(tokenizer: Tokenizer) -> list[bool]:
 
 def count_tokens(batches: Sequence[ForcedBatch], vocabulary: int) -> Tensor:
     """`[V]`: the frequency of each token in the sources."""
-    counts = sum((Counter(batch.source.flatten().tolist()) for batch in batches), Counter[int]())
-    table = torch.zeros(vocabulary, dtype=torch.float64)
-    for token, count in counts.items():
-        table[token] = count
-    return table.to(batches[0].source.device)
+    return torch.cat([batch.source.flatten() for batch in batches]).bincount(minlength=vocabulary).double()
 
 
 def measure_gradients(model: GatedModel, batches: Sequence[ForcedBatch], reporter: Reporter) -> GateGradients:

@@ -71,11 +71,8 @@ def draw_survey(survey: HeadSurvey, path: str | Path, title: str = "") -> str:
 
 def describe_importance(survey: HeadSurvey) -> str:
     """What the figures in the cells mean."""
-    how = (
-        "Bold and color: rise of the cross-entropy without this head"
-        if survey.ablated
-        else "Bold and color: absolute gradient of the cross-entropy at this head's gate"
-    )
+    rise, gradient = "rise of the cross-entropy without this head", "absolute gradient of the cross-entropy at its gate"
+    how = f"Bold and color: {rise if survey.ablated else gradient}"
     return f"{how}, in thousandths of a nat per token, over {survey.sentences:,} sentence pairs"
 
 

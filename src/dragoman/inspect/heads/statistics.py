@@ -73,9 +73,8 @@ def attention_context(
     (query_ids, query_layout), (key_ids, key_layout) = queries, keys
     device, size = key_ids.device, key_layout.size
     lengths = torch.full((len(key_ids),), size, device=device) if key_layout.lengths is None else key_layout.lengths
-    valid = torch.ones_like(query_ids, dtype=torch.bool)
-    if query_layout.lengths is not None:
-        valid = torch.arange(query_ids.shape[1], device=device) < query_layout.lengths[:, None]
+    real = query_layout.real(device)
+    valid = torch.ones_like(query_ids, dtype=torch.bool) if real is None else real
     dense = look(query_layout, key_layout, rule, device).dense(device)
     everything = torch.ones(len(key_ids), query_ids.shape[1], size, dtype=torch.bool, device=device)
     # The causal mask hides nothing from padding, and padding is not a key.
@@ -88,10 +87,7 @@ def attention_context(
     if not self_attention:
         # from the first token to the end mark, on both sides
         positions = positions * (lengths[:, None] - 1) / last.clamp(min=1)
-    marked = {
-        "first": ((column == 0)[:, None], valid),
-        "punctuation": (punctuation[key_ids][:, None], valid),
-    }
+    marked = {"first": ((column == 0)[:, None], valid), "punctuation": (punctuation[key_ids][:, None], valid)}
     if kind != "decoder":
         marked["end"] = ((column == lengths[:, None] - 1)[:, None], valid)
     if self_attention:
@@ -203,9 +199,7 @@ def label_head(statistics: HeadStatistics | None, first: str = "the first token"
     if statistics.alignment_agreement is not None and statistics.alignment_agreement >= MIN_SHARE:
         return f"aligns {format_share(statistics.alignment_agreement)}"
     share, words = max(candidates(statistics, first))
-    if share >= MIN_SHARE:
-        return f"{words} {format_share(share)}"
-    return f"mixed; {words} {format_share(share)}"
+    return f"{'' if share >= MIN_SHARE else 'mixed; '}{words} {format_share(share)}"
 
 
 def candidates(statistics: HeadStatistics, first: str) -> list[tuple[float, str]]:
@@ -215,23 +209,14 @@ def candidates(statistics: HeadStatistics, first: str) -> list[tuple[float, str]
     if max(end, punctuation) < MIN_SHARE <= end + punctuation:
         found.append((end + punctuation, "punctuation and end"))
     found += [(share, describe_offset(offset)) for offset, share in statistics.offsets.items()]
-    for share, words in ((statistics.diagonal, "along the diagonal"), (statistics.rarest_token, "the rarest token")):
-        if share is not None:
-            found.append((share, words))
-    return found
+    named = ((statistics.diagonal, "along the diagonal"), (statistics.rarest_token, "the rarest token"))
+    return found + [(share, words) for share, words in named if share is not None]
 
 
 def describe_offset(offset: int) -> str:
     """A relative position in words."""
-    match offset:
-        case 0:
-            return "itself"
-        case -1:
-            return "the previous token"
-        case 1:
-            return "the next token"
-        case _:
-            return f"{abs(offset)} tokens {'back' if offset < 0 else 'ahead'}"
+    near = {0: "itself", -1: "the previous token", 1: "the next token"}
+    return near.get(offset) or f"{abs(offset)} tokens {'back' if offset < 0 else 'ahead'}"
 
 
 def format_share(share: float) -> str:

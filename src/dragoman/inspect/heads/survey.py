@@ -16,18 +16,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from dragoman.engines.forced_decoding import EncodedPairs
+from dragoman.engines.forced_decoding import EncodedPairs, forced_batches, small_batch
 from dragoman.errors import SearchError
+from dragoman.inspect.alignment import encode_pairs
 from dragoman.inspect.attention.maps import AttentionKind
-from dragoman.inspect.heads.gates import GatedModel, HeadId, forced_batches
-from dragoman.inspect.heads.passes import (
-    PruningPoint,
-    measure_ablations,
-    measure_gradients,
-    measure_pruning,
-    measure_statistics,
-    translate_greedily,
-)
+from dragoman.inspect.heads import passes
+from dragoman.inspect.heads.gates import GatedModel, HeadId
+from dragoman.inspect.heads.passes import PruningPoint, translate_greedily
 from dragoman.inspect.heads.statistics import HeadStatistics, label_head
 from dragoman.models import Transformer
 from dragoman.progress import Reporter, SilentReporter
@@ -143,14 +138,14 @@ def survey_heads(
     model, reporter = require_transformer(translator), reporter if reporter is not None else SilentReporter()
     pairs, kept = encode_survey_pairs(translator, sources, targets, trees, to)
     gated, engine = GatedModel(model), translator.engines.torch
-    small, large = list(forced_batches(engine, pairs, small=True)), list(forced_batches(engine, pairs))
+    small, large = (list(forced_batches(engine, pairs, size)) for size in (small_batch(engine), engine.batch))
     tokens = sum(len(target) + 1 for _, target in pairs)
-    statistics = measure_statistics(translator, gated, small, reporter)
-    gradients = measure_gradients(gated, small, reporter)
+    statistics = passes.measure_statistics(translator, gated, small, reporter)
+    gradients = passes.measure_gradients(gated, small, reporter)
     if ablate is None:
         all_tokens = sum(len(source) + len(target) + 2 for source, target in pairs)
         ablate = model.parameter_count() * all_tokens * len(gated.heads) <= MAX_DEFAULT_ABLATION
-    ablations = measure_ablations(gated, large, reporter) if ablate else None
+    ablations = passes.measure_ablations(gated, large, reporter) if ablate else None
     alignment_head = translator.alignment_head
     first = "the language mark" if translator.n_language_tokens else "the first token"
     aligning = alignment_head_id(alignment_head, model.recipe.n_heads)
@@ -172,7 +167,7 @@ def survey_heads(
         return survey
     references = [targets[i] for i in kept]
     score = None if bleu is None else lambda gated: bleu(translate_greedily(gated, translator, pairs), references)
-    return replace(survey, curve=measure_pruning(gated, survey.by_importance(), large, reporter, score))
+    return replace(survey, curve=passes.measure_pruning(gated, survey.by_importance(), large, reporter, score))
 
 
 def require_transformer(translator: Translator) -> Transformer:
@@ -185,8 +180,11 @@ def require_transformer(translator: Translator) -> Transformer:
         raise SearchError(message, code="unsupported_ensemble")
     model = translator.engines.torch.model
     if not isinstance(model, Transformer):
-        message = f"a {translator.recipe.model.architecture} model has one head; use `dragoman inspect attention`"
-        raise SearchError(message, code="unsupported_model")
+        raise SearchError(
+            f"a {translator.recipe.model.architecture} model has a single attention head; use `dragoman inspect "
+            "attention` to see what it attends to",
+            code="unsupported_model",
+        )
     return model
 
 
@@ -198,24 +196,20 @@ def encode_survey_pairs(
     to: str | Sequence[str] | None,
 ) -> tuple[EncodedPairs, list[int]]:
     """The token ids of pairs without an empty side that are not too long, and their indices."""
-    if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
-        message = "sources and targets must be two lists of the same length, such as ['one'] and ['eins']"
-        raise SearchError(message, code="count_mismatch")
-    source_ids, target_ids = translator.encoded(list(sources), trees, to), translator.target.encode_many(list(targets))
-    maximum = min(
-        MAX_SENTENCE_TOKENS,
-        translator.longest_source or MAX_SENTENCE_TOKENS,
-        translator.longest_output or MAX_SENTENCE_TOKENS,
-    )
+    pairs = encode_pairs(translator, sources, targets, trees, to)
+    maximum = min(filter(None, (MAX_SENTENCE_TOKENS, translator.longest_source, translator.longest_output)))
     kept = [
         i
-        for i, (source, target) in enumerate(zip(source_ids, target_ids, strict=True))
+        for i, (source, target) in enumerate(pairs)
         if translator.n_language_tokens < len(source) <= maximum and 0 < len(target) <= maximum
     ]
     if not kept:
-        message = f"none of {plural(len(source_ids), 'pair')} has 1 to {maximum:,} tokens on both sides; give more"
-        raise SearchError(message, code="no_pairs_left")
-    return [(source_ids[i], target_ids[i]) for i in kept], kept
+        raise SearchError(
+            f"none of {plural(len(pairs), 'pair')} has 1 to {maximum:,} tokens on both sides; give some hundreds of "
+            "sentences with their translations",
+            code="no_pairs_left",
+        )
+    return [pairs[i] for i in kept], kept
 
 
 def alignment_head_id(head: AlignmentHead, n_heads: int) -> HeadId | None:
@@ -228,13 +222,10 @@ def alignment_head_id(head: AlignmentHead, n_heads: int) -> HeadId | None:
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
     """Spearman's rank correlation; 0 if all values of one side are equal."""
     ranks = [average_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other)]
-    centered = [rank - rank.mean() for rank in ranks]
-    size = float(np.sqrt((centered[0] ** 2).sum() * (centered[1] ** 2).sum()))
-    return float(centered[0] @ centered[1]) / size if size else 0.0
+    return float(np.corrcoef(*ranks)[0, 1]) if all(rank.std() for rank in ranks) else 0.0
 
 
 def average_ranks(values: Any) -> Any:
     """The rank of each value; equal values share the mean of their ranks."""
     _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(sizes)
-    return (last - (sizes - 1) / 2)[group]
+    return (np.cumsum(sizes) - (sizes - 1) / 2)[group]

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import torch
 from torch import Tensor
 
 from dragoman.native.cublas import MATRIX_ALIGNMENT, WORKSPACE_BYTES, CublasLt, MatmulProblem, cublas
+
+if TYPE_CHECKING:
+    from dragoman.native.algorithm_file import AlgorithmFile
 
 MAX_ALGORITHMS: Final = 8  # that are timed
 TIMING_ROUNDS, TIMING_REPEATS = 3, 4
@@ -25,26 +28,14 @@ MIN_MULTIPLICATIONS: Final = 1 << 27  # below which nothing is gained
 HALF_DTYPES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
-class AlgorithmCache(Protocol):
-    """Algorithms found by this and other runs, by machine and problem; the caller decides where they are stored."""
-
-    def get(self, machine: str, problem: str) -> bytes | None:
-        """The algorithm that is known for a problem."""
-
-    def add(
-        self, machine: str, problem: str, algorithm: bytes | None, accepts: Callable[[bytes], bool]
-    ) -> bytes | None:
-        """Store an algorithm, unless there is one already that `accepts` allows; return the stored one."""
-
-
 _workspaces: dict[tuple[int, int], Tensor] = {}
 _chosen: dict[tuple[int, str], bytes | None] = {}  # by GPU and problem, in this process
-_tuning: list[AlgorithmCache] = []  # of the blocks that are open, in any thread
+_tuning: list[AlgorithmFile] = []  # of the blocks that are open, in any thread
 _tuning_lock = Lock()
 
 
 @contextmanager
-def tuning(algorithms: AlgorithmCache) -> Iterator[None]:
+def tuning(algorithms: AlgorithmFile) -> Iterator[None]:
     """Choose the fastest algorithm for products of new shapes in this block; elsewhere PyTorch computes them.
 
     Timing takes milliseconds per shape, which only pays for shapes that recur. Algorithms of other runs are adopted

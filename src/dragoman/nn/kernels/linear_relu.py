@@ -37,18 +37,9 @@ def relu_backward(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     n, width = grad.shape
     parts = -(-n // ROWS_PER_PROGRAM)
     masked, sums = torch.empty_like(grad), grad.new_empty(parts, width, dtype=torch.float32)
-    relu_backward_kernel[(parts, -(-width // COLUMNS_PER_PROGRAM))](
-        grad,
-        out,
-        masked,
-        sums,
-        n,
-        width,
-        ROWS=ROWS_PER_PROGRAM,
-        TILE=ROWS_PER_TILE,
-        COLUMNS=COLUMNS_PER_PROGRAM,
-        num_warps=4,
-    )
+    sizes = {"ROWS": ROWS_PER_PROGRAM, "TILE": ROWS_PER_TILE, "COLUMNS": COLUMNS_PER_PROGRAM}
+    grid = (parts, -(-width // COLUMNS_PER_PROGRAM))
+    relu_backward_kernel[grid](grad, out, masked, sums, n, width, **sizes, num_warps=4)
     return masked, sums
 
 
@@ -56,9 +47,8 @@ def relu_backward(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
 def _(grad: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
     if not uses_triton(grad):
         return torch.empty_like(grad), grad.new_empty(1, grad.shape[1])
-    return torch.empty_like(grad), grad.new_empty(
-        -(-grad.shape[0] // ROWS_PER_PROGRAM), grad.shape[1], dtype=torch.float32
-    )
+    parts = -(-grad.shape[0] // ROWS_PER_PROGRAM)
+    return torch.empty_like(grad), grad.new_empty(parts, grad.shape[1], dtype=torch.float32)
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:

@@ -130,10 +130,7 @@ def packed_attention_backward(
     final: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """The gradients of `q` and `kv`; the latter is empty if `kv` is None."""
-    from dragoman.nn.kernels.packed_attention_triton import (
-        attention_backward_kernel,
-        other_tiles_backward_kernel,
-    )
+    from dragoman.nn.kernels.packed_attention_triton import attention_backward_kernel, other_tiles_backward_kernel
 
     width = out.shape[1]
     dq = torch.empty_like(q)

@@ -11,12 +11,6 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from dragoman.nn.layout import Layout
-from dragoman.nn.position.alibi import LinearBias
-from dragoman.nn.position.learned import LearnedPositions
-from dragoman.nn.position.relative import RelativePositions
-from dragoman.nn.position.rotary import RotaryPositions
-from dragoman.nn.position.sinusoidal import SinusoidalPositions, sinusoid
-from dragoman.nn.position.syntax import SyntaxPositions
 
 
 class PositionCode(Protocol):
@@ -32,16 +26,3 @@ class NoPositions(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` unchanged."""
         return x
-
-
-__all__ = [
-    "LearnedPositions",
-    "LinearBias",
-    "NoPositions",
-    "PositionCode",
-    "RelativePositions",
-    "RotaryPositions",
-    "SinusoidalPositions",
-    "SyntaxPositions",
-    "sinusoid",
-]

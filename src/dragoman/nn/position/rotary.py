@@ -30,7 +30,8 @@ class RotaryPositions(MakesKeys):
     def __init__(self, d_k: int, inner: AttentionFunction) -> None:
         super().__init__()
         if d_k % 2:
-            raise ShapeError(f"rotary positions need an even d_k; got d_k={d_k}", code="not_divisible")
+            message = f"rotary positions rotate pairs of features, but d_k={d_k} is odd; use an even d_k"
+            raise ShapeError(message, code="not_divisible")
         self.angles, self.inner = SinusoidalPositions(d_k), inner
 
     def keys(self, k: Tensor, layout: Layout) -> Tensor:

@@ -32,11 +32,14 @@ class SyntaxPositions(nn.Module):
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` plus the codes of each token's position and depth."""
         if layout.depths is None:
-            message = "model.positions='syntax' needs the depth of each source token; give trees (--source-trees)"
-            raise ShapeError(message, code="missing_trees")
+            raise ShapeError(
+                "model.positions='syntax' needs the depth of each source token in its tree; give trees with the "
+                "sentences, for example with --source-trees",
+                code="missing_trees",
+            )
         if layout.depths.shape != x.shape[:-1]:
-            message = f"depths of shape {tuple(layout.depths.shape)} do not match tokens of shape {tuple(x.shape[:-1])}"
-            raise ShapeError(message)
+            shapes = f"{tuple(layout.depths.shape)} do not match tokens of shape {tuple(x.shape[:-1])}"
+            raise ShapeError(f"depths of shape {shapes}; give one depth per token")
         positioned: Tensor = self.order(x, layout)
         return positioned + F.embedding(layout.depths.clamp(0, N_DEPTHS - 1), self.codes()).to(x.dtype)
 

@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dragoman.search.constraints.tables import AvoidedTables, ConstraintTables, RequiredTables
+from dragoman.search.constraints.tables import AvoidedTables, BatchConstraints, RequiredTables
 from dragoman.search.constraints.token_bytes import BETWEEN, NOTHING, OPENING, OTHER, SILENT, SYMBOLS, Spelling
 from dragoman.text.special_tokens import EOS, PAD
 
-BatchConstraints = Sequence[ConstraintTables | None]
 MISSING_TOKEN_COST: Final = 6.0  # in log-probability; benchmarks/results/terms.md compares values
 
 
@@ -145,7 +144,8 @@ class BeamAllocator:
         def table(of: str) -> Tensor:
             """One row per phrase or state of each sentence, padded with zeros."""
             rows = [np.zeros((1, groups), np.int64)]
-            rows += [pad_columns(np.atleast_2d(getattr(one, of)), groups) for one in there.values()]
+            rows += [np.atleast_2d(getattr(one, of)) for one in there.values()]
+            rows = [np.pad(row, ((0, 0), (0, groups - row.shape[1]))) for row in rows]
             return torch.from_numpy(np.concatenate(rows)).to(device)
 
         self.length, self.credit = table("length"), table("credit")  # [S, G]
@@ -290,11 +290,6 @@ def allocation_order(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
 def empty_automaton() -> Any:
     """An automaton without patterns."""
     return np.zeros((1, SYMBOLS), np.int32)
-
-
-def pad_columns(table: Any, columns: int) -> Any:
-    """Pad a table with columns of zeros."""
-    return np.pad(table, ((0, 0), (0, columns - table.shape[1])))
 
 
 def pad_rows(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:

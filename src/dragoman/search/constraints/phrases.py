@@ -96,7 +96,8 @@ class Constraints:
             for alternatives in as_list("require", require)
         ]
         if () in required:
-            raise SearchError("`require` has an empty list of alternatives; drop it", code="empty_phrase")
+            message = "`require` has an empty list of alternatives; drop it, or add a phrase"
+            raise SearchError(message, code="empty_phrase")
         avoided = dict.fromkeys(parse_phrase("avoid", one) for one in as_list("avoid", avoid))
         return cls(tuple(required), tuple(avoided)).resolve_conflicts()
 
@@ -106,12 +107,10 @@ class Constraints:
             return self
         required = []
         for alternatives in self.require:
-            free = tuple(
-                phrase for phrase in alternatives if not any(count_occurrences(phrase, (word,)) for word in self.avoid)
-            )
+            free = tuple(phrase for phrase in alternatives if not count_occurrences(phrase, self.avoid))
             if not free:
                 word = next(word for word in self.avoid if count_occurrences(alternatives[0], (word,)))
-                message = f"{alternatives[0]!r} is required, but contains {word!r}, which is avoided; drop one"
+                message = f"{alternatives[0]!r} is required, but contains {word!r}, which is avoided; drop one of them"
                 raise SearchError(message, code="conflicting_constraints")
             required.append(free)
         return Constraints(tuple(required), self.avoid)
@@ -128,14 +127,11 @@ class Constraints:
     def required_phrases(self) -> list[RequiredPhrase]:
         """The distinct required phrases, with how often each must occur."""
         requested = Counter(self.require)
-        return [
-            RequiredPhrase(
-                phrases,
-                n,
-                n + sum(m * min_occurrences(phrases, other) for other, m in requested.items() if other != phrases),
-            )
-            for phrases, n in requested.items()
-        ]
+        found = []
+        for phrases, n in requested.items():
+            inside = sum(m * min_occurrences(phrases, other) for other, m in requested.items() if other != phrases)
+            found.append(RequiredPhrase(phrases, n, n + inside))
+        return found
 
     def met_and_unmet(self, text: str) -> tuple[list[str], list[str]]:
         """Names of the required phrases that a text contains, and of those it lacks."""
@@ -174,6 +170,9 @@ def parse_phrase(name: str, value: Any) -> str:
     if not phrase:
         raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; drop it", code="empty_phrase")
     if len(phrase) > MAX_CHARACTERS:
-        message = f"a phrase to {name} has {len(phrase):,} characters, over {MAX_CHARACTERS:,}: {phrase!r:.60}"
-        raise SearchError(message, code="phrase_too_long")
+        raise SearchError(
+            f"a phrase to {name} has {len(phrase):,} characters; at most {MAX_CHARACTERS:,} are allowed: "
+            f"{phrase!r:.60}",
+            code="phrase_too_long",
+        )
     return phrase

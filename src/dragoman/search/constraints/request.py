@@ -42,8 +42,10 @@ class RequestConstraints:
     def check(self, search: Search) -> None:
         """Raise if the search cannot place required phrases."""
         if search.sampling is not None and self.requires_phrases:
-            message = "required phrases cannot be combined with sampling; drop `sampling` or `require` (keep `avoid`)"
-            raise SearchError(message, code="constraints_with_sampling")
+            raise SearchError(
+                "required phrases cannot be combined with sampling; drop `sampling` or `require` (`avoid` is fine)",
+                code="constraints_with_sampling",
+            )
 
     def for_parts(self, index: int, parts: Sequence[str]) -> list[Constraints]:
         """The constraints of each part of the text number `index`."""
@@ -68,7 +70,9 @@ def parse_each(constraints: Any) -> list[Constraints]:
     found = []
     for one in constraints:
         if not (one is None or isinstance(one, Constraints)):
-            message = f"constraints must be made by Constraints.of(require=...); got {describe_value(one)}"
+            message = (
+                f"constraints must hold Constraints, as Constraints.of(require=['cat']); got {describe_value(one)}"
+            )
             raise SearchError(message, code="wrong_type")
         found.append(Constraints.of(one.require, one.avoid) if one else Constraints())  # not all come from `of`
     return found

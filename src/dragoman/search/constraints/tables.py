@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, permutations
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
@@ -67,17 +67,12 @@ class RequiredTables:
             ]
         self.starts = [*dict.fromkeys((way.tokens[0], g, way.anywhere) for g in groups for way in spelled[g])]
         self.needed = np.array([phrase.total for phrase in required], np.int64)
-        self.min_tokens = np.array(
-            [min(len(way.tokens) for way in spelled[g] if way.anywhere) for g in groups], np.int64
-        )
-        self.saved = self.min_tokens - np.array([min(len(way.tokens) for way in spelled[g]) for g in groups], np.int64)
-        self.nested = np.array(
-            [
-                [0 if g == h else min_occurrences(required[g].phrases, required[h].phrases) for h in groups]
-                for g in groups
-            ],
-            np.int64,
-        )
+        fewest = [min(len(way.tokens) for way in found if way.anywhere) for found in spelled]
+        self.min_tokens = np.array(fewest, np.int64)
+        self.saved = self.min_tokens - [min(len(way.tokens) for way in found) for found in spelled]
+        self.nested: IntArray = np.zeros((len(required), len(required)), np.int64)
+        for g, h in permutations(groups, 2):
+            self.nested[g, h] = min_occurrences(required[g].phrases, required[h].phrases)
         self.automaton = machine = Automaton([*chain.from_iterable(patterns)], SYMBOLS)
         machine.delta[:, NOTHING] = np.arange(len(machine))
         self.length: IntArray = np.zeros((len(machine), len(required)), np.int64)
@@ -216,6 +211,9 @@ class ConstraintTables:
     def states(self) -> int:
         """Number of states of the automaton for required phrases."""
         return 0 if self.required is None else len(self.required.automaton)
+
+
+BatchConstraints = Sequence[ConstraintTables | None]  # one for each sentence
 
 
 class ConstraintCompiler:

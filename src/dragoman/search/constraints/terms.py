@@ -90,9 +90,12 @@ def entry_pairs(entries: Any) -> Iterator[tuple[Any, Any]]:
         yield from entries.items()
         return
     if isinstance(entries, str | bytes) or not isinstance(entries, Iterable):
-        message = f"terms must be a mapping, as {{'cat': 'Katze'}}; got {describe_value(entries)}"
-        raise SearchError(message, code="wrong_type")
+        raise SearchError(
+            f"terms must map source phrases to target phrases, as in {{'cat': 'Katze'}}; got {describe_value(entries)}",
+            code="wrong_type",
+        )
     for entry in entries:
         if not isinstance(entry, tuple | list) or len(entry) != 2:
-            raise SearchError(f"terms must be pairs of phrases; got {describe_value(entry)}", code="wrong_type")
+            message = f"terms must be pairs (source phrase, target phrases); got {describe_value(entry)}"
+            raise SearchError(message, code="wrong_type")
         yield entry[0], entry[1]

@@ -48,8 +48,11 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         if not tokenizer.marks_words:
-            message = "this model's tokenizer does not mark where words begin; drop the constraints"
-            raise SearchError(message, code="unsupported_constraints")
+            raise SearchError(
+                "this model's imported tokenizer does not mark where words begin, so phrases cannot be required or "
+                "avoided; drop the constraints",
+                code="unsupported_constraints",
+            )
         self.tokenizer = tokenizer
         size = tokenizer.vocabulary_size
         widths, names = tokenizer.widths, tokenizer.tokens(range(size))

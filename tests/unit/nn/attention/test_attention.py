@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from dragoman.nn import Additive, Padded, ScaledDotProduct, Sees, causal, everything, look, scaled_dot_product, window
-from dragoman.nn.attention import fused_scaled_dot_product
+from dragoman.nn.attention.scaled_dot_product import fused_scaled_dot_product
 
 B, H, T, S, K, V = 2, 3, 7, 5, 11, 13
 CPU = torch.device("cpu")

@@ -41,7 +41,7 @@ class Library:
 
 
 class Remembered(dict[tuple[str, str], bytes | None]):
-    """An `AlgorithmCache` in memory."""
+    """An `AlgorithmFile` in memory."""
 
     def get(self, machine: str, problem: str) -> bytes | None:  # type: ignore[override]
         return super().get((machine, problem))

@@ -148,5 +148,5 @@ class TestEveryOne:
 
 
 def test_rotary_positions_need_pairs() -> None:
-    with raises(ShapeError, "not_divisible", "d_k=9"):
+    with raises(ShapeError, "not_divisible", "d_k=9", "even"):
         RotaryPositions(9, ScaledDotProduct())

@@ -65,7 +65,7 @@ def test_each_demand_needs_a_place_of_its_own() -> None:
         ([[3]], (), "wrong_type", "int 3"),
         ({"a"}, (), "wrong_type", "set"),
         (["\ud800"], (), "invalid_character", "lone surrogate"),
-        (["x" * 1001], (), "phrase_too_long", "1,001 characters"),
+        (["x" * 1001], (), "phrase_too_long", "1,001 characters; at most 1,000"),
         (["das Haus"], ["Haus"], "conflicting_constraints", "'das Haus'"),
         ([["Haus", "Haus am See"]], ["Haus"], "conflicting_constraints", "'Haus'"),
     ],
