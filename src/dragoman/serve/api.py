@@ -64,7 +64,8 @@ def api_router(service: Service) -> APIRouter:
         """Translate one line and return the attention of each target token to each source token."""
         settings = service.batch_settings(body)
         if len(body.text) > MAX_ATTENTION_CHARACTERS:
-            message = f"attention is for up to {MAX_ATTENTION_CHARACTERS:,} characters; got {len(body.text):,}"
+            limit = f"attention is for up to {MAX_ATTENTION_CHARACTERS:,} characters"
+            message = f"{limit}; got {len(body.text):,}; send one sentence"
             raise RequestError(413, "too_large", message)
         if not body.text.strip() or len(body.text.strip().splitlines()) > 1:
             raise RequestError(422, "not_one_line", "attention is available for one line at a time; send one line")

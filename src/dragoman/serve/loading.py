@@ -49,7 +49,8 @@ def load_served_model(name: str, directory: Path, beam: int, **options: Any) -> 
         options = {"language": sources[0], **options}
     translator = Translator.load(directory, **options)
     if translator.recipe.model.reads_trees:
-        message = f"{directory} reads dependency trees, which requests do not have; use dragoman translate"
+        advice = "translate files with dragoman translate --source-trees instead"
+        message = f"{directory} reads dependency trees, which requests do not have; {advice}"
         raise SearchError(message, code="missing_trees")
     search, targets = Search(beam=beam), translator.targets
     engine = translator.running_for(search=search)

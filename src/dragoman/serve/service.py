@@ -125,15 +125,15 @@ class Service:
         """The number of characters, at least one for each text; reject too many, and invalid Unicode."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
-            message = f"got {size:,} characters; this server accepts {self.limits.max_characters:,} per request"
+            limit = f"this server accepts {self.limits.max_characters:,} per request"
+            message = f"got {size:,} characters; {limit}: send the texts in several requests"
             raise RequestError(413, "too_large", message)
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                message = (
-                    f"text {number} has half a UTF-16 pair, U+{ord(text[error.start]):04X}, at character {error.start}"
-                )
+                half = f"half a UTF-16 pair, U+{ord(text[error.start]):04X}"
+                message = f"text {number} has {half}, at character {error.start}; send the whole character"
                 raise RequestError(422, "invalid_character", message) from None
         return size
 
