@@ -14,6 +14,7 @@ from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
 from dragoman.serve.service import ServedModel
+from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.segmentation import split_line
 from dragoman.translation.translator import Translator
 
@@ -68,9 +69,17 @@ def load_served_model(
     split = partial(
         split_line, tokenizer=translator.source, max_tokens=translator.longest, language=translator.language
     )
-    if targets:
-        return ServedModel(name, translator, split, str(engine), None, attention, targets, sources)
-    return ServedModel(name, translator, split, str(engine), languages, attention)
+    return ServedModel(
+        name,
+        translator,
+        split,
+        str(engine),
+        None if targets else languages,
+        attention,
+        targets,
+        sources if targets else (),
+        partial(forced_attention, translator),
+    )
 
 
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:

@@ -16,7 +16,7 @@ from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limi
 from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
 from dragoman.serve.schema import SearchSettings, TranslateRequest
-from dragoman.serve.worker import StreamTranslator, Throughput, Worker
+from dragoman.serve.worker import ForcedAttention, StreamTranslator, Throughput, Worker
 from dragoman.translation.result import TextTranslation, Translation, join_texts
 from dragoman.translation.segmentation import SplitLine, split_texts
 from dragoman.values import suggest
@@ -38,6 +38,7 @@ class ServedModel:
     has_attention: bool = True
     targets: tuple[str, ...] = ()  # the target languages of a model with several; requests name one as `to`
     sources: tuple[str, ...] = ()  # its source languages, if the model card lists them
+    forced: ForcedAttention | None = field(default=None, repr=False)
 
     @property
     def pairs(self) -> list[tuple[str | None, str]]:
@@ -74,7 +75,8 @@ class Service:
         self.throughput = Throughput()
         self.queue = RequestQueue(limits.max_batch or batch, self.throughput.max_characters)
         translators = {name: model.translator for name, model in models.items()}
-        self.worker = Worker(translators, self.queue, self.metrics, self.throughput, reproducible)
+        forced = {name: model.forced for name, model in models.items() if model.forced is not None}
+        self.worker = Worker(translators, self.queue, self.metrics, self.throughput, reproducible, forced=forced)
         self.shutting_down = False
         self.metrics.add_gauge("dragoman_queue_sentences", "Sentences in the queue.", lambda: self.queue.n_sentences)
         self.metrics.add_gauge(
@@ -163,11 +165,16 @@ class Service:
         return await asyncio.to_thread(join_texts, layouts, translations)
 
     async def translate_with_attention(
-        self, text: str, settings: BatchSettings, deadline: float, disconnected: WaitDisconnected
+        self,
+        text: str,
+        settings: BatchSettings,
+        deadline: float,
+        disconnected: WaitDisconnected,
+        translation: str | None = None,
     ) -> Translation:
-        """The translation of one line, with its alignment and attention."""
-        settings = replace(settings, alignment=True, attention=True)
-        self.check_size([text])
+        """The translation of one line, with its alignment and attention; a given one needs no search."""
+        settings = replace(settings, alignment=True, attention=True, translation=translation)
+        self.check_size([text] if translation is None else [text, translation])
         return (await self.translate_sentences([text], settings, deadline, disconnected))[0]
 
     async def translate_sentences(

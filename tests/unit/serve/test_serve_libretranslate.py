@@ -126,6 +126,7 @@ def test_without_detection_everything_else_works(pairs: TestClient) -> None:
         answer = pairs.post(path, json=body)
         assert answer.status_code == 501 and "py3langid" in answer.json()["error"]
     assert pairs.get("/frontend/settings").json()["language"]["source"]["code"] == "en"
+    assert not pairs.get("/v1/models").json()["detection"]
 
 
 @pytest.mark.parametrize(
