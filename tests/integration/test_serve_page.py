@@ -153,7 +153,7 @@ def between_words(translation: Translation) -> np.ndarray:
 
 
 def test_it_opens_quietly(told: Any) -> None:
-    assert told["start"] == ["idle", "The translation appears here", True, True, True, "en → de"]
+    assert told["start"] == ["idle", "The translation appears here", True, True, True, "English to German"]
     assert told["language"] == "en"
     assert told["wide"]
 
@@ -189,7 +189,7 @@ def test_arrow_keys_go_from_word_to_word_and_from_line_to_line(told: Any) -> Non
 
 def test_alternatives_and_the_map_are_there_on_demand(told: Any) -> None:
     best = expected(TEXT.split("\n")[2].strip(), n_best=5, beam=5)
-    assert told["others"] == [best.text, *(other.text for other in best.alternatives)]
+    assert told["others"] == [other.text for other in best.alternatives]  # not what is already shown
     words = max(visible_word_ids(best.tokens)) + 1
     assert told["map"] == [words + 1, 3 + 1]
 
@@ -220,7 +220,7 @@ def test_chinese_two_models_and_a_telephone(tmp_path: Path) -> None:
     options = ("--accept-lang=zh-CN,en", "--lang=zh-CN", "--window-size=500,900")
     found = drive(service, script, tmp_path, *options, query="")
     assert found["words"] == ["原文", "译文", "zh-CN", "输入或粘贴文字"]
-    assert found["models"] == ["first (en → de)", "second (en → de)"]
+    assert found["models"] == ["英语 → 德语 (first)", "英语 → 德语 (second)"]
     assert found["model"] == "second"
     assert found["wide"][0] <= found["wide"][1]
 
@@ -256,9 +256,67 @@ done();
 
     several = replace(MODEL, name="several", translator=Told(), languages=None, targets=("de", "fr"), sources=("en",))
     found = drive(Service({"several": several, "en-de": MODEL}, Limits()), script, tmp_path)
-    assert found["choices"] == ["several (en → de)", "several (en → fr)", "en-de (en → de)"]
+    assert found["choices"] == ["English to German (several)", "English to French", "English to German (en-de)"]
     assert found["shown"] == [False, True, "de"] and found["first"] == "de BOX THE"
     assert found["second"] == ["fr BOX THE", "fr", "several\nfr"] and found["looked"] == "fr BOX THE"
+
+
+DETECTING = """(async () => {
+await until(() => current.models);
+const shown = () => [byId("model").value, text("source-name"), text("target-name"), current.model, source.lang];
+told.choices = [...byId("model").options].map(option => option.textContent);
+told.start = shown();
+write(%GERMAN%); await until(() => state() === "done");
+told.german = shown();
+write(%ENGLISH%); await until(() => current.sent === %ENGLISH% && state() === "done");
+told.english = shown();
+byId("model").value = "de-en"; byId("model").dispatchEvent(new Event("change"));
+await until(() => state() === "waiting"); await until(() => state() === "done");
+told.override = shown();
+byId("model").value = ""; byId("model").dispatchEvent(new Event("change"));
+await until(() => current.model === "en-de" && state() === "done");
+told.again = shown();
+told.stored = storage.get("model");
+done(); })();"""
+
+
+def test_the_language_is_detected_where_models_have_different_sources(tmp_path: Path) -> None:
+    german, english = "Das alte Haus auf dem Hügel wurde verkauft.", "The old house on the hill was sold."
+    script = DETECTING.replace("%GERMAN%", json.dumps(german)).replace("%ENGLISH%", json.dumps(english))
+    pairs = {"en-de": ("en", "de"), "de-en": ("de", "en"), "fr-en": ("fr", "en")}
+    service = Service({name: replace(MODEL, name=name, languages=pair) for name, pair in pairs.items()}, Limits())
+    found = drive(service, script, tmp_path)
+    assert found["choices"] == ["Detect language", "English to German", "German to English", "French to English"]
+    assert found["start"] == ["", "Text", "Translation", "en-de", "en"]
+    assert found["german"] == ["", "Text · German detected", "Translation · English", "de-en", "de"]
+    assert found["english"] == ["", "Text · English detected", "Translation · German", "en-de", "en"]
+    assert found["override"] == ["de-en", "Text", "Translation", "de-en", "de"]
+    assert found["again"] == found["english"] and found["stored"] == ""
+
+
+def test_the_page_sends_what_it_shows_and_repeats_nothing(tmp_path: Path) -> None:
+    sent: list[tuple[str, str, str | None]] = []
+
+    class Repeating(Backwards):
+        def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+            for one in super().stream(texts, **settings):
+                others = [one.text, "another", one.text, "another"][: settings["search"].n_best - 1]
+                yield replace(one, alternatives=tuple(Translation(text, -1.0, -1.0) for text in others))
+
+    def forced(source: str, translation: str, to: str | None) -> Translation:
+        sent.append((source, translation, to))
+        return expected(source)
+
+    script = """(async () => {
+    await until(() => current.models);
+    write("the old hall"); await until(() => state() === "done");
+    byId("alternatives").open = byId("attention").open = true;
+    await until(() => byId("map").rows.length && byId("alternative-list").children.length);
+    told.others = [...byId("alternative-list").children].map(item => item.firstChild.textContent);
+    done(); })();"""
+    model = replace(MODEL, translator=Repeating(), forced=forced)
+    assert drive(Service({"en-de": model}, Limits()), script, tmp_path)["others"] == ["another"]
+    assert sent == [("the old hall", "HALL OLD THE", None)]
 
 
 def test_errors_a_busy_server_and_one_that_is_away(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from dragoman.serve.schema import (
     attention_response,
 )
 from dragoman.serve.service import Service
+from dragoman.text.language_detection import detection_available
 
 LARGE_RESPONSE: Final = 1_000  # translations from which the response is built in a thread
 ERRORS: Final[dict[int | str, dict[str, Any]]] = {
@@ -61,16 +62,14 @@ def api_router(service: Service) -> APIRouter:
 
     @router.post("/v1/attention", responses=ERRORS, tags=["attention"])
     async def attention(body: AttentionRequest, request: Request) -> AttentionResponse:
-        """Translate one line and return the attention of each target token to each source token."""
+        """Return the attention of each target token to each source token, for one line and its translation."""
         settings = service.batch_settings(body)
-        if len(body.text) > MAX_ATTENTION_CHARACTERS:
-            message = f"attention is for up to {MAX_ATTENTION_CHARACTERS:,} characters; got {len(body.text):,}"
-            raise RequestError(413, "too_large", message)
-        if not body.text.strip() or len(body.text.strip().splitlines()) > 1:
-            raise RequestError(422, "not_one_line", "attention is available for one line at a time; send one line")
-        disconnected = partial(wait_disconnected, request)
-        translation = await service.translate_with_attention(body.text, settings, deadline(request), disconnected)
-        return attention_response(settings.model, body.text, translation)
+        for text in (body.text,) if body.translation is None else (body.text, body.translation):
+            check_attention_text(text)
+        found = await service.translate_with_attention(
+            body.text, settings, deadline(request), partial(wait_disconnected, request), body.translation
+        )
+        return attention_response(settings.model, body.text, found)
 
     @router.get("/v1/models", tags=["server"])
     async def models() -> ModelList:
@@ -87,6 +86,7 @@ def api_router(service: Service) -> APIRouter:
                 )
                 for model in service.models.values()
             ],
+            detection=detection_available(),
             beam=service.limits.beam,
             max_characters=service.limits.max_characters,
             max_beam=service.limits.max_beam,
@@ -110,6 +110,15 @@ def api_router(service: Service) -> APIRouter:
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     return router
+
+
+def check_attention_text(text: str) -> None:
+    """Reject what is not one line, or too long for attention."""
+    if len(text) > MAX_ATTENTION_CHARACTERS:
+        limit = f"attention is for up to {MAX_ATTENTION_CHARACTERS:,} characters"
+        raise RequestError(413, "too_large", f"{limit}; got {len(text):,}; send one sentence")
+    if not text.strip() or len(text.strip().splitlines()) > 1:
+        raise RequestError(422, "not_one_line", "attention is available for one line at a time; send one line")
 
 
 def only_language(languages: Iterable[str | None]) -> str | None:

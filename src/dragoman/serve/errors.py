@@ -26,6 +26,8 @@ TYPES: Final = {
 BOUNDS: Final = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "under"}
 HTTP_CODES: Final = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
 
+LIBRETRANSLATE_PATHS: Final = ("/translate", "/detect", "/languages", "/frontend/settings", "/translate_file")
+
 
 class RequestError(DragomanError):
     """A request that is rejected, with the HTTP status of the response."""
@@ -38,7 +40,7 @@ class RequestError(DragomanError):
         """The response as JSON; LibreTranslate's paths have LibreTranslate's form."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         detail: Any = {"code": self.code, "message": str(self)}
-        if path.endswith(("/translate", "/languages")) and not path.endswith("/v1/translate"):
+        if path.endswith(LIBRETRANSLATE_PATHS) and not path.endswith("/v1/translate"):
             detail = str(self)
         return JSONResponse({"error": detail}, self.status, headers)
 
@@ -50,6 +52,8 @@ def to_request_error(error: BaseException) -> RequestError:
     match error:
         case RequestError():
             return error
+        case TextError(code="detection_unavailable"):
+            return RequestError(501, error.code, str(error))
         case SearchError() | TextError():
             return RequestError(422, error.code, str(error))
         case DragomanError():
@@ -151,5 +155,7 @@ def _describe_type(schema: Mapping[str, Any], plural: bool) -> str:
         return f"{'lists' if plural else 'a list'} of {describe_schema(schema['items'], plural=True)}"
     if "const" in schema:
         return repr(schema["const"])
+    if "enum" in schema:
+        return " or ".join(map(repr, schema["enum"]))
     bounds = " and ".join(f"{words} {schema[key]:,g}" for key, words in BOUNDS.items() if key in schema)
     return TYPES[schema.get("type", "object")][plural] + (f", {bounds}" if bounds else "")

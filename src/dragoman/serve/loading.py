@@ -13,6 +13,7 @@ from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.locate import find_model
 from dragoman.search.types import Search
 from dragoman.serve.service import ServedModel
+from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.translator import Translator
 
 WARM_UP = "Good morning! 你好。 1 2 3"
@@ -38,24 +39,42 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def load_served_model(name: str, directory: Path, beam: int, **options: Any) -> ServedModel:
-    """Load a model and warm it up, so the first request is as fast as the next."""
-    languages, sources = model_languages(name, directory), read_info(directory).source_languages
+def load_served_model(
+    name: str, directory: Path, beam: int, languages: tuple[str, str] | None = None, **options: Any
+) -> ServedModel:
+    """Load a model and warm it up, so the first request is as fast as the next.
+
+    `languages` are the source and target language, by default those of the name or of the model.
+    """
+    given, sources = languages is not None, read_info(directory).source_languages
+    languages = languages or model_languages(name, directory)
     if languages is not None:
         options = {"language": languages[0], **options}
     elif len(sources) == 1:
         options = {"language": sources[0], **options}
     translator = Translator.load(directory, **options)
     if translator.recipe.model.reads_trees:
-        message = f"{directory} reads dependency trees, which requests do not have; use dragoman translate"
+        advice = "translate files with dragoman translate --source-trees instead"
+        message = f"{directory} reads dependency trees, which requests do not have; {advice}"
         raise SearchError(message, code="missing_trees")
     search, targets = Search(beam=beam), translator.targets
+    if given and targets:
+        message = f"--languages has no effect: {directory} translates into {', '.join(targets)}; drop it"
+        raise SearchError(message, code="unused_option")
     engine = translator.running_for(search=search)
     translator.translate(WARM_UP, search=search, to=targets[0] if targets else None)
     attention = has_attention(translator, search, targets[0] if targets else None)
-    if targets:
-        return ServedModel(name, translator, translator.segmenter, str(engine), None, attention, targets, sources)
-    return ServedModel(name, translator, translator.segmenter, str(engine), languages, attention)
+    return ServedModel(
+        name,
+        translator,
+        translator.segmenter,
+        str(engine),
+        None if targets else languages,
+        attention,
+        targets,
+        sources if targets else (),
+        partial(forced_attention, translator),
+    )
 
 
 def has_attention(translator: Translator, search: Search, to: str | None = None) -> bool:
@@ -83,6 +102,15 @@ def model_languages(name: str, directory: Path) -> tuple[str, str] | None:
     """
     from_name, from_model = parse_language_pair(name), read_info(directory).language_pair
     return from_model or from_name if name == directory.resolve().name else from_name or from_model
+
+
+def parse_languages(pair: str) -> tuple[str, str]:
+    """The source and target language of an option such as en-es."""
+    found = parse_language_pair(pair)
+    if found is None:
+        message = f"--languages must be a source and a target language, such as en-es; got {pair!r}"
+        raise SearchError(message, code="unknown_language")
+    return found
 
 
 def parse_language_pair(name: str) -> tuple[str, str] | None:

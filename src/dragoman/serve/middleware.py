@@ -125,9 +125,8 @@ class Middleware:
 
     def _count(self, body: RequestBuffer, size: int) -> None:
         if size > self.max_bytes:
-            message = (
-                f"the body is too large; this server accepts {self.limits.max_characters:,} characters per request"
-            )
+            limit = f"this server accepts {self.limits.max_characters:,} characters per request"
+            message = f"the body is too large; {limit}: send the text in several requests"
             raise RequestError(413, "too_large", message)
         more = size - body.counted if size > SMALL_BODY_BYTES else 0
         if more > 0:

@@ -33,6 +33,7 @@ class BatchSettings:
     to: str | None = None  # the target language, for a model with several
     constraints: Constraints | None = None
     terms: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    translation: str | None = None  # given with the sentence: attention without a search
 
     @property
     def constraint_options(self) -> dict[str, Any]:

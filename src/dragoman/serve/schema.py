@@ -138,6 +138,7 @@ class ModelList(BaseModel):
     """The models, the default first, and the limits of the server."""
 
     models: list[ModelEntry]
+    detection: bool = Field(description="Whether /detect is available.")
     beam: int = Field(description="Default beam size.")
     max_characters: int
     max_beam: int
@@ -149,6 +150,9 @@ class AttentionRequest(SearchSettings):
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "every Monday"}]})
 
     text: str
+    translation: str | None = Field(
+        None, description="Its translation, to skip the search; a text that is translated in parts is still searched."
+    )
 
 
 class AttentionWord(BaseModel):

@@ -17,7 +17,7 @@ from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limi
 from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
 from dragoman.serve.schema import SearchSettings, TranslateRequest
-from dragoman.serve.worker import StreamTranslator, Throughput, Worker
+from dragoman.serve.worker import ForcedAttention, StreamTranslator, Throughput, Worker
 from dragoman.translation.result import Translation, join_texts
 from dragoman.translation.segmentation import Segmenter
 from dragoman.values import suggest
@@ -40,6 +40,7 @@ class ServedModel:
     has_attention: bool = True
     targets: tuple[str, ...] = ()  # the target languages of a model with several; requests name one as `to`
     sources: tuple[str, ...] = ()  # its source languages, if the model card lists them
+    forced: ForcedAttention | None = field(default=None, repr=False)
 
     @property
     def pairs(self) -> list[tuple[str | None, str]]:
@@ -76,7 +77,8 @@ class Service:
         self.throughput = Throughput()
         self.queue = RequestQueue(limits.max_batch or batch, self.throughput.max_characters)
         translators = {name: model.translator for name, model in models.items()}
-        self.worker = Worker(translators, self.queue, self.metrics, self.throughput, reproducible)
+        forced = {name: model.forced for name, model in models.items() if model.forced is not None}
+        self.worker = Worker(translators, self.queue, self.metrics, self.throughput, reproducible, forced=forced)
         self.shutting_down = False
         self.metrics.add_gauge("dragoman_queue_sentences", "Sentences in the queue.", lambda: self.queue.n_sentences)
         self.metrics.add_gauge(
@@ -127,15 +129,15 @@ class Service:
         """The number of characters, at least one for each text; reject too many, and invalid Unicode."""
         size = sum(max(1, len(text)) for text in texts)
         if size > self.limits.max_characters:
-            message = f"got {size:,} characters; this server accepts {self.limits.max_characters:,} per request"
+            limit = f"this server accepts {self.limits.max_characters:,} per request"
+            message = f"got {size:,} characters; {limit}: send the texts in several requests"
             raise RequestError(413, "too_large", message)
         for number, text in enumerate(texts, 1):
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                message = (
-                    f"text {number} has half a UTF-16 pair, U+{ord(text[error.start]):04X}, at character {error.start}"
-                )
+                half = f"half a UTF-16 pair, U+{ord(text[error.start]):04X}"
+                message = f"text {number} has {half}, at character {error.start}; send the whole character"
                 raise RequestError(422, "invalid_character", message) from None
         return size
 
@@ -164,11 +166,16 @@ class Service:
         return await asyncio.to_thread(join_texts, layouts, translations)
 
     async def translate_with_attention(
-        self, text: str, settings: BatchSettings, deadline: float, disconnected: WaitDisconnected
+        self,
+        text: str,
+        settings: BatchSettings,
+        deadline: float,
+        disconnected: WaitDisconnected,
+        translation: str | None = None,
     ) -> Translation:
-        """The translation of one line, with its alignment and attention."""
-        settings = replace(settings, alignment=True, attention=True)
-        self.check_size([text])
+        """The translation of one line, with its alignment and attention; a given one needs no search."""
+        settings = replace(settings, alignment=True, attention=True, translation=translation)
+        self.check_size([text] if translation is None else [text, translation])
         return (await self.translate_sentences([text], settings, deadline, disconnected))[0]
 
     async def translate_sentences(

@@ -23,6 +23,10 @@ class StreamTranslator(Protocol):
         """The translation of each text, in order."""
 
 
+# source, given translation and target language -> its attention; None where only a search has it
+ForcedAttention = Callable[[str, str, str | None], Translation | None]
+
+
 class Throughput:
     """A moving average of characters per second, for each kind of batch."""
 
@@ -56,9 +60,10 @@ class Worker:
         throughput: Throughput,
         reproducible: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        forced: Mapping[str, ForcedAttention] | None = None,
     ) -> None:
         self.translators, self.queue, self.metrics, self.throughput = translators, queue, metrics, throughput
-        self.reproducible, self.clock = reproducible, clock
+        self.reproducible, self.clock, self.forced = reproducible, clock, forced or {}
         self.thread = threading.Thread(target=self.run, name="translating", daemon=True)
 
     def start(self) -> None:
@@ -97,7 +102,7 @@ class Worker:
 
     def _translate(self, batch: SentenceBatch) -> None:
         settings = batch.settings
-        translations = list(
+        translations = self._force(batch) or list(
             self.translators[settings.model].stream(
                 batch.sentences,
                 search=settings.search,
@@ -110,6 +115,15 @@ class Worker:
         )
         for (request, index), translation in zip(batch.items, translations, strict=True):
             request.set_result(index, translation)
+
+    def _force(self, batch: SentenceBatch) -> list[Translation] | None:
+        """The attention of given translations; None where a search is needed."""
+        settings, forced = batch.settings, self.forced.get(batch.settings.model)
+        if settings.translation is None or forced is None:
+            return None
+        found = [forced(sentence, settings.translation, settings.to) for sentence in batch.sentences]
+        complete = [one for one in found if one is not None]
+        return complete if len(complete) == len(found) else None
 
     def _fail(self, request: QueuedRequest, error: Exception) -> None:
         request.error = error

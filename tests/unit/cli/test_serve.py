@@ -49,6 +49,8 @@ def test_a_port_in_use_is_a_line(capsys: pytest.CaptureFixture[str], model: Path
         (["{model}", "--timeout", "nan"], "timeout must be over 0"),
         (["{model}", "--root-path", "mt/"], "--root-path 'mt/' must start with / and not end with /"),
         (["{model}", "--port", "0", "--device", "gpu"], "gpu"),
+        (["a={model}", "b={model}", "--languages", "en-es"], "as in en-es=DIRECTORY"),
+        (["{model}", "--languages", "english"], "such as en-es; got 'english'"),
     ],
 )
 def test_a_mistake_is_a_line_and_exit_code_2(

@@ -11,11 +11,13 @@ import pytest
 from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
+from dragoman.errors import SearchError
 from dragoman.serve.limits import Limits
 from dragoman.serve.loading import load_served_model
 from dragoman.serve.service import ServedModel, Service
 from dragoman.translation.result import Translation
 from dragoman.translation.translator import Translator
+from raising import raises
 from serving import WHOLE_LINES
 from tiny_model import LINES, write_tiny_model
 
@@ -80,8 +82,12 @@ def test_models_and_languages_are_listed(client: TestClient) -> None:
         "any": (None, None, ["ja", "zh-Hans"]),
     }
     assert client.get("/languages").json() == [
-        {"code": "de", "name": "de", "targets": ["en"]},
-        {"code": "en", "name": "en", "targets": ["de", "fr", "it"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": ["de", "fr", "it"]},
+        {"code": "fr", "name": "French", "targets": []},
+        {"code": "it", "name": "Italian", "targets": []},
+        {"code": "ja", "name": "Japanese", "targets": []},
+        {"code": "zh-Hans", "name": "Chinese (Simplified)", "targets": []},
     ]
 
 
@@ -90,6 +96,8 @@ def test_models_and_languages_are_listed(client: TestClient) -> None:
     [
         ("en", "fr", "fr: A"),
         ("auto", "de", "de: A"),
+        ("eng", "de_AT", "de: A"),
+        ("ko", "zh", "zh-Hans: A"),
         ("de", "en", "en: A"),
         ("en", "it", "None: A"),
         ("ko", "zh-Hans", "zh-Hans: A"),  # whose sources nobody knows
@@ -97,7 +105,7 @@ def test_models_and_languages_are_listed(client: TestClient) -> None:
 )
 def test_libretranslates_target_chooses(client: TestClient, source: str, target: str, expected: str) -> None:
     answer = client.post("/translate", json={"q": "a", "source": source, "target": target})
-    assert answer.json() == {"translatedText": expected}
+    assert answer.json()["translatedText"] == expected
 
 
 def test_libretranslate_is_refused_what_is_not_there(client: TestClient) -> None:
@@ -121,3 +129,14 @@ def test_a_real_model(tmp_path: Path) -> None:
         looked = client.post("/v1/attention", json={"text": LINES[0], "to": "fr"}).json()
         assert [word["text"] for word in looked["source"]["words"]] == LINES[0].split()
         assert {len(row) for row in looked["weights"]} <= {len(looked["source"]["tokens"])}
+
+
+def test_languages_are_given_to_a_model_that_does_not_know_them(tmp_path: Path) -> None:
+    directory = write_tiny_model(tmp_path / "mine", languages=((), ()))
+    settings: dict[str, Any] = {"device": "cpu", "engine": "torch"}
+    assert load_served_model("mine", directory, 1, **settings).pairs == []
+    assert load_served_model("mine", directory, 1, ("en", "es"), **settings).pairs == [("en", "es")]
+    assert load_served_model("en-es", directory, 1, **settings).pairs == [("en", "es")]
+    several = write_tiny_model(tmp_path / "several", 'text.targets=["de", "fr"]', languages=(("en",), ("de", "fr")))
+    with raises(SearchError, "unused_option", "--languages"):
+        load_served_model("several", several, 1, ("en", "es"), **settings)

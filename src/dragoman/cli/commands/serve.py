@@ -17,6 +17,7 @@ from dragoman.errors import MissingExtraError
 
 @click.command()
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
+@click.option("--languages", metavar="SOURCE-TARGET", help="Languages of the model, such as en-es.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Port; 0 for a free one.")
 @click.option("--beam", type=int, default=4, show_default=True, help="Default beam size; 1 is fastest.")
@@ -31,6 +32,7 @@ from dragoman.errors import MissingExtraError
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
 def command(
     models: tuple[str, ...],
+    languages: str | None,
     host: str,
     port: int,
     beam: int,
@@ -45,6 +47,7 @@ def command(
 ) -> None:
     """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page.
 
+    A NAME such as en-de gives the languages of a model that does not know them; --languages does so for a single one.
     The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits.
     There is no authentication: read docs/serving.md before you expose the server to others.
     """
@@ -52,24 +55,31 @@ def command(
         raise MissingExtraError(missing[0], "serve", "serving")
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
         raise click.UsageError(f"--root-path {root_path!r} must start with / and not end with /, as in /translate")
+    if languages is not None and len(models) > 1:
+        message = "--languages is for one model; name each of several models by its languages, as in en-es=DIRECTORY"
+        raise click.UsageError(message)
     from dragoman.serve.limits import Limits
-    from dragoman.serve.loading import load_served_model, model_directories, preferred_batch
+    from dragoman.serve.loading import load_served_model, model_directories, parse_languages, preferred_batch
     from dragoman.serve.server import bind, run_server, server_url
 
     server_limits = Limits(beam=beam, **limits)
+    pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models)
     bound = bind(host, port)  # before the models, which take long to load: a port in use fails at once
     from dragoman.serve.app import create_app
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
-    served = {name: load_served_model(name, directory, beam, **options) for name, directory in directories.items()}
+    served = {name: load_served_model(name, each, beam, pair, **options) for name, each in directories.items()}
     batch = max(preferred_batch(one, beam) for one in served.values()) or DEFAULT_BATCH
     service = Service(served, server_limits, reproducible, batch)
 
     def on_listening() -> None:
         for model in served.values():
             note(f"{model.name}: {model.engine}")
+            if not model.pairs:
+                advice = "give --languages, as in --languages en-es, or name the model en-es=DIRECTORY"
+                note(f"{model.name}: its languages are unknown, so requests that name languages are rejected; {advice}")
         click.echo(f"dragoman: serving {', '.join(served)} on {server_url(bound)}{root_path}")
         sys.stdout.flush()
 

@@ -3,10 +3,10 @@
 const MAX_CHARACTERS = 1000;
 const cache = new Map();
 
-function fetchAttention(model, to, line) {
-  const key = `${model}\n${to}\n${line}`;
+function fetchAttention(model, to, line, translation) {
+  const key = JSON.stringify([model, to, line, translation]);
   if (!cache.has(key)) {
-    const found = post("v1/attention", { model, to, text: line }).then(poolWords);
+    const found = post("v1/attention", { model, to, text: line, translation }).then(poolWords);
     found.catch(() => cache.delete(key));
     if (cache.size > 300) cache.delete(cache.keys().next().value);
     cache.set(key, found);

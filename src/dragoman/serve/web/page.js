@@ -2,7 +2,7 @@
 const TYPING_PAUSE = 250; // milliseconds after the last key
 const LINE_BREAKS = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/g; // as the server splits lines
 const source = byId("source"), target = byId("target");
-const current = { models: null, choices: [], model: null, to: undefined, sent: null, lines: [], line: null, word: null, attention: null, controller: null, timer: 0, retryTimer: 0, slowTimer: 0, retries: 0 };
+const current = { models: null, choices: [], model: null, to: undefined, detect: false, sent: null, lines: [], line: null, word: null, attention: null, controller: null, timer: 0, retryTimer: 0, slowTimer: 0, retries: 0 };
 
 class RequestError extends Error {
   constructor(status, message, after) { super(message); this.status = status; this.after = after; }
@@ -47,6 +47,8 @@ async function translate() {
   setStatus("waiting");
   try {
     if (!current.models) await loadModels();
+    if (current.detect) await detectModel(text, control.signal);
+    if (control.signal.aborted) return;
     const answer = await post("v1/translate", { text, model: current.model, to: current.to }, control.signal);
     if (control.signal.aborted) return;
     current.retries = 0;
@@ -99,11 +101,11 @@ async function selectLine(number, see = true) {
   }
   if (!see || current.attention || !hasAttention()) return;
   const line = sourceLine(number), unavailable = message => { if (byId("attention").open) byId("map").replaceChildren(element("caption", "", message)); };
-  if ([...line].length > MAX_CHARACTERS) return unavailable(strings.noAttention);
+  if ([...line].length > MAX_CHARACTERS || [...current.lines[number]].length > MAX_CHARACTERS || !current.lines[number].trim()) return unavailable(strings.noAttention);
   try {
-    const found = await fetchAttention(current.model, current.to, line);
+    const found = await fetchAttention(current.model, current.to, line, current.lines[number].trim());
     if (current.line !== number || sourceLine(number) !== line || current.attention) return;
-    if (found.target.text.replace(/\s+/g, " ").trim() !== current.lines[number].replace(/\s+/g, " ").trim()) return unavailable(strings.noAttention); // from another search
+    if (found.target.text.replace(/\s+/g, " ").trim() !== current.lines[number].replace(/\s+/g, " ").trim()) return unavailable(strings.noAttention); // translated in parts
     current.attention = found;
     const shown = target.children[number], text = current.lines[number], shift = [...text].length - [...text.trimStart()].length;
     const words = found.target.words.map(word => word.start === null ? word : { ...word, start: word.start + shift, end: word.end + shift });
@@ -171,8 +173,9 @@ async function showAlternatives() {
   try {
     const answer = await post("v1/translate", { text: line.trim(), model: current.model, to: current.to, n_best: most, scores: true });
     if (current.line !== number || sourceLine(number) !== line) return;
-    const [one] = answer.translations, others = one.alternatives.sort((a, b) => b.log_probability - a.log_probability), all = [one, ...others], known = new Set();
-    byId("alternative-list").replaceChildren(...all.filter(other => !known.has(other.text) && known.add(other.text)).map(other => {
+    const [one] = answer.translations, known = new Set([current.lines[number].trim()]); // what is shown already
+    const others = [one, ...one.alternatives].sort((a, b) => b.log_probability - a.log_probability).filter(other => !known.has(other.text.trim()) && known.add(other.text.trim()));
+    byId("alternative-list").replaceChildren(...others.map(other => {
       const node = element("li"), part = Math.exp(other.log_probability), bar = element("span", "bar"), inside = element("i");
       inside.style.setProperty("--part", part.toFixed(4));
       bar.append(inside);
@@ -180,42 +183,12 @@ async function showAlternatives() {
       node.firstChild.dir = "auto";
       return node;
     }));
-    if (!all.length) byId("alternative-list").replaceChildren(element("li", "", strings.none));
+    if (!others.length) byId("alternative-list").replaceChildren(element("li", "", strings.none));
   } catch (error) {
     byId("alternative-list").replaceChildren(element("li", "", `${strings.failed}: ${error.message}`));
   }
 }
 
-/* Load the models when the page opens, and again after a failure; a model with several languages is a choice for each. */
-const modelKey = (name, to) => to ? `${name}\n${to}` : name;
-const languagePair = (choice, other) => choice.source || choice.to ? `${choice.source || ""} → ${choice.target}`.trim() : other;
-async function loadModels() {
-  current.models = await parseResponse(await fetch("v1/models"));
-  current.choices = current.models.models.flatMap(model => model.targets.length ? model.targets.map(to => ({ ...model, to, target: to })) : [model]);
-  const before = storage.get("model");
-  setModel(current.choices.find(one => modelKey(one.name, one.to) === before) || current.choices[0]);
-  byId("model").replaceChildren(...current.choices.map(choice => {
-    const shown = languagePair(choice, ""), node = element("option", "", shown ? `${choice.name} (${shown})` : choice.name);
-    node.value = modelKey(choice.name, choice.to);
-    node.selected = choice === currentModel();
-    return node;
-  }));
-  byId("model-choice").hidden = current.choices.length < 2;
-  byId("model-name").hidden = current.choices.length > 1;
-  showModel();
-}
-const setModel = choice => { current.model = choice.name; current.to = choice.to; };
-const currentModel = () => current.choices.find(one => one.name === current.model && one.to === current.to);
-const hasAttention = () => currentModel().attention;
-function showModel() {
-  const model = currentModel();
-  byId("attention").hidden = !hasAttention();
-  byId("model-name").textContent = languagePair(model, model.name);
-  byId("engine").textContent = model.engine;
-  source.lang = model.source || "";
-  target.lang = model.target || "";
-  showCount();
-}
 function showCount() {
   const n = [...source.value].length, most = current.models ? current.models.max_characters : 0;
   byId("count").textContent = !n || !most ? "" : n < most / 2 ? figure.format(n) : strings.count(figure.format(n), figure.format(most));
@@ -226,7 +199,6 @@ function showCount() {
 source.addEventListener("input", () => { current.word = null; drawHighlights(); showCount(); scheduleTranslation(); });
 source.addEventListener("keydown", event => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) scheduleTranslation(0); });
 document.addEventListener("selectionchange", followCursor);
-byId("model").addEventListener("change", event => { setModel(current.choices.find(one => modelKey(one.name, one.to) === event.target.value)); storage.set("model", event.target.value); showModel(); current.line = null; scheduleTranslation(0); });
 byId("clear").addEventListener("click", () => { source.value = ""; drawHighlights(); showCount(); translate(); source.focus(); });
 byId("copy").addEventListener("click", async () => {
   try { await navigator.clipboard.writeText(current.lines.join("\n")); } catch { // without https, the old way

@@ -2,7 +2,7 @@
 /* The strings of the page in each language; the browser's first available language is used. */
 const STRINGS = {
   en: {
-    model: "Model", theme: "Dark or light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
+    model: "Model", pair: (from, to) => `${from} to ${to}`, into: to => `to ${to}`, detect: "Detect language", detected: name => `${name} detected`, theme: "Dark or light", source: "Text", target: "Translation", clear: "Clear", copy: "Copy", copied: "Copied",
     hint: "Type or paste text", empty: "The translation appears here", help: "Use the arrow keys to move from word to word and hear what each attends to. Escape leaves.",
     others: "Other translations of this line", attention: "Attention", legend: "Each row is a word of the translation; the stronger the color, the more it attends to the word above.",
     api: "API", waiting: "Translating …", away: "The server cannot be reached. Your text stays here and is translated when the server is back.",
@@ -12,7 +12,7 @@ const STRINGS = {
     empty_flag: "a line has no translation", careful: "Careful: ", noAttention: "This line is too long for attention, or was translated in parts.",
   },
   zh: {
-    model: "模型", theme: "深色或浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
+    model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`, theme: "深色或浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
     hint: "输入或粘贴文字", empty: "译文显示在这里", help: "用方向键逐词移动，可以听到每个词关注哪里。按 Esc 离开。",
     others: "这一行的其他译法", attention: "注意力", legend: "每一行是写出的一个词；颜色越深，写它时越关注上方的那个词。",
     api: "API", waiting: "正在翻译……", away: "连接不上服务器。文字会保留在这里，服务器恢复后自动翻译。",

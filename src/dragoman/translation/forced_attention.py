@@ -1,0 +1,41 @@
+"""The attention of a given translation, by forced decoding: no search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dragoman.search.types import Hypothesis, Search
+from dragoman.translation.pipeline import language_tokens
+from dragoman.translation.result import Assembly, Translation
+from dragoman.translation.segmentation import encode_segments
+
+if TYPE_CHECKING:
+    from dragoman.translation.translator import Translator
+
+
+def forced_attention(translator: Translator, source: str, target: str, to: str | None = None) -> Translation | None:
+    """`target` as the translation of `source`, with its attention and alignment, but without a score.
+
+    None where the source is too long to be translated at once, or the model has no positions for the target.
+    """
+    from dragoman.engines.forced_decoding import cross_maps, mean_attention
+
+    (segments,) = encode_segments([source], translator.source, translator.longest, translator.language)
+    output = tuple(translator.target.encode(target))
+    limit = translator.longest_output
+    if len(segments) != 1 or (limit is not None and len(output) > limit):
+        return None
+    (language,) = language_tokens(translator.source, translator.resolve_target(to), 0, 1)
+    pair = ((*language, *segments[0]), output)
+    ((_, weights),) = cross_maps(translator.engines.torch, [pair])
+    assembly = Assembly(
+        translator.source,
+        translator.target,
+        Search(),
+        {pair: mean_attention(weights)},
+        {pair: translator.alignment_head.select(weights).copy()},
+        translator.n_language_tokens,
+    )
+    found = assembly.translation([(pair[0], [Hypothesis(list(output), 0.0, 0.0)])])
+    return replace(found, text=target)  # as it was given, not as it is decoded
