@@ -166,7 +166,10 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
     except OSError as error:
         if isinstance(error, DragomanError):
             raise
-        raise TrainingError(f"cannot write {training}: {error.strerror or error}", code="cannot_write") from None
+        raise TrainingError(
+            f"cannot write {training}: {error.strerror or error}; choose another --out, or change its permissions",
+            code="cannot_write",
+        ) from None
 
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:

@@ -114,7 +114,9 @@ def confirm_record(path: Path, now: RunRecord, reporter: Reporter) -> None:
             before = RunRecord(**json.loads(path.read_text(encoding="utf-8")))
             changed = differences(before, now)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(f"{path} cannot be read ({error}); choose another --out", code="file_damaged") from None
+            raise DamagedError(
+                f"{path} cannot be read ({error}); restore it from a copy, or choose another --out", code="file_damaged"
+            ) from None
         if changed:
             lines = "\n  ".join(changed)
             raise TrainingError(

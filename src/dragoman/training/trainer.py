@@ -283,7 +283,11 @@ class Trainer:
         weights = self.model.state_dict()
         if set(description["model"]) != set(weights):
             odd = sorted(set(description["model"]) ^ set(weights))[0]
-            raise DamagedError(f"only one of the checkpoint and the model has {odd!r}", code="checkpoint_mismatch")
+            raise DamagedError(
+                f"only one of the checkpoint and the model has {odd!r}: the checkpoint belongs to another run; choose "
+                "another --out, or restore its own checkpoints",
+                code="checkpoint_mismatch",
+            )
         for part, name, tensor in broadcast_tensors(self.ranks, saved, description):
             match part:
                 case "model":

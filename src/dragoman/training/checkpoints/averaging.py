@@ -64,7 +64,11 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         )
     recipe, info, tokenizers = describe_run(run)
     if last is not None and last > len(available):
-        raise TrainingError(f"{run} has {len(available)} checkpoints, not {last}: {known}", code="too_few_checkpoints")
+        raise TrainingError(
+            f"--last {last} is more than the {len(available)} checkpoints that {run} has: {known}; ask for fewer, or "
+            "train with a larger train.keep",
+            code="too_few_checkpoints",
+        )
     chosen = sorted(set(steps)) if steps else available[-(last if last is not None else recipe.train.average) :]
     if len(chosen) < 2:
         raise TrainingError(
@@ -114,7 +118,10 @@ def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokeniz
         given = {name: {k: v for k, v in section.items() if v is not None} for name, section in table.items()}
         recipe = Recipe.from_table(given)
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedError(f"{run} has no {RECIPE}, and {path} cannot be read ({error})", code="file_damaged") from None
+        raise DamagedError(
+            f"{run} has no {RECIPE}, and {path} cannot be read ({error}); restore one of them from a copy",
+            code="file_damaged",
+        ) from None
     prepared = Prepared.open(run / TRAINING / "prepared")
     return recipe, trained_model_info(prepared), prepared.tokenizers
 

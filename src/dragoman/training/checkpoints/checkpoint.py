@@ -210,7 +210,11 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     for other in weights[1:]:
         if set(other) != names:
             odd = sorted(names ^ set(other))[0]
-            raise TrainingError(f"only some of the weights to average have {odd!r}", code="shape_mismatch")
+            raise TrainingError(
+                f"only some of the weights to average have {odd!r}; average checkpoints of one run, or models of one "
+                "shape",
+                code="shape_mismatch",
+            )
     mean = {}
     for name, last in weights[-1].items():
         if not last.is_floating_point():
@@ -220,7 +224,10 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         for each in weights:
             if each[name].shape != last.shape:
                 shapes = f"{tuple(each[name].shape)} in one and {tuple(last.shape)} in another"
-                raise TrainingError(f"{name!r} has shape {shapes}", code="shape_mismatch")
+                raise TrainingError(
+                    f"{name!r} has shape {shapes}; average checkpoints of one run, or models of one shape",
+                    code="shape_mismatch",
+                )
             total += each[name]
         mean[name] = (total / len(weights)).to(last.dtype)
     return mean

@@ -126,7 +126,7 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
         ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
         ([run, "--checkpoints", str(there[0])], f"only step {there[0]} was chosen; {run} has: {there[0]}"),
-        ([run, "--last", "99"], f"{run} has {len(there)} checkpoints, not 99"),
+        ([run, "--last", "99"], f"--last 99 is more than the {len(there)} checkpoints that {run} has"),
         ([run, "--last", "2", "--checkpoints", "4"], "exclude each other"),
         ([run, one, "--last", "2"], "2 directories"),
         ([one], "has no checkpoints"),
