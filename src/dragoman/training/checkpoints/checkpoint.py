@@ -55,6 +55,10 @@ class Checkpoints:
         found = (path for path in self.directory.glob("step-*") if path.name[5:].isdigit() and path.is_dir())
         return sorted(int(path.name[5:]) for path in found)
 
+    def regular_steps(self, save_every: int) -> list[int]:
+        """The steps whose checkpoint was due, oldest first: not those of Ctrl-C, of a best evaluation, or of step 0."""
+        return [step for step in self.steps() if step > 0 and step % save_every == 0]
+
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write to a staging directory, sync, read back and compare, rename; update `latest` last."""
         from safetensors import SafetensorError
@@ -259,6 +263,7 @@ class TrainingState:
     best_step: int = 0
     without_better: int = 0
     unevaluated: bool = False  # the evaluation was interrupted, and comes first when the run resumes
+    start: dict[str, float] | None = None  # the figures of the weights that fine-tuning started from
     metrics_lines: int = 0
     window: Window = field(default_factory=Window)
 

@@ -12,6 +12,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.modeldir.info import ModelInfo, language_codes, license_section
 from dragoman.text import vocabulary_sizes
 from dragoman.training.checkpoints.checkpoint import TrainingState
+from dragoman.training.reporting.base_model import BaseModel
 
 
 def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
@@ -29,7 +30,7 @@ def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
     return [first["source_key"] or "source"], [first["target_key"] or "target"]
 
 
-def trained_model_info(prepared: Prepared, base: ModelInfo | None = None) -> ModelInfo:
+def trained_model_info(prepared: Prepared, base: BaseModel | None = None) -> ModelInfo:
     """What `model.json` says of a model that was trained on prepared data, perhaps from a `base` model.
 
     Where the data do not tell both languages, they are those of the base model.
@@ -76,6 +77,7 @@ def training_card(
     scores: Mapping[str, float],
     state: TrainingState,
     info: ModelInfo,
+    base: BaseModel | None = None,
 ) -> str:
     """The card of a trained model; `weights` says which weights of the run it has, and `scores` are their scores."""
     manifest = prepared.manifest
@@ -85,13 +87,14 @@ def training_card(
     splits = ", ".join(f"{name} {split['pairs']:,}" for name, split in manifest["splits"].items())
     figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in scores.items())
     model = recipe.model
+    origin, base_data = ("", "") if base is None else (base.section() + "\n", base.data_part() + "\n")
     heading = " to ".join(", ".join(names) for names in language_names(prepared))
     text = f"""# {heading}
 
 Trained with Dragoman {__version__} (torch {version("torch")}) for {state.step:,} steps, over
 {state.target_tokens:,.0f} target tokens.
 
-## Data
+{origin}## Data
 
 Pairs: {splits}.
 
@@ -99,7 +102,7 @@ Pairs: {splits}.
 |---|---|---|
 {files}
 
-{license_section(info)}
+{base_data}{license_section(info)}
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
@@ -113,8 +116,8 @@ The weights are {weights}.
 |---|---|
 {figures}
 
-loss: mean cross-entropy of a target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, at most 1,000
-sentences. exact: percentage of sentences that equal the reference to the letter.
+loss: mean cross-entropy of a target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, of at most
+1,000 sentences. exact: percentage of these sentences that equal the reference to the letter.
 """
     if recipe.text.targets:
         text += "bleu is the mean of the target languages'; bleu_CODE is that of one of them.\n"
