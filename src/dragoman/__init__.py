@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from dragoman.api import average as average
     from dragoman.api import evaluate as evaluate
+    from dragoman.api import finish as finish
     from dragoman.api import import_model as import_model
+    from dragoman.api import plan as plan
     from dragoman.api import prepare as prepare
     from dragoman.api import train as train
     from dragoman.config import Recipe as Recipe
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator as Translator
 
 _MODULES = {  # of the public names, as above
-    "api": "average evaluate import_model prepare train",
+    "api": "average evaluate finish import_model plan prepare train",
     "config": "Recipe",
     "data.corpora.corpus": "Corpus",
     "errors": "DragomanError",

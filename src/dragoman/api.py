@@ -1,4 +1,4 @@
-"""The Python API for whole tasks, which the command line calls too: prepare, train, evaluate, average, import_model.
+"""The Python API for whole tasks, which the command line calls too: prepare, train, plan, finish, evaluate...
 
     result = dragoman.train(source="train.en", target="train.de", out="my-model")
     print(result.metrics["bleu"], [entry["loss"] for entry in result.curve if "loss" in entry])
@@ -24,9 +24,14 @@ from dragoman.training.reporting.metrics import TrainingResult
 from dragoman.values import describe_value
 
 if TYPE_CHECKING:
+    import torch
+
     from dragoman.data.prepared import Prepared
     from dragoman.evaluation.report import EvaluationReport
     from dragoman.evaluation.systems import System
+    from dragoman.evaluation.validation import Validation
+    from dragoman.training.distributed.ranks import Ranks
+    from dragoman.training.session import PlannedRun, TrainingSession
 
 PathLike = str | Path
 Paths = PathLike | Sequence[PathLike]
@@ -99,6 +104,7 @@ def train(
     recipe: Recipe | PathLike | None = None,
     changes: Changes = (),
     start_from: PathLike | None = None,
+    minutes: float | None = None,
     device: str | None = None,
     tensorboard: bool = False,
     reporter: Reporter | None = None,
@@ -107,76 +113,109 @@ def train(
 
     Without `recipe`, sizes and schedule are chosen for the data and the machine; `changes`, such as
     {"train.steps": 2000}, override them. `start_from` is a model to fine-tune. Data are given as to `prepare`.
+    `minutes` is how long a new run may take on this machine; its length is chosen to fit.
 
-    Call it again with the same arguments to resume where it stopped; a finished run is returned as it is. Ctrl-C and
-    SIGTERM save first, and raise InterruptedTrainingError.
+    Call it again with the same arguments to resume where it stopped; a finished run is returned as it is, unless
+    train.steps has grown. Ctrl-C and SIGTERM save first, and raise InterruptedTrainingError; `finish` makes a model of
+    what there is.
     """
-    import torch
-
-    from dragoman.data.prepared import Prepared
-    from dragoman.engines.select import check_device
-    from dragoman.evaluation.validation import Validation
     from dragoman.modeldir.layout import TRAINING
-    from dragoman.modeldir.locate import read_recipe
-    from dragoman.training.distributed.ranks import join
-    from dragoman.training.plan import TrainingPlan, busy_machine_warning, prepared_directory
-    from dragoman.training.reporting.tensorboard import TensorBoardReporter
-    from dragoman.training.run import is_finished, run_training
-    from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
 
-    out, start_from = Path(out), None if start_from is None else Path(start_from)
+    session = _training_session(
+        out, source, target, corpora, valid, recipe, changes, start_from, minutes, device, tensorboard, reporter
+    )
+    final = session.train()
+    return TrainingResult.read(session.out / TRAINING, final)
+
+
+def plan(
+    *,
+    out: PathLike,
+    source: Paths = (),
+    target: Paths = (),
+    corpora: Sequence[Corpus] = (),
+    valid: ValidationSets = None,
+    recipe: Recipe | PathLike | None = None,
+    changes: Changes = (),
+    start_from: PathLike | None = None,
+    minutes: float | None = None,
+    device: str | None = None,
+    reporter: Reporter | None = None,
+) -> PlannedRun:
+    """What `train` would do with these arguments: sizes, steps, and estimates of time and memory; trains nothing.
+
+    The data are prepared in `out`, where `train` finds them again.
+    """
+    return _training_session(
+        out, source, target, corpora, valid, recipe, changes, start_from, minutes, device, False, reporter
+    ).plan()
+
+
+def finish(run: PathLike, *, device: str | None = None, reporter: Reporter | None = None) -> TrainingResult:
+    """Make a model of a training that was stopped, from the checkpoints in its directory `run`.
+
+    Its weights are selected as at the end of a training. `train` with the same arguments as before trains on.
+    """
+    from dragoman.modeldir.layout import TRAINING
+    from dragoman.training.session import finish_session
+
+    final = finish_session(Path(run), _validator, _ranks(device), reporter or ConsoleReporter())
+    return TrainingResult.read(Path(run) / TRAINING, final)
+
+
+def _training_session(
+    out: PathLike,
+    source: Paths,
+    target: Paths,
+    corpora: Sequence[Corpus],
+    valid: ValidationSets,
+    recipe: Recipe | PathLike | None,
+    changes: Changes,
+    start_from: PathLike | None,
+    minutes: float | None,
+    device: str | None,
+    tensorboard: bool,
+    reporter: Reporter | None,
+) -> TrainingSession:
+    """A session from the arguments of `train`."""
+    from dragoman.modeldir.layout import TRAINING
+    from dragoman.training.reporting.tensorboard import TensorBoardReporter
+    from dragoman.training.session import TrainingSession
+
     pairs, valid_sets = all_corpora(_paths(source), _paths(target), corpora), validation_corpora(valid)
-    ranks = join(None if device is None else torch.device(check_device(device)))
+    ranks = _ranks(device)
     report: Reporter = (reporter or ConsoleReporter()) if ranks.first else SilentReporter()
     if tensorboard and ranks.first:
-        report = TensorBoardReporter(out / TRAINING / "tensorboard", report)
-    if ranks.device.type == "cpu" and ranks.world == 1 and (warning := busy_machine_warning(torch.get_num_threads())):
-        report.note(warning)
-    data = prepared_directory(out)
+        report = TensorBoardReporter(Path(out) / TRAINING / "tensorboard", report)
+    return TrainingSession(
+        out=Path(out),
+        corpora=pairs,
+        valid=valid_sets,
+        recipe=recipe,
+        changes=_changes(changes),
+        start_from=None if start_from is None else Path(start_from),
+        minutes=minutes,
+        ranks=ranks,
+        reporter=report,
+        make_validator=_validator,
+    )
 
-    def validation(prepared: Prepared, recipe: Recipe) -> Validation:
-        learned = recipe.model.positions == "learned"
-        longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
-        return Validation(prepared, recipe.data, ranks.device, max_length=longest)
 
-    def plan() -> str | None:
-        """Prepare the data and return the recipe as TOML, or None if the run is finished."""
-        check_output_directory(out)
-        done = is_finished(out)
-        if done and not data.exists():
-            return None
-        quiet = SilentReporter() if done else report
-        settings = TrainingPlan(
-            pairs,
-            valid_sets,
-            recipe=recipe,
-            changes=_changes(changes),
-            start_from=start_from,
-            device=ranks.device,
-            world=ranks.world,
-        )
-        prepared = settings.prepare(out, quiet)
-        settings.choose_settings(prepared, quiet)
-        validation(prepared, settings.recipe)  # rejects data without a validation set, before the first step
-        if done:
-            record = RunRecord.current(settings.recipe, prepared, start_from, ranks)
-            confirm_record(out / TRAINING / RUN, record, quiet)
-        return None if done else settings.recipe.to_toml()
+def _ranks(device: str | None) -> Ranks:
+    import torch
 
-    with ranks.guard():
-        planned = ranks.broadcast(plan)
-        if planned is None:
-            unknown = "" if data.exists() else " (training/ is missing, so its data are unknown)"
-            report.note(f"{out} is finished{unknown}; nothing to do (choose another output directory to train again)")
-            final = read_recipe(out)
-        else:
-            import tomllib
+    from dragoman.engines.select import check_device
+    from dragoman.training.distributed.ranks import join
 
-            final, prepared = Recipe.from_table(tomllib.loads(planned)), Prepared.open(data)
-            evaluator: Any = validation(prepared, final)
-            run_training(prepared, final, out, evaluate=evaluator, reporter=report, ranks=ranks, start_from=start_from)
-            report.note(f"{out} is finished")
-    return TrainingResult.read(out / TRAINING, final)
+    return join(None if device is None else torch.device(check_device(device)))
+
+
+def _validator(prepared: Prepared, recipe: Recipe, device: torch.device) -> Validation:
+    from dragoman.evaluation.validation import Validation
+
+    learned = recipe.model.positions == "learned"
+    longest = recipe.model.max_positions - 1 if learned else None  # the end token needs a position too
+    return Validation(prepared, recipe.data, device, max_length=longest)
 
 
 def evaluate(

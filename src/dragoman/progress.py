@@ -172,8 +172,9 @@ class ConsoleReporter:
 
     def evaluated(self, step: int, evaluation: Evaluation, improved: bool) -> None:
         """Print the figures, and a few translations to read."""
-        figures = "  ".join(f"{name} {value:.3f}" for name, value in evaluation.figures.items())
-        self.console.print(f"[bold]step {step:,}: {figures}[/]{'  (best so far)' if improved else ''}")
+        figures = format_figures(evaluation.figures)
+        where = f"step {step:,}" if step else "starting model"
+        self.console.print(f"[bold]{where}: {figures}[/]{'  (best so far)' if improved and step else ''}")
         for source, hypothesis, reference in evaluation.samples:
             self.console.print(f"  source     {source}", markup=False)
             self.console.print(f"  ours       {hypothesis}", markup=False)
@@ -213,6 +214,14 @@ class ConsoleReporter:
         self._printed, self._printed_step = time.perf_counter(), step
         left = (self._printed - self._started) / max(1, step - self._first_step) * (self._total - step)
         self.console.print(f"step {step:,}/{self._total:,}  loss {loss:.3f}  {rate:,.0f} tokens/s  {clock(left)} left")
+
+
+def format_figures(figures: Mapping[str, float], separator: str = "  ") -> str:
+    """The figures of an evaluation in one line; `exact` is the share of translations that equal the reference."""
+    return separator.join(
+        f"equal to the reference {value:.1f} %" if name == "exact" else f"{name} {value:.3f}"
+        for name, value in figures.items()
+    )
 
 
 def clock(seconds: float) -> str:

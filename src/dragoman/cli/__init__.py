@@ -22,6 +22,7 @@ from dragoman.values import suggest
 COMMANDS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
+    "finish": "Make a model of a training that was stopped.",
     "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
     "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
     "average": "Average checkpoints or models into one model.",

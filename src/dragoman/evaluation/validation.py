@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -93,7 +94,8 @@ class Validation:
                 if self.max_length is not None:
                     limits = limits.clamp(max=self.max_length)
                 if len(selected) < len(batch.source):
-                    source = Padded(here.source.shape[1], here.source_lengths[chosen])  # no trees with languages
+                    depths = None if here.source_depths is None else here.source_depths[chosen]
+                    source = Padded(here.source.shape[1], here.source_lengths[chosen], depths=depths)
                 found = beam_search(model, here.source[chosen], source, limits[chosen], GREEDY)
                 for i, best in zip(selected, found, strict=True):
                     hypothesis = target_words.decode(best[0].ids) if best else ""
@@ -102,11 +104,31 @@ class Validation:
                     languages.rows[languages.language(int(batch.source[i, 0]))].append(row)
         return ValidationResult({"loss": total / tokens, **languages.figures()}, languages.samples())
 
+    def estimate_seconds(self, model: Seq2Seq[State]) -> float:
+        """How long an evaluation takes, from its first batch.
+
+        For a model that is not trained yet: translations are as long as the references.
+        """
+        pairs = len(self.prepared.split("valid"))
+        with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
+            batch = next(iter(loader))
+            here = batch.to(self.device)
+            source = Padded(here.source.shape[1], here.source_lengths, depths=here.source_depths)
+            target = Padded(here.target_in.shape[1], here.target_lengths)
+            times = [time.perf_counter()]
+            model(here.source, here.target_in, source, target).sum().item()
+            times.append(time.perf_counter())
+            limits = here.target_lengths if self.max_length is None else here.target_lengths.clamp(max=self.max_length)
+            beam_search(model, here.source, source, limits, GREEDY)
+            times.append(time.perf_counter())
+        forward, search = times[1] - times[0], times[2] - times[1]
+        return (forward * pairs + search * min(pairs, self.sentences)) / len(batch.source)
+
 
 class TranslationsByLanguage:
     """Translations by target language, which the first source token names; or of a single language.
 
-    At most `sentences` are translated, equally many of each language, rounded up to whole batches.
+    At most `sentences` are translated, equally many of each language (rounded up).
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: int) -> None:
@@ -120,8 +142,13 @@ class TranslationsByLanguage:
 
     def select(self, first_tokens: Sequence[int]) -> list[int]:
         """The sentences of a batch, by their first tokens, whose language needs more."""
-        full = {language for language, rows in self.rows.items() if len(rows) >= self.quota}
-        return [i for i, token in enumerate(first_tokens) if self.language(token) not in full]
+        left = {language: self.quota - len(rows) for language, rows in self.rows.items()}
+        selected = []
+        for i, language in enumerate(map(self.language, first_tokens)):
+            left[language] = left.get(language, self.quota) - 1
+            if left[language] >= 0:
+                selected.append(i)
+        return selected
 
     def figures(self) -> dict[str, float]:
         """BLEU and exact matches, and the BLEU of each language if there are several."""

@@ -69,8 +69,8 @@ def check_model(directory: Path) -> None:
         raise ModelNotFoundError(f"{directory} is a file; a model is a directory{hint}", code="not_a_model")
     if (directory / TRAINING).is_dir():
         raise ModelNotFoundError(
-            f"{directory} holds an unfinished training; its model is written at the end. If nobody is training it, "
-            "run the same `dragoman train` again to continue",
+            f"{directory} holds an unfinished training; its model is written at the end. Run the same `dragoman train` "
+            f"again to continue it, or `dragoman finish {directory}` to make a model of its checkpoints",
             code="model_unfinished",
         )
     missing = RECIPE if not (directory / RECIPE).is_file() else MANIFEST

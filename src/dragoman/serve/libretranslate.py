@@ -31,7 +31,7 @@ from dragoman.serve.schema import TranslateRequest
 from dragoman.serve.service import Service
 from dragoman.text.language_detection import Detected, detect_languages, detection_available
 from dragoman.text.language_names import language_name
-from dragoman.translation.result import TextTranslation
+from dragoman.translation.result import Translation
 
 FORM: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
@@ -189,9 +189,9 @@ async def choose(service: Service, form: LibreTranslateRequest, texts: Sequence[
 
 async def translate_texts(
     service: Service, request: Request, form: LibreTranslateRequest, texts: Sequence[str], choices: Sequence[Choice]
-) -> list[TextTranslation]:
+) -> list[Translation]:
     """The translation of each text by its model, in order."""
-    found: dict[int, TextTranslation] = {}
+    found: dict[int, Translation] = {}
     for model, to in dict.fromkeys((choice.model, choice.to) for choice in choices):
         here = [i for i, choice in enumerate(choices) if (choice.model, choice.to) == (model, to)]
         settings = batch_settings(service, model, to, form.alternatives)

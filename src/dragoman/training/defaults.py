@@ -18,6 +18,10 @@ SMALL_CORPUS, LARGE_CORPUS = 60_000, 400_000  # pairs
 MIN_BATCH_TOKENS, MIN_INTERVAL, MAX_EPOCHS = 500, 20, 60
 MAX_PLANNED_PAIRS = 2_000_000  # whose batches are planned in a second or two
 LONG_RUN_TOKENS, LONG_RUN_STEPS = 30_000_000, 4_000  # a minute or two of eager steps on a large GPU
+LEARNING_RATES, LARGE_MODEL_RATE = {128: 3e-3, 256: 2e-3, 512: 1e-3}, 5e-4  # peaks, by d_model
+FINE_TUNING_RATES, LARGE_FINE_TUNING_RATE = {128: 3e-4, 256: 2e-4, 512: 1e-4}, 5e-5
+FINE_TUNING_EPOCHS, FINE_TUNING_TOKENS = 10, 3_000_000  # whichever is less
+EVALUATIONS = 12  # in a run
 R_DROP_WEIGHT = 5  # the best for translation, by the authors of R-Drop
 
 
@@ -98,33 +102,38 @@ def training_choices(
     on_gpu: bool,
     epoch: Callable[[int], int],
     given_steps: int | None = None,
+    *,
+    fine_tuning: bool = False,
+    evaluations: int = EVALUATIONS,
 ) -> list[Choice]:
     """Batch size, schedule and length, from the target tokens of an epoch; `given_steps` is the user's length, if any.
 
-    `epoch` returns the steps of an epoch for a batch size in tokens.
+    `epoch` returns the steps of an epoch for a batch size in tokens. Fine-tuning takes larger batches, a tenth of the
+    learning rate and fewer epochs: with the rate of training from scratch it undoes what the model has learned.
     """
     limit = 25_000 if on_gpu else 2_000
-    batch = min(limit, max(MIN_BATCH_TOKENS, target_tokens // (100 if on_gpu else 200)))
-    useful = max(8, 3_000_000 // max(1, pairs)) if on_gpu else max(3, 12_000_000 // target_tokens)
-    epochs = min(MAX_EPOCHS, useful)
+    share = 40 if fine_tuning else 100 if on_gpu else 200
+    batch = min(limit, max(MIN_BATCH_TOKENS, target_tokens // share))
+    if fine_tuning:
+        epochs = min(FINE_TUNING_EPOCHS, max(1, FINE_TUNING_TOKENS * (10 if on_gpu else 1) // target_tokens))
+    else:
+        useful = max(8, 3_000_000 // max(1, pairs)) if on_gpu else max(3, 12_000_000 // target_tokens)
+        epochs = min(MAX_EPOCHS, useful)
+    in_epoch = epoch(batch)
     every = (
-        max(MIN_INTERVAL, round(epochs * target_tokens / batch / 12))
+        max(MIN_INTERVAL, round((epochs * in_epoch if fine_tuning else epochs * target_tokens / batch) / evaluations))
         if given_steps is None
-        else evaluation_interval(given_steps)
+        else evaluation_interval(given_steps, evaluations)
     )
-    steps = 12 * every if given_steps is None else given_steps
-    rate = {128: 3e-3, 256: 2e-3, 512: 1e-3}.get(model.d_model, 5e-4)
+    steps = evaluations * every if given_steps is None else given_steps
     warmup = min(max(50, min(4000, steps // 12)), steps // 2)
     why_warmup = "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
     why_warmup = "the paper's, enough for longer runs too" if warmup == 4000 else why_warmup
     often = f"{steps // every} times in the run" if steps >= 2 * every else "once in the run"
-    in_epoch = epoch(batch)
     once = "an epoch is one step" if in_epoch == 1 else f"{in_epoch:,} steps an epoch"
     size = "the largest efficient batch" if batch == limit else "small, for many steps"
     size = "the smallest with room for long sentences" if batch == MIN_BATCH_TOKENS else size
     long = f"{max(1, round(steps / in_epoch)):,} times through {target_tokens:,} target tokens"
-    if not on_gpu and epochs < MAX_EPOCHS:
-        long += ", about half an hour on two cores"
     if every == MIN_INTERVAL:
         long += ", the shortest run by default"
     return [
@@ -132,13 +141,25 @@ def training_choices(
         *([Choice(f"train.steps={steps}", long)] if given_steps is None else []),
         Choice(f"train.warmup_steps={warmup}", why_warmup),
         Choice("train.schedule=cosine", "the number of steps is known, so the rate can fall to zero"),
-        Choice(f"train.learning_rate={rate}", f"for d_model {model.d_model}"),
+        rate_choice(model.d_model, fine_tuning),
         Choice(f"train.save_every={every}", often),
         Choice(f"train.evaluate_every={every}", often),
         Choice("train.clip=1.0", "a rare batch cannot derail the run"),
     ]
 
 
-def evaluation_interval(steps: int) -> int:
-    """A twelfth of the steps of a run, but not less than MIN_INTERVAL or the whole run."""
-    return max(min(MIN_INTERVAL, steps), steps // 12)
+def rate_choice(d_model: int, fine_tuning: bool) -> Choice:
+    """The peak of the learning rate."""
+    if fine_tuning:
+        rate = FINE_TUNING_RATES.get(d_model, LARGE_FINE_TUNING_RATE)
+        return Choice(
+            f"train.learning_rate={rate}",
+            f"for fine-tuning with d_model {d_model}: a tenth of the rate for training from scratch, so that the model "
+            "keeps what it has learned",
+        )
+    return Choice(f"train.learning_rate={LEARNING_RATES.get(d_model, LARGE_MODEL_RATE)}", f"for d_model {d_model}")
+
+
+def evaluation_interval(steps: int, evaluations: int = EVALUATIONS) -> int:
+    """The steps between evaluations of a run, but not less than MIN_INTERVAL or the whole run."""
+    return max(min(MIN_INTERVAL, steps), steps // evaluations)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -19,12 +18,13 @@ from dragoman.data.prepare.pipeline import prepare_corpora
 from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
-from dragoman.modeldir.layout import TRAINING, verify_model_cached
+from dragoman.modeldir.layout import verify_model_cached
 from dragoman.modeldir.locate import read_recipe
 from dragoman.nn.kernels import triton_available
 from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
 from dragoman.progress import Reporter
 from dragoman.training.defaults import (
+    EVALUATIONS,
     Choice,
     model_choices,
     precision_choices,
@@ -34,14 +34,11 @@ from dragoman.training.defaults import (
     training_choices,
     vocabulary_choice,
 )
-from dragoman.training.run_record import has_started, with_tokenizers_of
+from dragoman.training.duration import SMALLER_MODEL_SHARE, fit_minutes, smaller_model_choice
+from dragoman.training.run_record import has_started, prepared_directory, with_tokenizers_of
+from dragoman.training.speed import Speed
 
 PROVISIONAL: Final = ("train.warmup_steps=0", "train.learning_rate=1.0")  # valid with any number of steps
-
-
-def prepared_directory(out: Path) -> Path:
-    """Where a run keeps its prepared data."""
-    return out / TRAINING / "prepared"
 
 
 def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Recipe:
@@ -57,7 +54,7 @@ class TrainingPlan:
     """The recipe of a run as it takes shape: the user's, or settings chosen for the data and the machine.
 
     `recipe` is the user's, if there is one; `changes` override everything else. With `start_from`, the model's own
-    sizes and tokenizers are kept.
+    sizes and tokenizers are kept. `recorded` is the recipe of a run that has started: what was chosen for it stays.
     """
 
     def __init__(
@@ -70,6 +67,7 @@ class TrainingPlan:
         start_from: Path | None,
         device: torch.device,
         world: int,
+        recorded: Recipe | None = None,
     ) -> None:
         self.corpora, self.valid, self.given, self.changes = corpora, valid, recipe, changes
         self.start_from, self.on_gpu, self.world = start_from, device.type == "cuda", world
@@ -79,29 +77,45 @@ class TrainingPlan:
             self.base = read_recipe(start_from)
             verify_model_cached(start_from)
         self.choices: list[Choice] = []
+        self.recorded = recorded
         self.targets: tuple[str, ...] = ()
         self.targets = with_targets(self.recipe_for(0), [*corpora, *valid], start_from).text.targets
         check_trees(corpora, self.recipe)
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe as far as it is chosen."""
+        """The recipe as far as it is chosen; a run that has started keeps what was chosen then."""
+        chosen = [change for choice in self.choices for change in self.recorded_changes(choice)]
         if self.given is not None:
-            recipe = load_recipe(self.given, self.changes)
+            recipe = load_recipe(self.given, [*chosen, *self.changes])
         else:
             model = {} if self.base is None else asdict(self.base.model)
             sizes = [f"model.{key}={toml_value(value)}" for key, value in model.items() if value is not None]
-            chosen = [choice.change for choice in self.choices]
             recipe = Recipe.from_changes([*PROVISIONAL, *sizes, *chosen, *self.changes])
         if self.start_from is not None:
             recipe = with_tokenizers_of(self.start_from, recipe, self.changes)
         return replace(recipe, text=replace(recipe.text, targets=self.targets)) if self.targets else recipe
 
+    def recorded_changes(self, choice: Choice) -> list[str]:
+        """The choice as a change of the recipe, with the value that the run started with, if it has."""
+        key = choice.change.partition("=")[0]
+        section, _, name = key.partition(".")
+        if self.recorded is None:
+            return [choice.change]
+        own = asdict(self.recorded)[section]
+        if key == "model.preset":  # a preset stands for all sizes
+            return [f"model.{name}={toml_value(value)}" for name, value in own.items() if value is not None]
+        return [choice.change] if own[name] is None else [f"{key}={toml_value(own[name])}"]
+
     def recipe_for(self, pairs: int) -> Recipe:
         """The recipe with sizes for a number of pairs, unless the user gave a recipe or a model to start from."""
         if self.given is None and self.base is None:
-            self.choices = [vocabulary_choice(pairs, self.on_gpu), *model_choices(pairs, self.on_gpu)]
+            self.choices = self.size_choices(pairs)
         return self.recipe
+
+    def size_choices(self, pairs: int) -> list[Choice]:
+        """Vocabulary and model sizes for a number of pairs."""
+        return [vocabulary_choice(pairs, self.on_gpu), *model_choices(pairs, self.on_gpu)]
 
     def prepare(self, out: Path, reporter: Reporter) -> Prepared:
         """Prepare the data of the run in `out`."""
@@ -127,13 +141,49 @@ class TrainingPlan:
             reporter.note(prepared.summary)
         return prepared
 
-    def choose_settings(self, prepared: Prepared, reporter: Reporter) -> None:
-        """Choose batch, schedule, length and precision for the prepared data, unless the user gave a recipe."""
-        if self.given is not None:
-            return
+    def choose_settings(
+        self,
+        prepared: Prepared,
+        reporter: Reporter,
+        measure: Callable[[Recipe], Speed] | None = None,
+        minutes: float | None = None,
+    ) -> None:
+        """Choose batch, schedule, length and precision for the prepared data, unless the user gave a recipe.
+
+        With `minutes`, the length of a new run, and if need be the size of its model, follow from what `measure` finds.
+        """
+        sizes, steps = self.choices, self.recipe.train.steps if "train.steps" in self.changed else None
+        if self.given is None:
+            self.choices = sizes + self.schedule_choices(prepared, steps)
+        if minutes is not None and self.recorded is None and measure is not None:
+            self._fit(prepared, sizes, minutes, measure)
+        elif minutes is not None and self.recorded is not None:
+            self._replace_choice(Choice(f"train.steps={self.recorded.train.steps}", "the length that the run has"))
+        if self.base is not None and self.given is None:
+            added = self.recipe.text.targets[len(self.base.text.targets) :]
+            more = f", and a token for each of {', '.join(added)}" if added else ""
+            reporter.note(f"model and tokenizers: those of {self.start_from}{more}")
+        for choice in self.shown_choices():
+            reporter.note(f"{choice.change}: {choice.reason}")
+
+    def shown_choices(self) -> list[Choice]:
+        """The choices that the user did not override, with the values of the run if it has started."""
+        shown = []
+        for choice in self.choices:
+            changes = self.recorded_changes(choice)
+            if choice.change.partition("=")[0] in self.changed:
+                continue
+            same = len(changes) > 1 or Recipe.from_changes([*PROVISIONAL, *changes]) == Recipe.from_changes(
+                [*PROVISIONAL, choice.change]
+            )
+            shown.append(choice if same else Choice(changes[0], "as the run started"))
+        return shown
+
+    def schedule_choices(self, prepared: Prepared, steps: int | None, evaluations: int = EVALUATIONS) -> list[Choice]:
+        """Batch, schedule, length, R-Drop, precision and layout; `steps` is the length, if it is given."""
+        before = self.choices
         recipe, split = self.recipe, prepared.split("train")
         tokens = int(split.target.lengths.sum()) + len(split)
-        steps = recipe.train.steps if "train.steps" in self.changed else None
 
         def epoch_steps(batch_tokens: int) -> int:
             data = recipe.data
@@ -141,21 +191,48 @@ class TrainingPlan:
                 data = replace(data, batch_tokens=batch_tokens)
             return steps_of_epoch(split, data, self.world, recipe.train.accumulate)
 
-        self.choices += training_choices(len(split), tokens, recipe.model, self.on_gpu, epoch_steps, steps)
+        found = training_choices(
+            len(split),
+            tokens,
+            recipe.model,
+            self.on_gpu,
+            epoch_steps,
+            steps,
+            fine_tuning=self.base is not None,
+            evaluations=evaluations,
+        )
         if self.base is None:
-            self.choices += r_drop_choices(len(split), recipe.model, self.on_gpu)
-        self.choices += precision_choices(recipe.model, has_bfloat16_matmul if not self.on_gpu else lambda: False)
-        recipe = self.recipe
+            found += r_drop_choices(len(split), recipe.model, self.on_gpu)
+        found += precision_choices(recipe.model, has_bfloat16_matmul if not self.on_gpu else lambda: False)
+        self.choices = before + found + ([Choice(f"train.steps={steps}", "")] if steps is not None else [])
+        recipe, self.choices = self.recipe, before
         one_gpu = self.on_gpu and self.world == 1 and triton_available("cuda")
         target_tokens = recipe.train.steps * recipe.data.batch_tokens
-        self.choices += speed_choices(recipe.train.steps, target_tokens, one_gpu, recipe.model)
-        if self.base is not None:
-            added = self.recipe.text.targets[len(self.base.text.targets) :]
-            more = f", and a token for each of {', '.join(added)}" if added else ""
-            reporter.note(f"model and tokenizers: those of {self.start_from}{more}")
-        for choice in self.choices:
-            if choice.change.partition("=")[0] not in self.changed:
-                reporter.note(f"{choice.change}: {choice.reason}")
+        return found + speed_choices(recipe.train.steps, target_tokens, one_gpu, recipe.model)
+
+    def _fit(self, prepared: Prepared, sizes: list[Choice], minutes: float, measure: Callable[[Recipe], Speed]) -> None:
+        """Choose the length, and if need be a smaller model, so that training takes `minutes`."""
+        speed = measure(self.recipe)
+        length = fit_minutes(self.recipe, prepared, self.world, speed, minutes)
+        smaller = smaller_model_choice(sizes, self.changed)
+        if smaller is not None and length.steps < SMALLER_MODEL_SHARE * self.recipe.train.steps:
+            sizes = [smaller if choice.change.startswith("model.preset=") else choice for choice in sizes]
+            self.choices = sizes
+            self.choices = sizes + self.schedule_choices(prepared, None)
+            speed = measure(self.recipe)
+            length = fit_minutes(self.recipe, prepared, self.world, speed, minutes)
+        reason = (
+            f"{minutes:g} minutes, at {length.step_seconds:.2f} s a step and {speed.seconds_per_evaluation:.0f} s an "
+            f"evaluation on this machine"
+        )
+        if self.given is None:
+            self.choices = sizes
+            self.choices = sizes + self.schedule_choices(prepared, length.steps, length.evaluations)
+        self._replace_choice(Choice(f"train.steps={length.steps}", reason))
+
+    def _replace_choice(self, choice: Choice) -> None:
+        key = choice.change.partition("=")[0]
+        self.choices = [other for other in self.choices if other.change.partition("=")[0] != key] + [choice]
 
 
 def check_trees(corpora: Sequence[Corpus], recipe: Recipe) -> None:
@@ -174,14 +251,3 @@ def check_trees(corpora: Sequence[Corpus], recipe: Recipe) -> None:
             reason = f"model.positions={recipe.model.positions!r} reads no trees"
             advice = "add --set model.positions=syntax, or leave them out"
         raise TrainingError(f"--source-trees has no effect: {reason}; {advice}", code="unused_option")
-
-
-def busy_machine_warning(threads: int) -> str:
-    """A warning if other programs occupy the processors: the threads of a step wait for each other. Empty otherwise."""
-    load, processors = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
-    if threads < 2 or load < 0.75 * processors:
-        return ""
-    return (
-        f"other programs keep this machine busy (load {load:.1f} on {processors} processors); setting "
-        "OMP_NUM_THREADS=1 can make training many times faster meanwhile"
-    )

@@ -7,20 +7,17 @@ my-model/training/   what made it: run.json, metrics.jsonl, result.json, curve.p
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from dragoman.config import Recipe, TrainRecipe
+from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
 from dragoman.files import MANIFEST, exclusive_lock, write_atomically
-from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import TRAINING, verify_model
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
@@ -28,13 +25,24 @@ from dragoman.models.loading import as_arrays, build_model, load_weights
 from dragoman.progress import Reporter
 from dragoman.text import vocabulary_sizes
 from dragoman.text.special_tokens import PAD
-from dragoman.training.checkpoints.checkpoint import Checkpoints, TrainingState, average_weights
+from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.reporting.base_model import BaseModel
 from dragoman.training.reporting.card import trained_model_info, training_card
 from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves
-from dragoman.training.run_record import LOCK, RUN, RunRecord, check_output_directory, confirm_record
+from dragoman.training.run_record import (
+    LOCK,
+    RUN,
+    RunRecord,
+    check_output_directory,
+    check_record,
+    confirm_record,
+    prepared_directory,
+    read_record,
+)
+from dragoman.training.selection import SelectedWeights, select_weights
 from dragoman.training.steps.eager import keep_freed_memory
-from dragoman.training.trainer import HIGHER_IS_BETTER, Evaluate, Trainer
+from dragoman.training.trainer import Evaluate, Trainer
 
 
 def is_finished(out: Path) -> bool:
@@ -71,34 +79,88 @@ def run_training(
         )
     if ranks.device.type == "cpu":
         keep_freed_memory()
-    torch.manual_seed(recipe.train.seed)
-    model = build_model(recipe.model, vocabulary_of(prepared), PAD)
-    base = None
+    model = new_model(prepared, recipe)
     if start_from is not None:
         load_initial_weights(model, start_from, recipe.text.targets)
-        base = read_info(start_from)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
-        ranks.broadcast(lambda: open_run(stack, out, RunRecord.current(recipe, prepared, start_from, ranks), reporter))
-        trainer = Trainer(
-            model,
-            recipe.train,
-            out / TRAINING,
-            lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
-            d_model=recipe.model.d_model,
-            pad=PAD,
-            evaluate=evaluate,
-            reporter=reporter,
-            ranks=ranks,
-        )
+        record = RunRecord.current(recipe, prepared, start_from, ranks)
+        ranks.broadcast(lambda: open_run(stack, out, record, reporter))
+        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, start_from is not None)
         trainer.run()
-        last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
+        write_model(trainer, prepared, recipe, out)
 
-        def finish() -> None:
-            selected = select_weights(trainer, last, ema, evaluate, reporter)
-            write_result(out, prepared, recipe, selected, trainer, base)
 
-        ranks.broadcast(finish)
+def finish_run(
+    out: Path, *, validation: Callable[[Prepared, Recipe], Evaluate], reporter: Reporter, ranks: Ranks
+) -> Recipe:
+    """Write the model of a run that was stopped, from the checkpoints that it has; return the recipe of the run."""
+    record = read_record(out)
+    if record is None:
+        raise TrainingError(
+            f"{out} holds no training run: there is no {out / TRAINING / RUN}; give the --out of a training",
+            code="run_not_found",
+        )
+    prepared, recipe = Prepared.open(prepared_directory(out)), record.full_recipe()
+    evaluate = validation(prepared, recipe)
+    with exclusive_lock(out / TRAINING / LOCK, f"training in {out}"):
+        model = new_model(prepared, recipe)
+        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, record.base is not None)
+        trainer.resume()
+        if trainer.state.step == 0:
+            raise TrainingError(
+                f"{out} has no checkpoint of a step yet, so there is nothing to make a model of; run the same "
+                "`dragoman train` to continue it",
+                code="checkpoint_not_found",
+            )
+        reporter.note(f"making a model of step {trainer.state.step:,} of {recipe.train.steps:,}")
+        write_model(trainer, prepared, recipe, out, early=not trainer.finished())
+    return recipe
+
+
+def new_model(prepared: Prepared, recipe: Recipe) -> nn.Module:
+    """The model of a recipe with the initial weights of its seed."""
+    torch.manual_seed(recipe.train.seed)
+    return build_model(recipe.model, vocabulary_of(prepared), PAD)
+
+
+def make_trainer(
+    model: nn.Module,
+    prepared: Prepared,
+    recipe: Recipe,
+    out: Path,
+    evaluate: Evaluate,
+    reporter: Reporter,
+    ranks: Ranks,
+    fine_tuning: bool,
+) -> Trainer:
+    """The trainer of the run in `out`."""
+    return Trainer(
+        model,
+        recipe.train,
+        out / TRAINING,
+        lambda state: prepared.loader(recipe.data, rank=ranks.rank, world=ranks.world, state=state),
+        d_model=recipe.model.d_model,
+        pad=PAD,
+        evaluate=evaluate,
+        fine_tuning=fine_tuning,
+        reporter=reporter,
+        ranks=ranks,
+    )
+
+
+def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path, *, early: bool = False) -> None:
+    """Select the weights of the run and write its model; `early` if it can still be trained on."""
+    last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
+    evaluate = trainer.evaluate
+
+    def select_and_write() -> None:
+        assert evaluate is not None
+        record = RunRecord.read(out / TRAINING / RUN)
+        selected = select_weights(trainer, last, ema, evaluate, trainer.reporter)
+        write_result(out, prepared, recipe, selected, trainer, record.base_model(), early)
+
+    trainer.ranks.broadcast(select_and_write)
 
 
 def check_learned_positions(prepared: Prepared, recipe: Recipe) -> None:
@@ -162,11 +224,31 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
         stack.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
         for stale in (path for name in (RUN, RESULT_FILE) for path in training.glob(f".{name}.*")):
             stale.unlink()  # of a process that was killed while it wrote
-        confirm_record(training / RUN, record, reporter)
+        check_record(training / RUN, record)
+        mark_unfinished(training)
+        latest = max(Checkpoints(training / "checkpoints", reporter.note).steps(), default=0)
+        confirm_record(training / RUN, record, reporter, latest)
     except OSError as error:
         if isinstance(error, DragomanError):
             raise
-        raise TrainingError(f"cannot write {training}: {error.strerror or error}", code="cannot_write") from None
+        raise TrainingError(
+            f"cannot write {training}: {error.strerror or error}; choose another --out, or change its permissions",
+            code="cannot_write",
+        ) from None
+
+
+def mark_unfinished(training: Path) -> None:
+    """Note in an existing result that its run goes on: its model stays in place until the next one replaces it."""
+    path = training / RESULT_FILE
+    if path.exists() and not is_early(training.parent):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        write_atomically(path, json.dumps({**result, "early": True}, indent=1) + "\n")
+
+
+def is_early(out: Path) -> bool:
+    """Whether the model in `out` was made before its run ended."""
+    path = out / TRAINING / RESULT_FILE
+    return path.exists() and bool(json.loads(path.read_text(encoding="utf-8")).get("early"))
 
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
@@ -174,86 +256,22 @@ def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:
     return vocabulary_sizes(*prepared.tokenizers)
 
 
-@dataclass(frozen=True)
-class SelectedWeights:
-    """The weights of the finished model, their name, and their scores on the validation set."""
-
-    weights: Mapping[str, Tensor]
-    name: str
-    scores: Mapping[str, float]
-
-
-def select_weights(
-    trainer: Trainer,
-    last: Mapping[str, Tensor],
-    ema: Mapping[str, Tensor],
-    evaluate: Evaluate,
-    reporter: Reporter,
-) -> SelectedWeights:
-    """The weights that score best on the validation set: the last, the best checkpoint's, or an average.
-
-    Only checkpoints that every run with these settings has are considered: stopping and resuming changes nothing.
-    """
-    checkpoints, recipe, state = trainer.checkpoints, trainer.recipe, trainer.state
-    last = {name: tensor.detach().cpu().clone() for name, tensor in last.items()}  # the model is lent below
-    sign = 1 if HIGHER_IS_BETTER[recipe.stop_on] else -1
-    best: tuple[float, SelectedWeights] | None = None
-    for name, weights in weight_candidates(checkpoints, recipe, state, last, ema, reporter).items():
-        with trainer.replica.with_weights(trainer.model, weights) as model:
-            evaluation = evaluate(model.eval(), trainer.stop.check)
-        reporter.note(f"{name}: " + ", ".join(f"{k} {v:.3f}" for k, v in evaluation.figures.items()))
-        usable = all(math.isfinite(value) for value in evaluation.figures.values())
-        figure = evaluation.figures[recipe.stop_on] * sign if usable else -math.inf
-        if best is None or figure > best[0]:
-            best = (figure, SelectedWeights(weights, name, dict(evaluation.figures)))
-    assert best is not None  # the last weights are always a candidate
-    if best[0] == -math.inf:
-        rate = "" if recipe.learning_rate is None else f" (it was {recipe.learning_rate})"
-        raise TrainingError(
-            "training diverged: the figures on the validation set are not finite; train again with another --out and "
-            f"a lower train.learning_rate{rate}, or with train.clip=1.0",
-            code="diverged",
-        )
-    reporter.note(f"kept: {best[1].name}")
-    return best[1]
-
-
-def weight_candidates(
-    checkpoints: Checkpoints,
-    recipe: TrainRecipe,
-    state: TrainingState,
-    last: Mapping[str, Tensor],
-    ema: Mapping[str, Tensor],
-    reporter: Reporter,
-) -> dict[str, Mapping[str, Tensor]]:
-    """The weights to choose from, by their names on the card; a damaged checkpoint is skipped, with a note."""
-    due = [step for step in checkpoints.steps() if step % recipe.save_every == 0 and step <= state.step]
-    intact: dict[int, Mapping[str, Tensor]] = {}
-    for step in sorted({*due[-recipe.average :], state.best_step} & set(checkpoints.steps())):
-        try:
-            intact[step] = checkpoints.weights(step)
-        except DamagedError as error:
-            reporter.note(f"{error}; it is skipped")
-    found: dict[str, Mapping[str, Tensor]] = {}
-    averaged = [step for step in due[-recipe.average :] if step in intact]
-    if len(averaged) > 1:
-        found[f"the average of the checkpoints {averaged}"] = average_weights([intact[step] for step in averaged])
-    if state.best_step in intact and state.best_step != state.step:
-        found[f"the checkpoint of step {state.best_step}"] = intact[state.best_step]
-    found["the last weights"] = last
-    if ema:
-        found["the moving average"] = {**last, **{name: tensor.detach().cpu() for name, tensor in ema.items()}}
-    return found
-
-
 def write_result(
-    out: Path, prepared: Prepared, recipe: Recipe, selected: SelectedWeights, trainer: Trainer, base: ModelInfo | None
+    out: Path,
+    prepared: Prepared,
+    recipe: Recipe,
+    selected: SelectedWeights,
+    trainer: Trainer,
+    base: BaseModel | None,
+    early: bool = False,
 ) -> None:
     """Write the model directory around the run that trained it."""
     info = trained_model_info(prepared, base)
-    card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info)
+    card = training_card(recipe, prepared, selected.name, selected.scores, trainer.state, info, base)
     try:
         result = {"steps": trainer.state.step, "weights": selected.name, "scores": dict(selected.scores)}
+        if early:
+            result["early"] = True
         write_atomically(out / TRAINING / RESULT_FILE, json.dumps(result, indent=1) + "\n")
         draw_training_curves(list(trainer.metrics.read()), out / TRAINING / "curve.png")
         save_model(

@@ -1,10 +1,10 @@
-"""`run.json`: the data and settings that a run started with; it resumes with the same ones or not at all."""
+"""`run.json`: the data and settings that a run started with; it resumes with the same ones, but for its length."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,17 +15,24 @@ from dragoman.config.recipe import rename_old_keys
 from dragoman.data.prepare.target_languages import check_targets_extend
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import MANIFEST, format_names, sha256, write_atomically
-from dragoman.modeldir.layout import REQUIRED, TRAINING, WEIGHTS
+from dragoman.files import MANIFEST, format_names, write_atomically
+from dragoman.modeldir.layout import REQUIRED, TRAINING
 from dragoman.modeldir.locate import check_model, read_recipe
 from dragoman.progress import Reporter
 from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.reporting.base_model import BaseModel
 
 RUN, LOCK = "run.json", "lock"
 # Files that a training run leaves in its directory, from the first moment on.
 TRACES: Final = (RUN, LOCK, "prepared", ".prepared.staging", ".prepared.lock", ".prepared.old")
 # Settings that change the speed of a run, and its result in the last bits at most.
 RESUMABLE: Final = frozenset({"data.workers", "data.ahead", "train.parallel"})
+STEPS: Final = "train.steps"  # may grow or shrink when a run resumes; the record keeps every value
+
+
+def prepared_directory(out: Path) -> Path:
+    """Where a run keeps its prepared data."""
+    return out / TRAINING / "prepared"
 
 
 def check_output_directory(out: Path) -> None:
@@ -89,6 +96,8 @@ class RunRecord:
     start_from: str
     machine: dict[str, Any]
     weights: list[float] | None = None  # of the corpora; older runs have none
+    base: dict[str, Any] | None = None  # a BaseModel, for the card; older runs have none
+    changes: list[dict[str, Any]] = field(default_factory=list)  # of train.steps: {"after_step", "was", "now"}
 
     @classmethod
     def current(cls, recipe: Recipe, prepared: Prepared, start_from: Path | None, ranks: Ranks) -> RunRecord:
@@ -100,50 +109,106 @@ class RunRecord:
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
         }
+        base = None
         if start_from is not None:
             check_model(start_from)
-        weights = "" if start_from is None else sha256(start_from / WEIGHTS)
-        plain = json.loads(json.dumps(asdict(recipe)))  # lists for tuples, as a file has them
-        return cls(plain, prepared.fingerprint, weights, machine, [part.weight for part in prepared.split().parts])
+            base = BaseModel.read(start_from)
+        return cls(
+            as_plain_json(recipe),
+            prepared.fingerprint,
+            "" if base is None else base.weights,
+            machine,
+            [part.weight for part in prepared.split().parts],
+            None if base is None else json.loads(json.dumps(asdict(base))),
+        )
 
-
-def confirm_record(path: Path, now: RunRecord, reporter: Reporter) -> None:
-    """Write the record of a new run; reject to resume one with other data or settings, and name both values."""
-    if path.exists():
+    @classmethod
+    def read(cls, path: Path) -> RunRecord:
+        """The record of a run that has started."""
         try:
-            before = RunRecord(**json.loads(path.read_text(encoding="utf-8")))
-            changed = differences(before, now)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(f"{path} cannot be read ({error}); choose another --out", code="file_damaged") from None
-        if changed:
-            lines = "\n  ".join(changed)
-            raise TrainingError(
-                f"{path.parent.parent} was started with other settings:\n  {lines}\nGive the same ones to resume, or "
-                "another --out to start a new run",
-                code="run_mismatch",
+            record = cls(**json.loads(path.read_text(encoding="utf-8")))
+            record.full_recipe()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedError(
+                f"{path} cannot be read ({error}); restore it from a copy, or choose another --out", code="file_damaged"
+            ) from None
+        return record
+
+    def full_recipe(self) -> Recipe:
+        """The recipe of the run; what it does not set is not there, because TOML has no null."""
+        return Recipe.from_table(
+            {name: {k: v for k, v in section.items() if v is not None} for name, section in self.recipe.items()}
+        )
+
+    def base_model(self) -> BaseModel | None:
+        """The model that the run fine-tunes, if any."""
+        return None if self.base is None else BaseModel.from_json(self.base)
+
+
+def as_plain_json(recipe: Recipe) -> dict[str, Any]:
+    """The sections of a recipe with lists for tuples, as a file has them."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    return plain
+
+
+def read_record(out: Path) -> RunRecord | None:
+    """The record of the run in `out`; None if it has not started."""
+    path = out / TRAINING / RUN
+    return RunRecord.read(path) if path.exists() else None
+
+
+def check_record(path: Path, now: RunRecord) -> RunRecord | None:
+    """The record of a run, None if it has not started; reject other data or settings, and name both values."""
+    if not path.exists():
+        return None
+    before = RunRecord.read(path)
+    changed = differences(before, now)
+    if changed:
+        lines = "\n  ".join(changed)
+        raise TrainingError(
+            f"{path.parent.parent} was started with other settings:\n  {lines}\nGive the same ones to resume, or "
+            f"another --out to start a new run. Only {', '.join(sorted({STEPS, *RESUMABLE}))} may change",
+            code="run_mismatch",
+        )
+    return before
+
+
+def confirm_record(path: Path, now: RunRecord, reporter: Reporter, step: int = 0) -> RunRecord:
+    """Write the record of a new run, or of one that resumes after `step`; reject other data or settings."""
+    before = check_record(path, now)
+    if before is not None:
+        now = replace(now, base=before.base or now.base, changes=before.changes)
+        was, steps = before.full_recipe().train.steps, now.recipe["train"]["steps"]
+        if was != steps:
+            change = {"after_step": step, "was": was, "now": steps}
+            now = replace(now, changes=[*before.changes, change])
+            reporter.note(
+                f"{STEPS} was {was:,} and is now {steps:,}: after step {step:,}, the learning rate is that of a run of "
+                f"{steps:,} steps"
             )
-        if before.machine == now.machine:
-            return
         moved = [
             f"{key} {before.machine.get(key)}, now {value}"
             for key, value in now.machine.items()
             if before.machine.get(key) != value
         ]
-        reporter.note(
-            f"the run resumes in another environment ({'; '.join(moved)}): sums are taken in another order, so the "
-            "result is equal within rounding, not bit for bit"
-        )
-    write_atomically(path, json.dumps(asdict(now), indent=1) + "\n")
+        if moved:
+            reporter.note(
+                f"the run resumes in another environment ({'; '.join(moved)}): sums are taken in another order, so "
+                "the result is equal within rounding, not bit for bit"
+            )
+    if now != before:
+        write_atomically(path, json.dumps(asdict(now), indent=1) + "\n")
+    return now
 
 
 def differences(before: RunRecord, now: RunRecord) -> list[str]:
     """Each value that has changed; a setting that is newer than the run had its default."""
-    defaults = json.loads(json.dumps(asdict(Recipe())))
+    defaults = as_plain_json(Recipe())
     found = []
     for section, settings in now.recipe.items():
         was: Mapping[str, Any] = {**defaults[section], **rename_old_keys(section, before.recipe.get(section, {}))}
         for key in sorted({*was, *settings}):
-            if was.get(key) != settings.get(key) and f"{section}.{key}" not in RESUMABLE:
+            if was.get(key) != settings.get(key) and f"{section}.{key}" not in {STEPS, *RESUMABLE}:
                 found.append(f"{section}.{key} was {was.get(key)!r}, is now {settings.get(key)!r}")
     if before.data != now.data:
         found.append(f"the data had fingerprint {before.data[:12]}, now it has {now.data[:12]}")

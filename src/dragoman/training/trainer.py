@@ -56,10 +56,11 @@ class Trainer:
         d_model: int,
         pad: int,
         evaluate: Evaluate | None = None,
+        fine_tuning: bool = False,
         reporter: Reporter,
         ranks: Ranks,
     ) -> None:
-        self.recipe, self.d_model = recipe, d_model
+        self.recipe, self.d_model, self.fine_tuning = recipe, d_model, fine_tuning
         self.open_loader, self.evaluate, self.reporter, self.ranks = open_loader, evaluate, reporter, ranks
         self.metrics = MetricsLog(directory / METRICS_FILE)
         self.checkpoints = Checkpoints(directory / "checkpoints", reporter.note)
@@ -84,6 +85,8 @@ class Trainer:
         try:
             if not self.finished():
                 with self.open_loader(self.state.loader) as loader, self.stop:
+                    if self.fine_tuning and self.state.step == 0 and self.state.start is None:
+                        self._evaluate_start()
                     if self.state.unevaluated:
                         self._evaluate_and_save([])
                     while not self.finished():
@@ -189,9 +192,23 @@ class Trainer:
             self.save()
         if any(stops) and not self.finished():
             raise InterruptedTrainingError(
-                f"stopped after step {step}, which is saved; run the same command to resume",
+                f"stopped after step {step}, which is saved; run the same command to resume, or `dragoman finish` to "
+                "make a model of what there is",
                 signal.SIGINT if stops[0] else signal.SIGTERM,
             )
+
+    def _evaluate_start(self) -> None:
+        """Evaluate the weights that fine-tuning starts from, and save them: they are a candidate at the end."""
+        if self.evaluate is None:
+            return
+        self.state.start = self._evaluate(self.evaluate)
+        if self.state.start is None:
+            stops = self.ranks.sum(*self.stop.flags())
+            raise InterruptedTrainingError(
+                "stopped before the first step; run the same command to start again",
+                signal.SIGINT if stops[0] else signal.SIGTERM,
+            )
+        self.save()
 
     def _log(self) -> None:
         window, seconds = self.state.window, max(self._seconds, 1e-9)
@@ -212,22 +229,22 @@ class Trainer:
         self.state.window = Window()
         self._seconds = self._tokens = 0.0
 
-    def _evaluate(self, evaluate: Evaluate) -> None:
-        """Evaluate on rank 0 and broadcast the figure; the others wait for as long as it takes."""
+    def _evaluate(self, evaluate: Evaluate) -> dict[str, float] | None:
+        """Evaluate on rank 0 and broadcast the figures, None if interrupted; the others wait as long as it takes."""
         state, figure = self.state, self.recipe.stop_on
         evaluations: list[Evaluation] = []
 
-        def run_evaluation() -> float | None:
+        def run_evaluation() -> dict[str, float] | None:
             with suppress(EvaluationAbandonedError):
                 evaluations.append(evaluate(model.eval(), self.stop.check))
-            return evaluations[0].figures[figure] if evaluations else None
+            return dict(evaluations[0].figures) if evaluations else None
 
         with self.replica.with_replaced(self.model, self.ema) as model:
-            value = self.ranks.broadcast(run_evaluation)
-        state.unevaluated = value is None
-        if value is None:
-            return
-        before = state.best_value
+            figures = self.ranks.broadcast(run_evaluation)
+        state.unevaluated = figures is None
+        if figures is None:
+            return None
+        value, before = figures[figure], state.best_value
         improved = math.isfinite(value) and (
             before is None or (value > before if HIGHER_IS_BETTER[figure] else value < before)
         )
@@ -238,6 +255,7 @@ class Trainer:
         for evaluation in evaluations:
             self.metrics.append({"step": state.step, "valid": dict(evaluation.figures)})
             self.reporter.evaluated(state.step, evaluation, improved)
+        return figures
 
     def save(self) -> None:
         """Write a checkpoint of this step, from which `resume` continues bit for bit."""
@@ -264,11 +282,12 @@ class Trainer:
     def steps_to_keep(self) -> set[int]:
         """The last few regular checkpoints (to average; at least two, in case one is damaged), the best, and this one.
 
-        Later ones are damaged, or the run would have resumed from them.
+        Fine-tuning keeps its starting weights too. Later ones are damaged, or the run would have resumed from them.
         """
         now, keep = self.state.step, max(2, self.recipe.keep)
-        due = [step for step in self.checkpoints.steps() if step <= now and step % self.recipe.save_every == 0]
-        return {*due[-keep:], now, self.state.best_step}
+        due = [step for step in self.checkpoints.regular_steps(self.recipe.save_every) if step <= now]
+        start = {0} if self.state.start is not None else set()
+        return {*due[-keep:], *start, now, self.state.best_step}
 
     def resume(self) -> None:
         """Load the newest intact checkpoint, if there is one; rank 0 reads it for all."""
@@ -283,7 +302,11 @@ class Trainer:
         weights = self.model.state_dict()
         if set(description["model"]) != set(weights):
             odd = sorted(set(description["model"]) ^ set(weights))[0]
-            raise DamagedError(f"only one of the checkpoint and the model has {odd!r}", code="checkpoint_mismatch")
+            raise DamagedError(
+                f"only one of the checkpoint and the model has {odd!r}: the checkpoint belongs to another run; choose "
+                "another --out, or restore its own checkpoints",
+                code="checkpoint_mismatch",
+            )
         for part, name, tensor in broadcast_tensors(self.ranks, saved, description):
             match part:
                 case "model":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.types import Hypothesis, Search
 from dragoman.translation.pipeline import language_tokens
 from dragoman.translation.result import Assembly, Translation
-from dragoman.translation.segmentation import encode_segments
 
 if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
@@ -21,7 +21,8 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
     """
     from dragoman.engines.forced_decoding import cross_maps, mean_attention
 
-    (segments,) = encode_segments([source], translator.source, translator.longest, translator.language)
+    segmenter = translator.segmenter
+    _, (segments,) = segmenter.encode(*segmenter.split_texts([source]), "auto")
     output = tuple(translator.target.encode(target))
     limit = translator.longest_output
     if len(segments) != 1 or (limit is not None and len(output) > limit):
@@ -37,5 +38,5 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
         {pair: translator.alignment_head.select(weights).copy()},
         translator.n_language_tokens,
     )
-    found = assembly.translation([(pair[0], [Hypothesis(list(output), 0.0, 0.0)])])
+    found = assembly.segment(pair[0], [Hypothesis(list(output), 0.0, 0.0)], Constraints())
     return replace(found, text=target)  # as it was given, not as it is decoded

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import dragoman.training.run
+import dragoman.training.session
 from command_line import leave
 from dragoman.config import Recipe
-from dragoman.training.plan import busy_machine_warning
 from small_model import model_at
 from tiny_run import TINY, write_corpus
 
@@ -60,7 +59,7 @@ def test_a_directory_with_an_empty_log_is_begun_and_gone_on_with(
 def test_steps_alone_are_enough_and_only_what_is_chosen_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dragoman.training.run, "run_training", lambda *_, **__: None)
+    monkeypatch.setattr(dragoman.training.session, "run_training", lambda *_, **__: None)
     asked = ["--set", "train.steps=10", "--set", "train.schedule=linear", "--set", "train.clip=0.5"]
     code, _, err = leave(capsys, *words(tmp_path, asked), "--out", str(tmp_path / "out"))
     assert (code, "train.warmup_steps=5: for so few steps" in err) == (0, True), err
@@ -70,7 +69,7 @@ def test_steps_alone_are_enough_and_only_what_is_chosen_is_told(
 def test_what_was_dropped_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dragoman.training.run, "run_training", lambda *_, **__: None)
+    monkeypatch.setattr(dragoman.training.session, "run_training", lambda *_, **__: None)
     for side, text in (("en", "one\ntwo\n"), ("de", "eins\n\n")):
         (tmp_path / f"v.{side}").write_text(text)
     valid = ["--valid-source", str(tmp_path / "v.en"), "--valid-target", str(tmp_path / "v.de")]
@@ -140,11 +139,3 @@ def test_learned_positions_have_room_for_every_sentence_and_bound_translations(
     assert (code, "a sentence of 70 tokens, but model.max_positions=69" in err) == (2, True), err
     code, _, err = leave(capsys, *command[:-1], str(tmp_path / "other"), "--set", "model.max_positions=70")
     assert code == 0, err  # translations by an untrained model go on to their limit
-
-
-@pytest.mark.parametrize(("load", "threads", "told"), [(2.4, 2, True), (2.4, 1, False), (0.3, 2, False)])
-def test_a_busy_machine_is_told_of(load: float, threads: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0), raising=False)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    said = busy_machine_warning(threads)
-    assert ("load 2.4 on 2 processors" in said and "OMP_NUM_THREADS=1" in said) if told else said == ""

@@ -14,7 +14,9 @@ from dragoman.errors import TrainingError
 @click.command(name="average")
 @click.argument("models", nargs=-1, required=True, type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
-@click.option("--last", type=click.IntRange(2), help="How many of the last checkpoints; by default train.average.")
+@click.option(
+    "--last", type=click.IntRange(1), help="How many of the last regular checkpoints; by default train.average."
+)
 @click.option("--checkpoints", "given", multiple=True, metavar="STEP,STEP...", help="The checkpoints of these steps.")
 def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[str, ...]) -> None:
     """Average weights into one model that is often better than each (section 6.1).
@@ -23,7 +25,8 @@ def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[
     shape and vocabulary.
     """
     result = api.average(models, out=out, last=last, checkpoints=parse_steps(given))
-    click.echo(f"{out} is the average of: " + "; ".join(result.parts))
+    what = "the average of: " if len(result.parts) > 1 else "a model of one checkpoint: "
+    click.echo(f"{out} is {what}" + "; ".join(result.parts))
 
 
 def parse_steps(values: tuple[str, ...]) -> list[int]:

@@ -20,9 +20,12 @@ from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
               help="A preset or a TOML file; without it, sizes are chosen to suit the data.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenizers are kept.")
+@click.option("--minutes", type=float, help="How long the run may take on this machine; its length is chosen to fit.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to train; a GPU by default, if there is one.")
 @click.option("--tensorboard", is_flag=True, help="Also write training/tensorboard in the model directory.")
 @click.option("--processes", type=click.IntRange(1), default=1, help="Processes on this machine, a GPU or cores each.")
+@click.option("--dry-run", is_flag=True, help="Prepare the data, print the plan with its time and memory, and stop.")
+@click.option("--finish-now", is_flag=True, help="Make a model of the checkpoints so far, as `dragoman finish` does.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -31,15 +34,38 @@ def command(
     recipe: str | None,
     changes: tuple[str, ...],
     start_from: Path | None,
+    minutes: float | None,
     device: str | None,
     tensorboard: bool,
     processes: int,
+    dry_run: bool,
+    finish_now: bool,
 ) -> None:
     """Train a translator from files of sentence pairs.
 
     Run the same command again to resume where it stopped. Ctrl-C and SIGTERM save first, and exit with code 130 and
     143.
     """
+    if finish_now:
+        if dry_run:
+            raise click.UsageError("--dry-run and --finish-now exclude each other")
+        api.finish(out, device=device)
+        return
+    if dry_run:
+        if processes > 1:
+            raise click.UsageError("--dry-run measures one process; leave out --processes")
+        planned = api.plan(
+            corpora=data.corpora,
+            valid=data.valid,
+            out=out,
+            recipe=recipe,
+            changes=changes,
+            start_from=start_from,
+            minutes=minutes,
+            device=device,
+        )
+        click.echo(planned.summary())
+        return
     if processes > 1 and "WORLD_SIZE" not in os.environ:
         from dragoman.training.distributed.launch import launch
 
@@ -51,6 +77,7 @@ def command(
         recipe=recipe,
         changes=changes,
         start_from=start_from,
+        minutes=minutes,
         device=device,
         tensorboard=tensorboard,
     )

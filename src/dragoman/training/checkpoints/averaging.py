@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor
 from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
-from dragoman.errors import DamagedError, ModelNotFoundError, TrainingError
+from dragoman.errors import ModelNotFoundError, TrainingError
 from dragoman.files import check_new_directory
 from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
 from dragoman.modeldir.layout import RECIPE, TRAINING, load_tokenizers, verify_model
@@ -25,8 +24,8 @@ from dragoman.text import Tokenizer
 from dragoman.text.line_lengths import common_lengths
 from dragoman.training.checkpoints.checkpoint import Checkpoints, average_weights
 from dragoman.training.reporting.card import trained_model_info
-from dragoman.training.run_record import RUN
-from dragoman.values import plural, suggest_directory
+from dragoman.training.run_record import RUN, RunRecord, prepared_directory
+from dragoman.values import check_at_least, suggest_directory
 
 
 @dataclass(frozen=True)
@@ -54,32 +53,50 @@ def checkpoints_of(run: Path) -> Checkpoints:
 
 
 def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) -> list[AveragePart]:
-    """Checkpoints of one training run: those of `steps`, or the `last` ones, by default as many as its recipe says."""
+    """Checkpoints of one training run: those of `steps`, or the `last` ones, by default as many as its recipe says.
+
+    The last ones are regular: multiples of train.save_every, and the end of the run. Those that Ctrl-C, an evaluation
+    or the start of fine-tuning have left are averaged only by their step.
+    """
     checkpoints = checkpoints_of(run)
-    available = checkpoints.steps()
-    known = ", ".join(map(str, available))
-    missing = [step for step in steps if step not in available]
-    if missing:
-        raise TrainingError(
-            f"{run} has no checkpoint of step {missing[0]}; there are: {known}", code="checkpoint_not_found"
-        )
     recipe, info, tokenizers = describe_run(run)
-    if last is not None and last > len(available):
-        raise TrainingError(
-            f"{run} has {plural(len(available), 'checkpoint')}, not {last}: {known}", code="too_few_checkpoints"
-        )
-    chosen = sorted(set(steps)) if steps else available[-(last if last is not None else recipe.train.average) :]
-    if len(chosen) < 2:
-        raise TrainingError(
-            f"an average needs two checkpoints or more, but only step {chosen[0]} was chosen"
-            f"{'' if steps else f' (train.average={recipe.train.average})'}; {run} has: {known}; choose with --last or "
-            "--checkpoints",
-            code="too_few_checkpoints",
-        )
+    if steps:
+        chosen, known = sorted(set(steps)), checkpoints.steps()
+        missing = [step for step in chosen if step not in known]
+        if missing:
+            raise TrainingError(
+                f"{run} has no checkpoint of step {missing[0]}; there are: {', '.join(map(str, known))}",
+                code="checkpoint_not_found",
+            )
+    else:
+        end = {recipe.train.steps} & set(checkpoints.steps())
+        regular = sorted({*checkpoints.regular_steps(recipe.train.save_every), *end})
+        chosen = last_steps(run, regular, last, recipe.train.average)
     return [
         AveragePart(f"{run.name}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step))
         for step in chosen
     ]
+
+
+def last_steps(run: Path, regular: Sequence[int], last: int | None, average: int) -> list[int]:
+    """The last of the regular checkpoints; as many as asked for, or as the recipe says."""
+    known = ", ".join(map(str, regular)) or "none"
+    if last is not None:
+        check_at_least(1, "--last", last)
+    if last is not None and last > len(regular):
+        raise TrainingError(
+            f"--last {last} is more than the {len(regular)} regular checkpoints that {run} has ({known}); ask for "
+            "fewer, choose steps with --checkpoints, or train with a larger train.keep",
+            code="too_few_checkpoints",
+        )
+    chosen = list(regular[-(last if last is not None else average) :])
+    if last is None and len(chosen) < 2:
+        raise TrainingError(
+            f"too few checkpoints to average: train.average={average}, and the regular ones of {run} are {known}; "
+            f"choose with --last or --checkpoints, or use `dragoman finish {run}` for a model of a stopped run",
+            code="too_few_checkpoints",
+        )
+    return chosen
 
 
 def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequence[int] = ()) -> list[AveragePart]:
@@ -90,6 +107,14 @@ def load_parts(directories: Sequence[Path], last: int | None = None, steps: Sequ
             raise ModelNotFoundError(f"there is no directory {directory}{hint}")
     if len(directories) == 1:
         return parts_of_run(directories[0], last, steps)
+    places = [directory.resolve() for directory in directories]
+    twice = next((given for i, given in enumerate(directories) if places[i] in places[:i]), None)
+    if twice is not None:
+        raise TrainingError(
+            f"{twice} is given twice, which does not change an average; give each model once, or, to average the "
+            "checkpoints of one training, its directory alone",
+            code="duplicate_model",
+        )
     return [part_of_model(directory) for directory in directories]
 
 
@@ -110,22 +135,12 @@ def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokeniz
     """Recipe, languages and tokenizers of a run: those of its model if it is finished, else of its record and data."""
     if (run / RECIPE).is_file():
         return Recipe.load(run / RECIPE), read_info(run), load_tokenizers(run)
-    path = run / TRAINING / RUN
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))["recipe"]
-        # A recipe is TOML, which has no null: what is not set is not there.
-        given = {name: {k: v for k, v in section.items() if v is not None} for name, section in table.items()}
-        recipe = Recipe.from_table(given)
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise DamagedError(f"{run} has no {RECIPE}, and {path} cannot be read ({error})", code="file_damaged") from None
-    prepared = Prepared.open(run / TRAINING / "prepared")
-    return recipe, trained_model_info(prepared), prepared.tokenizers
+    record, prepared = RunRecord.read(run / TRAINING / RUN), Prepared.open(prepared_directory(run))
+    return record.full_recipe(), trained_model_info(prepared, record.base_model()), prepared.tokenizers
 
 
 def write_average(parts: Sequence[AveragePart], out: Path) -> None:
     """Average the parts into a new model directory."""
-    if len(parts) < 2:
-        raise TrainingError(f"an average needs two sets of weights; got {len(parts)}", code="too_few_checkpoints")
     check_new_directory(out)
     for other in parts[1:]:
         check_compatible(parts[0], other)
@@ -178,9 +193,11 @@ def check_compatible(one: AveragePart, other: AveragePart) -> None:
 def average_card(name: str, parts: Sequence[AveragePart], info: ModelInfo) -> str:
     """The card of an average: what was averaged, and the data of the first part."""
     rows = "\n".join(f"| {Path(part.name).name} | `{weights_digest(part.weights)[:16]}` |" for part in parts)
+    mean = f'The mean of {len(parts)} sets of weights ("Attention Is All You Need", section 6.1)'
+    what = mean if len(parts) > 1 else "The weights of one checkpoint of a training"
     return f"""# {name}
 
-The mean of {len(parts)} sets of weights ("Attention Is All You Need", section 6.1), made with Dragoman {__version__}.
+{what}, made with Dragoman {__version__}.
 
 | weights | SHA-256 of the tensors begins |
 |---|---|

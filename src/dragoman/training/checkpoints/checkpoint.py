@@ -55,6 +55,10 @@ class Checkpoints:
         found = (path for path in self.directory.glob("step-*") if path.name[5:].isdigit() and path.is_dir())
         return sorted(int(path.name[5:]) for path in found)
 
+    def regular_steps(self, save_every: int) -> list[int]:
+        """The steps whose checkpoint was due, oldest first: not those of Ctrl-C, of a best evaluation, or of step 0."""
+        return [step for step in self.steps() if step > 0 and step % save_every == 0]
+
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write to a staging directory, sync, read back and compare, rename; update `latest` last."""
         from safetensors import SafetensorError
@@ -210,7 +214,11 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     for other in weights[1:]:
         if set(other) != names:
             odd = sorted(names ^ set(other))[0]
-            raise TrainingError(f"only some of the weights to average have {odd!r}", code="shape_mismatch")
+            raise TrainingError(
+                f"only some of the weights to average have {odd!r}; average checkpoints of one run, or models of one "
+                "shape",
+                code="shape_mismatch",
+            )
     mean = {}
     for name, last in weights[-1].items():
         if not last.is_floating_point():
@@ -220,7 +228,10 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         for each in weights:
             if each[name].shape != last.shape:
                 shapes = f"{tuple(each[name].shape)} in one and {tuple(last.shape)} in another"
-                raise TrainingError(f"{name!r} has shape {shapes}", code="shape_mismatch")
+                raise TrainingError(
+                    f"{name!r} has shape {shapes}; average checkpoints of one run, or models of one shape",
+                    code="shape_mismatch",
+                )
             total += each[name]
         mean[name] = (total / len(weights)).to(last.dtype)
     return mean
@@ -252,6 +263,7 @@ class TrainingState:
     best_step: int = 0
     without_better: int = 0
     unevaluated: bool = False  # the evaluation was interrupted, and comes first when the run resumes
+    start: dict[str, float] | None = None  # the figures of the weights that fine-tuning started from
     metrics_lines: int = 0
     window: Window = field(default_factory=Window)
 

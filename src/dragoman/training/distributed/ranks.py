@@ -150,7 +150,11 @@ def join(device: torch.device | None = None) -> Ranks:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available() if device is None else device.type == "cuda"
     if cuda and not torch.cuda.is_available():
-        raise TrainingError("PyTorch finds no GPU here; leave out device 'cuda'", code="device_unavailable")
+        raise TrainingError(
+            "device 'cuda' is not available: PyTorch finds no GPU here; use device 'cpu', or install a driver and a "
+            "PyTorch build for this GPU",
+            code="device_unavailable",
+        )
     if world == 1:
         return Ranks(device=device if device is not None else torch.device("cuda" if cuda else "cpu"))
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))

@@ -87,7 +87,11 @@ def should_shard(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
         return False
     if recipe.parallel == "fsdp":
         if recipe.optimizer == "muon":
-            raise RecipeError("train.parallel='fsdp' cannot shard 'muon'; use 'ddp'", code="conflicting_settings")
+            raise RecipeError(
+                "train.optimizer='muon' needs whole matrices, but train.parallel='fsdp' shards them; use "
+                "train.parallel='ddp', or train.optimizer='adam'",
+                code="conflicting_settings",
+            )
         return True
     if ranks.device.type != "cuda" or recipe.optimizer == "muon":
         return False

@@ -92,7 +92,11 @@ class Optimizer:
                             value.cpu().clone() if stays else shard_like(value, parameter)
                         )
                         return
-        raise DamagedError(f"the saved optimizer has {name!r}, but the model does not", code="checkpoint_mismatch")
+        raise DamagedError(
+            f"the checkpoint has an optimizer state for {name!r}, but the model has no such weight: the checkpoint "
+            "belongs to another run; choose another --out, or restore its own checkpoints",
+            code="checkpoint_mismatch",
+        )
 
 
 def learning_rate(recipe: TrainRecipe, d_model: int, step: int) -> float:

@@ -17,6 +17,7 @@ from dragoman.text import vocabulary_sizes
 from dragoman.text.line_lengths import LineLengths
 from dragoman.text.sentences import sentence_spans
 from dragoman.training.checkpoints.checkpoint import TrainingState
+from dragoman.training.reporting.base_model import BaseModel
 from dragoman.values import plural
 
 MEASURED_LINES: Final = 20_000  # whose sentences are counted
@@ -37,7 +38,7 @@ def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
     return [first["source_key"] or "source"], [first["target_key"] or "target"]
 
 
-def trained_model_info(prepared: Prepared, base: ModelInfo | None = None) -> ModelInfo:
+def trained_model_info(prepared: Prepared, base: BaseModel | None = None) -> ModelInfo:
     """What `model.json` says of a model that was trained on prepared data, perhaps from a `base` model.
 
     Where the data do not tell both languages, they are those of the base model.
@@ -97,6 +98,7 @@ def training_card(
     scores: Mapping[str, float],
     state: TrainingState,
     info: ModelInfo,
+    base: BaseModel | None = None,
 ) -> str:
     """The card of a trained model; `weights` says which weights of the run it has, and `scores` are their scores."""
     manifest = prepared.manifest
@@ -106,13 +108,14 @@ def training_card(
     splits = ", ".join(f"{name} {split['pairs']:,}" for name, split in manifest["splits"].items())
     figures = "\n".join(f"| {name} | {value:.4f} |" for name, value in scores.items())
     model = recipe.model
+    origin, base_data = ("", "") if base is None else (base.section() + "\n", base.data_part() + "\n")
     heading = " to ".join(", ".join(names) for names in language_names(prepared))
     text = f"""# {heading}
 
 Trained with Dragoman {__version__} (torch {version("torch")}) for {state.step:,} steps, over
 {state.target_tokens:,.0f} target tokens.
 
-## Data
+{origin}## Data
 
 Pairs: {splits}.
 
@@ -120,7 +123,7 @@ Pairs: {splits}.
 |---|---|---|
 {files}
 
-{license_section(info)}
+{base_data}{license_section(info)}
 ## Model
 
 {model.architecture}, {model.encoder_layers}+{model.decoder_layers} layers, d_model {model.d_model},
@@ -134,8 +137,8 @@ The weights are {weights}.
 |---|---|
 {figures}
 
-loss: mean cross-entropy of a target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, at most 1,000
-sentences. exact: percentage of sentences that equal the reference to the letter.
+loss: mean cross-entropy of a target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, of at most
+1,000 sentences. exact: percentage of these sentences that equal the reference to the letter.
 """
     if recipe.text.targets:
         text += "bleu is the mean of the target languages'; bleu_CODE is that of one of them.\n"

@@ -11,13 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import dragoman
 from dragoman.cli import main
 from dragoman.config import Recipe
+from dragoman.errors import RecipeError, TrainingError
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import verify_model
 from dragoman.models.loading import load_model
 from dragoman.text.special_tokens import PAD
 from dragoman.training.checkpoints.averaging import common_info, parts_of_run, write_average
+from raising import raises
 from small_model import model_at
 from tiny_run import prepare_tiny, tiny_run
 
@@ -35,6 +38,9 @@ def steps_of(run: Path) -> list[int]:
     return sorted(int(path.name[5:]) for path in (run / "training" / "checkpoints").glob("step-*"))
 
 
+REGULAR = [4, 8, 12, 14]  # every fourth step, and the end
+
+
 def by_hand(files: list[Path]) -> dict[str, torch.Tensor]:
     sets = [load_file(file) for file in files]
     return {name: torch.stack([each[name].double() for each in sets]).mean(0).float() for name in sets[0]}
@@ -50,10 +56,10 @@ def leave(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, 
     return code, captured.out, captured.err
 
 
-@pytest.mark.parametrize("last", [2, 3])
+@pytest.mark.parametrize("last", [1, 2, 3])
 def test_the_last_checkpoints(run: Path, tmp_path: Path, last: int) -> None:
     main(["average", str(run), "--out", str(tmp_path / "mean"), "--last", str(last)])
-    steps = steps_of(run)[-last:]
+    steps = REGULAR[-last:]
     expected = by_hand([run / "training" / "checkpoints" / f"step-{s:08d}" / "model.safetensors" for s in steps])
     found = load_file(tmp_path / "mean" / "model.safetensors")
     assert set(found) == set(expected)
@@ -125,8 +131,7 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, "--checkpoints", "999"], f"no checkpoint of step 999; there are: {there[0]}"),
         ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
         ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
-        ([run, "--checkpoints", str(there[0])], f"only step {there[0]} was chosen; {run} has: {there[0]}"),
-        ([run, "--last", "99"], f"{run} has {len(there)} checkpoints, not 99"),
+        ([run, "--last", "99"], f"--last 99 is more than the {len(REGULAR)} regular checkpoints that {run} has"),
         ([run, "--last", "2", "--checkpoints", "4"], "exclude each other"),
         ([run, one, "--last", "2"], "2 directories"),
         ([one], "has no checkpoints"),
@@ -169,3 +174,31 @@ def test_a_damaged_checkpoint_is_not_averaged(run: Path, tmp_path: Path, capsys:
     assert code == 2
     assert "was changed or damaged" in err
     assert not (tmp_path / "mean").exists()
+
+
+def test_a_checkpoint_of_ctrl_c_is_averaged_only_by_its_step(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    saved = copy / "training" / "checkpoints"
+    shutil.copytree(saved / "step-00000012", saved / "step-00000013")  # as a stop after step 13 leaves it
+    assert "step 12; copy, step 14" in leave(capsys, "average", copy, "--last", 2, "--out", tmp_path / "regular")[1]
+    code, out, _ = leave(capsys, "average", copy, "--checkpoints", "13", "--out", tmp_path / "one")
+    assert (code, "a model of one checkpoint: copy, step 13" in out) == (0, True)
+    for name, tensor in by_hand([saved / "step-00000013" / "model.safetensors"]).items():
+        assert torch.equal(tensor, load_file(tmp_path / "one" / "model.safetensors")[name])
+
+
+def test_a_number_of_checkpoints_below_one_is_rejected(run: Path, tmp_path: Path) -> None:
+    for last in (0, -2):
+        with raises(RecipeError, "out_of_range", str(last)):
+            dragoman.average(run, out=tmp_path / "mean", last=last)
+
+
+def test_the_same_model_twice_is_rejected(run: Path, tmp_path: Path) -> None:
+    one = model_at(tmp_path / "one", 1)
+    (tmp_path / "link").symlink_to(one)
+    for other in (one, tmp_path / "link"):
+        with raises(TrainingError, "duplicate_model", str(other)):
+            dragoman.average([one, other], out=tmp_path / "mean")

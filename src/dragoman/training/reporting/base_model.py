@@ -1,0 +1,59 @@
+"""What a run records of the model that it fine-tunes: its name, weights, languages, license and data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dragoman.files import sha256
+from dragoman.modeldir.info import ModelInfo, data_section, read_info
+from dragoman.modeldir.layout import WEIGHTS
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The model that a run starts from; `data` is the text of the section on data of its card."""
+
+    name: str
+    weights: str  # SHA-256 of the file
+    source_languages: tuple[str, ...]
+    target_languages: tuple[str, ...]
+    license: str
+    data: str
+
+    @classmethod
+    def read(cls, directory: Path) -> BaseModel:
+        """Describe a finished model."""
+        info = read_info(directory)
+        data = data_section(directory).removeprefix("## Data").strip()
+        return cls(
+            directory.resolve().name,
+            sha256(directory / WEIGHTS),
+            info.source_languages,
+            info.target_languages,
+            info.license,
+            data,
+        )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> BaseModel:
+        """The description that a run has recorded."""
+        languages = {key: tuple(values[key]) for key in ("source_languages", "target_languages")}
+        return cls(**{**values, **languages})
+
+    def info(self, vocabulary: int | tuple[int, int]) -> ModelInfo:
+        """Its languages and license, with a vocabulary."""
+        return ModelInfo(vocabulary, self.source_languages, self.target_languages, self.license)
+
+    def section(self) -> str:
+        """The section of the card that names it."""
+        return (
+            f"## Base model\n\nFine-tuned from {self.name}, whose weights have a SHA-256 that begins "
+            f"`{self.weights[:16]}`.\nIts license: {self.license or 'unknown'}.\n"
+        )
+
+    def data_part(self) -> str:
+        """The part of the section on data that describes its data; it stays part of that when fine-tuned again."""
+        return f"### Data of the base model, {self.name}\n\n{self.data}\n"

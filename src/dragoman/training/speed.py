@@ -1,0 +1,149 @@
+"""Measure the speed of training steps before a run: the number of threads to use, the time and the memory it takes.
+
+The steps are real ones, of a throwaway model with real batches: no weight, no random state and no file of the run
+changes. Threads that share a step wait for each other; where other programs occupy a core, one thread can be many
+times as fast as two.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+from torch import nn
+
+from dragoman.config import Recipe
+from dragoman.cpu import available_cores
+from dragoman.data.batch import Batch
+from dragoman.data.prepared import Prepared
+from dragoman.models.loading import build_model
+from dragoman.text import vocabulary_sizes
+from dragoman.text.special_tokens import PAD
+from dragoman.training.distributed.ranks import Ranks
+from dragoman.training.loss.cross_entropy import TranslationLoss
+from dragoman.training.optim.optimizer import Optimizer
+from dragoman.training.steps.eager import EagerSteps, precision
+
+ROUNDS, BUDGET_SECONDS = 3, 8.0  # each number of threads runs once in a round; no round starts after the budget
+MEASURED_TOKENS: Final = 4_000  # larger batches are measured by smaller ones
+WORTHWHILE: Final = 0.9  # more threads are used if they need at most this share of the time
+THREADS_VARIABLE: Final = "OMP_NUM_THREADS"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds per target token of one process, with the number of threads that is fastest here; `memory` in bytes.
+
+    `timings` has the seconds per target token of each number of threads that was tried.
+    """
+
+    threads: int
+    seconds_per_token: float
+    seconds_per_evaluation: float
+    parameters: int
+    memory: int
+    timings: dict[int, float]
+
+
+def thread_options(device: torch.device, world: int) -> list[int]:
+    """The numbers of threads to choose from: one number if the user has set it, or if there is nothing to choose."""
+    if device.type != "cpu" or world > 1 or os.environ.get(THREADS_VARIABLE):
+        return [torch.get_num_threads()]
+    cores = available_cores()
+    return sorted({1, cores, *(2**power for power in range(1, cores.bit_length()) if 2**power <= cores)})
+
+
+def fastest(timings: dict[int, float]) -> int:
+    """The number of threads to use: more only if they are worth it."""
+    chosen = min(timings)
+    for threads in sorted(timings):
+        if timings[threads] < WORTHWHILE * timings[chosen]:
+            chosen = threads
+    return chosen
+
+
+def measure_speed(
+    recipe: Recipe,
+    prepared: Prepared,
+    device: torch.device,
+    options: Sequence[int],
+    evaluation_seconds: Callable[[nn.Module], float] = lambda _: 0.0,
+) -> Speed:
+    """Time a few training steps with each number of threads, and an evaluation; leaves the fastest number set."""
+    limit = max(recipe.data.max_tokens + 1, min(recipe.data.batch_tokens, MEASURED_TOKENS))
+    data = replace(recipe.data, batch_tokens=limit)
+    settings = replace(recipe.train, compile=False, accumulate=1)
+    with random_state_kept(), prepared.loader(data) as loader:
+        batches = [next(loader) for _ in range(ROUNDS)]
+        model = build_model(recipe.model, vocabulary_sizes(*prepared.tokenizers), PAD).to(device).train()
+        task = TranslationLoss(model, settings.label_smoothing, PAD, settings.r_drop)  # type: ignore[arg-type]
+        ranks = Ranks(device=device)
+        steps = EagerSteps(task, model, Optimizer(model, settings), settings, precision(settings, device), ranks, {})
+        before = peak_memory(device)
+        run_step(steps, batches[0])  # the first step allocates memory
+        timings = time_steps(steps, batches, options)
+        threads = fastest(timings)
+        if device.type == "cpu":
+            torch.set_num_threads(threads)
+        evaluation = evaluation_seconds(model.eval())
+    parameters = sum(p.numel() for p in model.parameters())
+    used = max(peak_memory(device) - before, 16 * parameters)  # weights, gradients and two moments, in float32
+    activations = max(0, used - 16 * parameters) * recipe.data.batch_tokens / limit
+    memory = before + 16 * parameters + int(activations) + (4 * parameters if recipe.train.ema else 0)
+    return Speed(threads, timings[threads], evaluation, parameters, memory, timings)
+
+
+def time_steps(steps: EagerSteps, batches: Sequence[Batch], options: Sequence[int]) -> dict[int, float]:
+    """Seconds per target token with each number of threads; they take turns, so that all meet the same load."""
+    spent, tokens = dict.fromkeys(options, 0.0), dict.fromkeys(options, 0)
+    began = time.perf_counter()
+    for batch in batches:
+        for threads in options:
+            if steps.ranks.device.type == "cpu":
+                torch.set_num_threads(threads)
+            started = time.perf_counter()
+            run_step(steps, batch)
+            spent[threads] += time.perf_counter() - started
+            tokens[threads] += batch.target_tokens
+        if time.perf_counter() - began > BUDGET_SECONDS:
+            break
+    return {threads: spent[threads] / max(1, tokens[threads]) for threads in options}
+
+
+def run_step(steps: EagerSteps, batch: Batch) -> None:
+    """One step with a learning rate of 0, complete on the device when it returns."""
+    steps.submit([batch], 1, max(1, batch.target_tokens), batch.source_tokens, 0.0)
+    if steps.ranks.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most memory that was in use so far, in bytes: of the GPU, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Restore PyTorch's random state afterwards, of the CPU and of all GPUs."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+@contextmanager
+def threads_kept() -> Iterator[None]:
+    """Restore PyTorch's number of threads afterwards."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
