@@ -14,7 +14,7 @@ from dragoman.text.special_tokens import UNK
 from dragoman.text.token_table import SPECIAL_TOKENS
 
 
-class Segmenter(Protocol):
+class SubwordSegmenter(Protocol):
     """Text to tokens by name, and back."""
 
     def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
@@ -93,7 +93,7 @@ SUBWORD_NMT_RESTRICTED: Final = "subword-nmt, known"
 SEGMENTERS: Final = ("sentencepiece", "subword-nmt", SUBWORD_NMT_RESTRICTED, "spaces")
 
 
-def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> Segmenter:
+def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> SubwordSegmenter:
     """The segmenter of a stored tokenizer; `model` is text, base 64 for sentencepiece.
 
     "subword-nmt, known" produces only tokens in `tokens`, as far as merges can be undone.

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import TextError
-from dragoman.text.imported.segmentation import Segmenter, SentencePieceSegmenter, load_segmenter
+from dragoman.text.imported.segmentation import SentencePieceSegmenter, SubwordSegmenter, load_segmenter
 from dragoman.text.normalization import MARK, normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, language_token
@@ -39,7 +39,7 @@ class ImportedTokenizer(StoredTokenizer):
         self.unknown: str = about["unknown"]
         tokens: list[str] = about["tokens"]
         self.known = {token: number for number, token in enumerate(tokens, start=N_SPECIAL)}
-        self.segmenter: Segmenter = load_segmenter(about["cut"], about["model"], self.known)
+        self.segmenter: SubwordSegmenter = load_segmenter(about["cut"], about["model"], self.known)
         if len(self.known) != len(tokens):
             raise TextError(
                 f"{len(tokens) - len(self.known)} of the imported tokens are duplicates; import the model again",

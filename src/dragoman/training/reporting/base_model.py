@@ -22,6 +22,7 @@ class BaseModel:
     target_languages: tuple[str, ...]
     license: str
     data: str
+    longest_line: int = 0  # tokens of the longest source line that it was trained on, if it says
 
     @classmethod
     def read(cls, directory: Path) -> BaseModel:
@@ -35,6 +36,7 @@ class BaseModel:
             info.target_languages,
             info.license,
             data,
+            0 if info.line_lengths is None else info.line_lengths.longest,
         )
 
     @classmethod

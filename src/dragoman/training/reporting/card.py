@@ -50,8 +50,8 @@ def trained_model_info(prepared: Prepared, base: BaseModel | None = None) -> Mod
     elif base is not None and not (sources and targets):
         sources, targets = base.source_languages, base.target_languages
     lengths = measure_lengths(prepared, sources[0] if len(sources) == 1 else "en")
-    if base is not None and base.line_lengths is not None:
-        lengths = replace(lengths, longest=max(lengths.longest, base.line_lengths.longest))
+    if base is not None:
+        lengths = replace(lengths, longest=max(lengths.longest, base.longest_line))
     return ModelInfo(vocabulary_sizes(*prepared.tokenizers), sources, targets, base.license if base else "", lengths)
 
 
