@@ -8,6 +8,7 @@ Progress goes to stderr, with live bars in a terminal or notebook; `reporter=dra
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,7 @@ def train(
     from dragoman.training.reporting.tensorboard import TensorBoardReporter
     from dragoman.training.run import is_finished, run_training
     from dragoman.training.run_record import RUN, RunRecord, check_output_directory, confirm_record
+    from dragoman.training.swapped_corpora import swapped_corpora_warning
 
     out, start_from = Path(out), None if start_from is None else Path(start_from)
     pairs, valid_sets = all_corpora(_paths(source), _paths(target), corpora), validation_corpora(valid)
@@ -155,6 +157,8 @@ def train(
             device=ranks.device,
             world=ranks.world,
         )
+        if not done and (warning := swapped_corpora_warning(pairs, valid_sets, start_from)):
+            report.note(warning)
         prepared = settings.prepare(out, quiet)
         settings.choose_settings(prepared, quiet)
         validation(prepared, settings.recipe)  # rejects data without a validation set, before the first step
@@ -212,8 +216,10 @@ def evaluate(
     """
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
+    from dragoman.evaluation.swapped_sets import swapped_sets_warning
     from dragoman.evaluation.systems import FileSystem, ModelSystem, score_systems
     from dragoman.evaluation.test_sets import read_test_sets
+    from dragoman.modeldir.info import read_info
 
     hypotheses, others, trees, languages = _paths(hypothesis), _paths(against), _paths(source_trees), _texts(to)
     if (model is None) == (not hypotheses):
@@ -244,6 +250,8 @@ def evaluate(
         raise DataError("--to has no effect: no model here has several target languages", code="unused_option")
     for each in models:
         each.check(sets)
+    if models and (warning := swapped_sets_warning(sets, read_info(models[0].translator.engines.directory))):
+        logging.getLogger("dragoman").warning(warning)
     if report is not None:
         prepare_directory(Path(report))
     reporter = reporter or ConsoleReporter(transient=True)
