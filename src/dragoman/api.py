@@ -8,6 +8,7 @@ Progress goes to stderr, with live bars in a terminal or notebook; `reporter=dra
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.config import Recipe, toml_value
 from dragoman.data.corpora.corpus import Corpus, ValidationSets, all_corpora, validation_corpora
-from dragoman.errors import ConversionError, DataError, TrainingError
+from dragoman.errors import ConversionError, DataError, DragomanWarning, TrainingError
 from dragoman.evaluation.metrics import METRICS
 from dragoman.files import check_new_directory
 from dragoman.progress import ConsoleReporter, Reporter, SilentReporter
@@ -251,8 +252,10 @@ def evaluate(
     """
     from dragoman.evaluation.metrics import make_metrics
     from dragoman.evaluation.report import EvaluationReport, prepare_directory
+    from dragoman.evaluation.swapped_sets import swapped_sets_warning
     from dragoman.evaluation.systems import FileSystem, ModelSystem, score_systems
     from dragoman.evaluation.test_sets import read_test_sets
+    from dragoman.modeldir.info import read_info
 
     hypotheses, others, trees, languages = _paths(hypothesis), _paths(against), _paths(source_trees), _texts(to)
     if (model is None) == (not hypotheses):
@@ -285,6 +288,8 @@ def evaluate(
         )
     for each in models:
         each.check(sets)
+    if models and (warning := swapped_sets_warning(sets, read_info(models[0].translator.engines.directory))):
+        warnings.warn(warning, DragomanWarning, stacklevel=2)
     if report is not None:
         prepare_directory(Path(report))
     reporter = reporter or ConsoleReporter(transient=True)

@@ -38,6 +38,7 @@ from dragoman.training.run_record import (
     read_record,
 )
 from dragoman.training.speed import THREADS_VARIABLE, Speed, measure_speed, thread_options, threads_kept
+from dragoman.training.swapped_corpora import swapped_corpora_warning
 
 
 class Validator(Protocol):
@@ -203,6 +204,8 @@ class TrainingSession:
             world=self.ranks.world,
             recorded=None if record is None else record.full_recipe(),
         )
+        if warning := swapped_corpora_warning(self.corpora, self.valid, self.start_from):
+            reporter.note(warning)
         prepared = settings.prepare(self.out, reporter)
         # A run that has started keeps its number of threads.
         options = thread_options(self.ranks.device, self.ranks.world) if record is None else [torch.get_num_threads()]
