@@ -42,7 +42,7 @@ class MetricDifference:
 def score_corpus(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = METRICS,
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[MetricScore]:
@@ -60,7 +60,7 @@ def compare_systems(
     hypotheses: Sequence[str],
     others: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = METRICS,
     tokenize: str | None = None,
     lowercase: bool = False,
     resamples: int = RESAMPLES,
@@ -94,7 +94,7 @@ def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> lis
 
 
 def make_metrics(
-    metrics: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
+    metrics: str | Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> dict[str, Any]:
     """sacreBLEU's metrics by name; the default tokenizer depends on the script of the references."""
     from sacrebleu.metrics.bleu import BLEU
@@ -104,7 +104,7 @@ def make_metrics(
     tokenize = tokenize or choose_tokenizer(references)
     spaceless = tokenize in ("zh", "char", "ja-mecab")
     by_name: dict[str, Any] = {}
-    for name in metrics:
+    for name in [metrics] if isinstance(metrics, str) else metrics:
         match name:
             case "BLEU":
                 by_name[name] = make_bleu(BLEU, tokenize, lowercase)
