@@ -229,7 +229,7 @@ def evaluate(
     hypothesis: Paths = (),
     against: Paths = (),
     names: str | Sequence[str] = (),
-    metrics: Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = METRICS,
     tokenize: str | None = None,
     lowercase: bool = False,
     report: PathLike | None = None,
@@ -264,7 +264,8 @@ def evaluate(
             code="conflicting_options",
         )
     sets = read_test_sets(_paths(reference), _paths(source), _texts(names), trees, languages)
-    make_metrics(list(metrics), sets[0].references, tokenize)  # reject a wrong name before translating
+    metrics = _texts(metrics)
+    make_metrics(metrics, sets[0].references, tokenize)  # reject a wrong name before translating
     search = Search(beam=beam, length_penalty=length_penalty)
     settings: dict[str, Any] = {"language": language, "engine": engine, "device": device}
     settings |= {"precision": precision, "threads": threads, "batch": batch}
@@ -296,7 +297,7 @@ def evaluate(
     try:
         for each in models:
             reporter.note(f"{each.model}: {each.engine_info}")
-        results = score_systems(systems, sets, list(metrics), tokenize, lowercase, reporter)
+        results = score_systems(systems, sets, metrics, tokenize, lowercase, reporter)
     finally:
         reporter.close()
     found = EvaluationReport(system.describe(), results, ", ".join(path.name for path in others) or None)

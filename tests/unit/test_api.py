@@ -12,10 +12,12 @@ import pytest
 
 import dragoman
 from dragoman import Corpus, Recipe, SilentReporter
-from dragoman.errors import DataError, TrainingError
+from dragoman.errors import DataError, SearchError, TrainingError
+from dragoman.evaluation.metrics import score_corpus
 from opus_model import write_opus
 from raising import raises
 from small_model import model_at
+from tiny_model import write_tiny_model
 from tiny_run import TINY, write_corpus
 
 FUNCTIONS = ("average", "evaluate", "import_model", "prepare", "train")
@@ -125,3 +127,20 @@ def test_corpora_of_other_forms(tmp_path: Path) -> None:
         reporter=QUIET,
     )
     assert [part.weight for part in prepared.split().parts] == [2.0]
+
+
+def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
+    (tmp_path / "a.de").write_text("der alte Kasten\nsieben\n")
+    files = {"reference": tmp_path / "a.de", "hypothesis": tmp_path / "a.de"}
+    found = dragoman.evaluate(**files, metrics="BLEU", names="days", reporter=dragoman.SilentReporter())
+    assert [score.metric for score in found.results[0].scores] == ["BLEU"]
+    assert [score.metric for score in score_corpus(["sieben"], ["sieben"], "chrF")] == ["chrF"]
+    model = write_tiny_model(tmp_path / "tiny")
+    translator = dragoman.Translator.load(model, device="cpu")
+    texts = ["the old box", "seven"]
+    for name in ("require", "avoid"):
+        one, several = (translator.translate(texts, **{name: phrase}, max_length=9) for phrase in ("box", ["box"]))
+        assert [found.text for found in one] == [found.text for found in several]
+        assert [found.met for found in one] == [("box",) if name == "require" else ()] * 2
+    with raises(SearchError, "wrong_type", "'box'"):
+        translator.translate(texts, terms="box")

@@ -80,7 +80,11 @@ def test_the_parts_of_a_model_add_up_to_its_weights(capsys: pytest.CaptureFixtur
         (["recipe", "--vocabulary", "many"], "'many' is not a valid integer"),
         (["recipe", "--vocabulary", "-3"], "-3 is not in the range 1<=x<=2147483647"),
         (["recipe", "--vocabulary", "9" * 20], "is not in the range 1<=x<=2147483647"),
-        (["recipe", "--sett", "a.b=c"], "No such option"),
+        (["recipe", "--sett", "a.b=c"], "no such option '--sett'; did you mean '--set'?"),
+        (["recipe", "--set"], "option '--set' requires an argument; see dragoman recipe --help"),
+        (["recipe", "base", "more"], "got unexpected extra argument (more); see dragoman recipe --help"),
+        (["translate"], "missing argument 'MODEL'; see dragoman translate --help"),
+        (["inspect", "attentoin"], "no such command 'attentoin'; did you mean 'attention'?"),
     ],
 )
 def test_a_mistake_is_a_message_and_exit_code_2(
@@ -90,7 +94,7 @@ def test_a_mistake_is_a_message_and_exit_code_2(
     assert code == 2
     assert message in err
     assert "Traceback" not in err
-    assert out == ""
+    assert (out, err.count("\n"), err.startswith("dragoman: ")) == ("", 1, True)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +143,13 @@ def test_errors_are_json_with_the_option_json(
 
 
 def test_errors_of_a_command_without_the_option_json_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "No such option" in leave(capsys, "recipe", "--json")[2]
+    assert leave(capsys, "recipe", "--json")[2].startswith("dragoman: no such option '--json'")
+
+
+def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = leave(capsys, "inspect")
+    assert (code, out) == (2, "")
+    assert "Usage: dragoman inspect" in err and "attention" in err
 
 
 def test_what_pytorch_says_when_there_is_no_memory_is_known() -> None:

@@ -103,18 +103,18 @@ def main(args: list[str] | None = None) -> None:
         sys.stderr = TolerantStderr(sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
     if isinstance(sys.stdout, TextIOWrapper):  # escape what an old locale cannot write
         sys.stdout.reconfigure(errors="backslashreplace")
-    as_json = wants_json(sys.argv[1:] if args is None else args)
+    given = sys.argv[1:] if args is None else args
+    as_json = wants_json(given)
     warnings.showwarning = show_warning
     try:
         group.main(args, prog_name="dragoman", standalone_mode=False)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
-    except click.ClickException as error:
-        if as_json:
-            fail(error.format_message(), "usage", as_json=True)
-        with ignore_closed_stderr():
-            error.show()
+    except click.exceptions.NoArgsIsHelpError as error:  # `dragoman inspect`
+        print_stderr(f"{error.format_message()}\n")
         leave_with(2)
+    except click.ClickException as error:
+        fail(usage_message(error, given), "usage", as_json=as_json)
     except DragomanError as error:
         fail(str(error), error.code, getattr(error, "exit_code", 2), as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
@@ -140,6 +140,20 @@ def wants_json(args: Sequence[str]) -> bool:
         return False
     command = group.get_command(click.Context(group), name)
     return command is not None and any("--json" in option.opts for option in command.params)
+
+
+def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
+    """The message of a usage error on one line; those of click, unlike ours, need a word on what to do."""
+    message = " ".join(error.format_message().split())
+    if not message[:1].isupper():
+        return message
+    message = f"{message[0].lower()}{message[1:].rstrip('.')}"
+    if message.endswith("?"):
+        return message.replace(". Did you mean", "; did you mean")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    words = [word for word in args[:1] if word in COMMANDS]  # where click does not say whose option it is
+    command = context.command_path if context is not None else " ".join(["dragoman", *words])
+    return f"{message}; see {command} --help"
 
 
 class TolerantStderr(TextIOWrapper):

@@ -88,12 +88,13 @@ class CTranslate2Engine:
         """What CTranslate2 finds for each source; outputs of `limit` tokens have no end mark."""
         if limit == 0:
             return [[Output([], 0.0)] for _ in sources]
+        penalty = search.length_penalty if search.beam > 1 else 0.0  # one hypothesis is not ranked: score by log P
         try:
             results = self.translator.translate_batch(
                 [source_tokens(source) for source in sources],
                 beam_size=search.beam,
                 num_hypotheses=search.beam,
-                length_penalty=search.length_penalty,
+                length_penalty=penalty,
                 max_input_length=0,
                 max_decoding_length=limit,
                 min_decoding_length=search.min_length,
@@ -109,12 +110,11 @@ class CTranslate2Engine:
                 "split (split='auto'), or use the engine 'native' or 'torch'",
                 code="engine_failed",
             ) from None
-        exponent = search.length_penalty if search.beam > 1 else 0.0  # greedy search divides by nothing
         return [
             [
                 Output(
                     [self.ids[token] if token in self.ids else int(token) for token in tokens],
-                    None if len(tokens) == limit else score * (len(tokens) + 1) ** exponent,
+                    None if len(tokens) == limit else score * (len(tokens) + 1) ** penalty,
                 )
                 for tokens, score in zip(result.hypotheses, result.scores, strict=True)
             ]

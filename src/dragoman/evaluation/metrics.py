@@ -42,7 +42,7 @@ class MetricDifference:
 def score_corpus(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = METRICS,
     tokenize: str | None = None,
     lowercase: bool = False,
 ) -> list[MetricScore]:
@@ -60,7 +60,7 @@ def compare_systems(
     hypotheses: Sequence[str],
     others: Sequence[str],
     references: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    metrics: str | Sequence[str] = METRICS,
     tokenize: str | None = None,
     lowercase: bool = False,
     resamples: int = RESAMPLES,
@@ -94,7 +94,7 @@ def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> lis
 
 
 def make_metrics(
-    metrics: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
+    metrics: str | Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> dict[str, Any]:
     """sacreBLEU's metrics by name; the default tokenizer depends on the script of the references."""
     from sacrebleu.metrics.chrf import CHRF
@@ -108,10 +108,11 @@ def make_metrics(
         # sacreBLEU's TER always lowercases. It counts words; text without spaces is split into characters.
         "TER": lambda: TER(normalized=spaceless, asian_support=spaceless),
     }
-    for name in metrics:
+    names = [metrics] if isinstance(metrics, str) else metrics
+    for name in names:
         if name not in make:
             raise DataError(f"unknown metric {name!r}{suggest(name, METRICS)}", code="unknown_choice")
-    return {name: make[name]() for name in metrics}
+    return {name: make[name]() for name in names}
 
 
 def make_bleu(tokenize: str, lowercase: bool) -> Any:

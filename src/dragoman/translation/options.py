@@ -188,7 +188,8 @@ def limit_length(search: Search, longest: int | None) -> Search:
     if longest is None or (search.max_length is not None and search.max_length <= longest):
         return search
     if search.min_length > longest:
-        message = f"min_length={search.min_length} is too large: this model has {plural(longest, 'learned position')}"
+        positions = f"learned positions for {plural(longest, 'token')}"
+        message = f"min_length={search.min_length} is too large: this model has {positions}"
         raise SearchError(message, code="out_of_range")
     return replace(search, max_length=longest)
 

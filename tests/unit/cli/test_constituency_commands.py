@@ -136,8 +136,8 @@ def test_lines_come_from_standard_input_too(
          "open.mrg, line 2: the tree that begins here is not closed; 1 closing brackets are missing"),
         (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; they must differ"),
         (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also an input"),
-        (["lines", "--source", "s", "--target", "t"], "Missing argument 'FILES...'"),
-        (["lnes"], "No such command 'lnes'"),
+        (["lines", "--source", "s", "--target", "t"], "missing argument 'FILES...'"),
+        (["lnes"], "no such command 'lnes'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

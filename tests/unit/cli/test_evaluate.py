@@ -80,6 +80,15 @@ def test_a_model(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_
     assert len((tmp_path / "r" / "days.translations.txt").read_text().splitlines()) == 3
 
 
+def test_json_is_the_report(files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["--hypothesis", files["worse"], "--reference", files["right"], "--metric", "BLEU", "--json"]
+    code, out, err = leave(capsys, *words, "--report", str(tmp_path / "r"))
+    assert code == 0, err
+    assert json.loads(out) == json.loads((tmp_path / "r" / "report.json").read_text(encoding="utf-8"))
+    code, out, err = leave(capsys, *words, "--reference", files["right"])
+    assert (code, out, json.loads(err)["error"]["code"]) == (2, "", "count_mismatch")
+
+
 def test_a_terminal_is_told_what_translates(
     files: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,7 +133,7 @@ def test_mistakes_are_messages(place: Path, tmp_path: Path, capsys: pytest.Captu
         ([model, *both(two, two), "--to", "de"], "de"),
         ([model, *both(two, two), "--out", f"{two}/a.json"], "cannot write"),
         (["no model", *both(two, two), "--out", str(tmp_path / "there.json")], "is a directory; choose another --out"),
-        ([model, "--source", two], "Missing option '--target'"),
+        ([model, "--source", two], "missing option '--target'"),
         (
             [str(tmp_path / "recurrent"), *both(two, two)],
             "a recurrent model has a single attention head; use `dragoman inspect attention`",

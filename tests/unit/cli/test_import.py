@@ -61,7 +61,7 @@ def test_an_out_that_is_taken_and_options_that_do_nothing(tmp_path: Path, capsys
         capsys, opus, "--out", out, "--tokenizer", opus / "source.spm"
     )
     assert "give `tokenizer` too" in refused(capsys, opus, "--out", out, "--target-tokenizer", opus / "source.spm")
-    assert "Missing option '--out'" in refused(capsys, opus)
+    assert "missing option '--out'" in refused(capsys, opus)
     assert not out.exists()
     out.mkdir()  # an empty one is taken
     code, said, err = leave(capsys, "import", str(opus), "--out", str(out))

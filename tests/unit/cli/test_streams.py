@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import stat
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from dragoman.cli import decode_argument
-from dragoman.cli.input import parse_path, read_available
+from dragoman.cli.input import check_uncompressed, parse_path, read_available, stream_lines
 from dragoman.cli.output import open_output, resolve_output
 from dragoman.errors import DataError, OutputError
 from raising import raises
@@ -228,3 +230,44 @@ def test_bars_and_notes_that_nobody_reads_end_no_work(closed: str, tmp_path: Pat
     done = run("prepare", *files, "--set", "text.vocabulary_size=300", shell=closed)
     assert done.returncode == 0
     assert (tmp_path / "out" / "manifest.json").exists()
+
+
+def office(*names: str, mimetype: str = "") -> bytes:
+    """A zip archive with parts of these names."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        if mimetype:
+            archive.writestr("mimetype", mimetype, zipfile.ZIP_STORED)
+        for name in names:
+            archive.writestr(name, "<a/>" * 9)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "kind"),
+    [
+        ("a.docx", office("[Content_Types].xml", "word/document.xml"), "unsupported_format", ".docx"),
+        ("book.txt", office("[Content_Types].xml", "word/document.xml"), "unsupported_format", ".docx"),
+        ("a.pptx", office("[Content_Types].xml", "ppt/presentation.xml"), "unsupported_format", ".pptx"),
+        ("a.xlsx", office("[Content_Types].xml", "xl/workbook.xml"), "unsupported_format", ".xlsx"),
+        (
+            "a.odt",
+            office("content.xml", mimetype="application/vnd.oasis.opendocument.text"),
+            "unsupported_format",
+            ".odt",
+        ),
+        ("a.epub", office("a.xhtml", mimetype="application/epub+zip"), "unsupported_format", ".epub"),
+        ("a.pdf", b"%PDF-1.7\n%\xe2\xe3", "unsupported_format", "PDF"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "unsupported_format", ".doc"),
+        ("a.rtf", b"{\\rtf1\\ansi}", "unsupported_format", "RTF"),
+        ("a.zip", office("train.en"), "wrong_file_format", "zip archive"),
+    ],
+)
+def test_documents_are_recognized_by_their_content(
+    name: str, content: bytes, code: str, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with raises(DataError, code, name, kind):
+        list(stream_lines([tmp_path / name]))
+    with raises(DataError, code, "standard input", kind):
+        list(check_uncompressed(Path("standard input"), iter([content])))

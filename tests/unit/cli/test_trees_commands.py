@@ -130,7 +130,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, "3 sentences" in out, "against" in out) == (0, True, True), err
     for words, said in (
         (command, "give --source-trees"),
-        ([*command, *["--source-trees", "test.conllu"] * 2], "2 --source-trees but 1 --source"),
+        ([*command, *["--source-trees", "test.conllu"] * 2], "got 2 files of trees for 1 --source;"),
         ([*command, "--source-trees", "first.conllu"], "only 1 tree, and none for line 3"),
         (
             ["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"],
@@ -164,9 +164,13 @@ def test_evaluate_looks_at_all_trees_before_it_translates(
 
 
 def test_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    look = ["inspect", "attention", "tiny", "--source", "the old box", "--out", "page.html"]
+    look = ["inspect", "attention", "tiny", "--text", "the old box", "--out", "page.html"]
     code, _, err = leave(capsys, *look, "--source-trees", "first.conllu")
     assert (code, (folder / "page.html").is_file()) == (0, True), err
+    code, _, err = leave(
+        capsys, *look[:3], "--source", "test.en", "--source-trees", "test.conllu", "--line", "3", *look[-2:]
+    )
+    assert code == 0, err  # with the tree of this line
     assert leave(capsys, *look)[0] == 2
     code, _, err = leave(capsys, *look, "--source-trees", "test.conllu")
     assert (code, "test.conllu, line 5: a tree too many" in err) == (2, True), err

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dragoman import Translator
 from dragoman.config import ModelRecipe
 from dragoman.engines.ctranslate2 import CTranslate2Engine, to_ctranslate2, unsupported_by_ctranslate2
 from dragoman.engines.torch import TorchEngine
@@ -15,6 +16,7 @@ from dragoman.errors import DragomanError, SearchError
 from dragoman.search.types import Sampling, Search
 from raising import raises
 from random_models import PAPER, sentences, write_random
+from tiny_model import write_tiny_model
 
 pytest.importorskip("ctranslate2")
 
@@ -48,6 +50,18 @@ def test_greedy_agrees_with_the_reference(recipe: ModelRecipe, vocabulary: int, 
         if not a[0].truncated:
             assert b[0].score > a[0].score - 1e-3  # what is forbidden is shared out there, which can only raise it
             assert recipe is not PAPER or b[0].score == pytest.approx(a[0].score, abs=0.02)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_finished_hypotheses_have_the_scores_of_the_reference(beam: int, tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "m", seed=2, noise=0.1)  # which ends some of its translations
+    texts = ["the old box", "seven", "nine mornings", "der alte Kasten", "Good morning, seven boxes!"]
+    engines = [Translator.load(model, device="cpu", engine=e, precision="float32") for e in ("torch", "ctranslate2")]
+    ours, theirs = (engine.translate(texts, beam=beam, extra_length=30) for engine in engines)
+    finished = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.tokens == b.tokens and not a.truncated]
+    assert finished
+    for a, b in finished:  # what is forbidden is shared out there
+        assert (b.score, b.log_probability) == pytest.approx((a.score, a.log_probability), abs=0.1)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -171,7 +171,7 @@ def test_prefixes_are_kept_and_may_differ(translator: Translator) -> None:
     assert found[2] == translator.translate("seven", prefix="", **SHORT)
     assert all(one.text.startswith("ein") for one in translator.translate(texts, prefix="ein", **SHORT))
     for prefixes in (["a"], list("abcd"), []):
-        with raises(SearchError, "count_mismatch", f"{len(prefixes)} prefixes for 3 texts"):
+        with raises(SearchError, "count_mismatch", f"{len(prefixes)} prefix"):
             translator.stream(texts, prefix=prefixes, **SHORT)  # before the first is asked for
     with raises(SearchError, "count_mismatch", "2 prefixes for 1 text;"):
         translator.translate("seven", prefix=["a", "b"], **SHORT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--metric", "metrics", multiple=True, type=click.Choice(METRICS, False), help="Metric; default all.")
 @click.option("--tokenize", help="sacreBLEU's tokenizer for BLEU (default: by the script of the references).")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--report", "report_directory", type=FILE, help="Directory for report.json, report.md and translations.")
 @click.option("--beam", type=int, default=Search.beam, show_default=True, help="Beam size; 1 is greedy.")
 @click.option(
@@ -57,6 +59,7 @@ def command(
     metrics: tuple[str, ...],
     tokenize: str | None,
     lowercase: bool,
+    as_json: bool,
     report_directory: Path | None,
     beam: int,
     length_penalty: float,
@@ -97,7 +100,10 @@ def command(
         **models,
         **engine,
     )
-    print_scores(result)
+    if as_json:
+        click.echo(json.dumps(result.to_dict(), indent=1, ensure_ascii=False))
+    else:
+        print_scores(result)
     if report_directory is not None:
         note(f"the report is in {report_directory}")
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from dragoman.data.corpora.document_formats import document_kind
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.values import close_matches, plural
 
@@ -63,6 +64,11 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
 
 def check_text_format(path: Path, start: bytes) -> None:
     """Reject files whose first bytes show another format."""
+    if kind := document_kind(path, start):
+        raise DataError(
+            f"{path} is {kind}, and documents are not supported yet; save it as plain text (UTF-8) and give that file",
+            code="unsupported_format",
+        )
     for magic, what in OTHER_FORMATS.items():
         if start.startswith(magic):
             raise DataError(f"{path} is {what}", code="wrong_file_format")
