@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
+from dragoman.config.sections import LANGUAGE_CODE
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import (
     ACTIVATION_NAMES,
@@ -35,6 +35,7 @@ from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vo
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
 from dragoman.text.imported.segmentation import encode_model, load_segmenter
+from dragoman.text.token_table import is_language_code
 
 TOOLKIT: Final = "Marian (Hugging Face)"
 MAX_EXTRA_ROWS: Final = 10_000  # rows of a table beyond the vocabulary
@@ -246,9 +247,7 @@ def single_id(config: SourceSettings, name: str) -> int:
 def marian_language_tokens(names: Sequence[str]) -> dict[str, int]:
     """The tokens of target languages, such as >>fra<<, by their codes."""
     found = {name[2:-2]: i for i, name in enumerate(names) if name.startswith(">>") and name.endswith("<<")}
-    return {
-        code: i for code, i in found.items() if len(code) <= MAX_LANGUAGE_CODE and re.fullmatch(LANGUAGE_CODE, code)
-    }
+    return {code: i for code, i in found.items() if is_language_code(code)}
 
 
 MARIAN: Final = Importer(
