@@ -330,12 +330,8 @@ def import_model(
             "`target_tokenizer` is for a target with a tokenizer of its own; give `tokenizer` too, for the source",
             code="missing_option",
         )
-    options = ImportOptions(
-        tokenizer=None if tokenizer is None else Path(tokenizer),
-        target_tokenizer=None if target_tokenizer is None else Path(target_tokenizer),
-        vocabulary=None if vocabulary is None else Path(vocabulary),
-        one_target=one_target,
-    )
+    files = [None if path is None else Path(path) for path in (tokenizer, target_tokenizer, vocabulary)]
+    options = ImportOptions(files[0], files[1], files[2], one_target)
     found = read_source_model(Path(path), options)
     found.write(Path(out))
     return ImportResult(Path(out), found.toolkit, tuple(found.notes))

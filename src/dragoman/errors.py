@@ -35,6 +35,18 @@ class TextError(DragomanError, ValueError):
     """Text that cannot be encoded, or a tokenizer that cannot be learned or loaded."""
 
 
+class TreeError(TextError):
+    """A syntax tree that cannot be read, or is not a tree."""
+
+    default_code = "invalid_tree"
+
+
+class NotATokenizerError(TextError):
+    """A file or bytes that are not the tokenizer they should be."""
+
+    default_code = "not_a_tokenizer"
+
+
 class DataError(DragomanError, ValueError):
     """Sentence pairs that cannot be used as they are."""
 

@@ -102,22 +102,17 @@ def manifest_entries(
             f"{directory} has no {MANIFEST}: Dragoman did not finish writing it", code="manifest_missing"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
-        ) from None
+        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
             f"{path} has format {version!r}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer version",
             code="unsupported_format",
         )
     if not files:
-        raise DamagedError(f"{path} lists no files; restore it from a copy", code="file_damaged")
+        raise DamagedError(f"{path} lists no files; restore it from a copy")
     for name in files:
         if name in ("", "..") or Path(name).name != name:
-            raise DamagedError(
-                f"{path} lists {name!r}, which is not a file of {directory}; restore it from a copy",
-                code="file_damaged",
-            )
+            raise DamagedError(f"{path} lists {name!r}, which is not a file of {directory}; restore it from a copy")
     for name in required:
         if name not in files:
             raise DamagedError(f"{path} does not list {name}; restore it from a copy", code="manifest_incomplete")
@@ -142,8 +137,7 @@ def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Coll
             raise DamagedError(f"{file} is missing, but listed in {MANIFEST}", code="file_missing")
         if file.stat().st_size != size:
             raise DamagedError(
-                f"{file} was truncated or changed: it has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}",
-                code="file_damaged",
+                f"{file} was truncated or changed: it has {file.stat().st_size:,} bytes; {MANIFEST} says {size:,}"
             )
         try:
             found = sha256(file)
@@ -152,9 +146,7 @@ def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Coll
                 f"{file} cannot be read ({error.strerror}); restore it from a copy", code="file_unreadable"
             ) from None
         if found != digest:
-            raise DamagedError(
-                f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}", code="file_damaged"
-            )
+            raise DamagedError(f"{file} was changed or damaged: its SHA-256 is not the one in {MANIFEST}")
 
 
 def format_names(paths: Iterable[Path]) -> str:

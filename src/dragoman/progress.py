@@ -1,4 +1,4 @@
-"""Report the progress of long work: the protocol, a silent reporter, and one for terminals, logs and notebooks."""
+"""Report the progress of long work: what reporters receive, and one for terminals, logs and notebooks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Evaluation(Protocol):
         """A few translations to read: source, hypothesis, reference."""
 
 
-class Reporter(Protocol):
-    """Receives the progress of preparing, training, evaluating and inspecting."""
+class Reporter:
+    """Receives the progress of preparing, training, evaluating and inspecting; shows nothing of it."""
 
     def start_stage(self, title: str, total: int | None, unit: str) -> None:
         """Start a stage of `total` units, if that is known; the stage before it is complete."""
@@ -52,35 +52,11 @@ class Reporter(Protocol):
         """The work has ended, well or badly; more work may follow."""
 
 
-class SilentReporter:
-    """A reporter that shows nothing; a base class for those that show a part."""
-
-    def start_stage(self, title: str, total: int | None, unit: str) -> None:
-        """Do nothing."""
-
-    def advance(self, amount: int = 1) -> None:
-        """Do nothing."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
-
-    def start_training(self, step: int, steps: int) -> None:
-        """Do nothing."""
-
-    def step_done(self, step: int, target_tokens: float, loss: float) -> None:
-        """Do nothing."""
-
-    def logged(self, entry: Mapping[str, Any]) -> None:
-        """Do nothing."""
-
-    def evaluated(self, step: int, evaluation: Evaluation, improved: bool) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+class SilentReporter(Reporter):
+    """A reporter that shows nothing."""
 
 
-class ConsoleReporter:
+class ConsoleReporter(Reporter):
     """Progress on stderr: live bars in a terminal or notebook, plain lines in a log.
 
     With `transient`, bars disappear when they are complete, and a log gets nothing.

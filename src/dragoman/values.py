@@ -81,10 +81,17 @@ def check_at_least(minimum: float, where: str, value: float, maximum: int = MAX_
         raise RecipeError(f"{where} must be at most {maximum:,}; got {value:,}", code="out_of_range")
 
 
-def check_fraction(where: str, value: float) -> None:
-    """Reject numbers outside of [0, 1)."""
-    if not 0 <= value < 1:
-        raise RecipeError(f"{where} must be at least 0 and below 1; got {value}", code="out_of_range")
+def check_fields(recipe: object, section: str, minimum: float, names: str, maximum: int = MAX_INT) -> None:
+    """`check_at_least` for some fields of a section, by their names."""
+    for name in names.split():
+        check_at_least(minimum, f"{section}.{name}", getattr(recipe, name), maximum)
+
+
+def check_fractions(recipe: object, section: str, names: str) -> None:
+    """Reject fields of a section outside of [0, 1), by their names."""
+    for name in names.split():
+        if not 0 <= (value := getattr(recipe, name)) < 1:
+            raise RecipeError(f"{section}.{name} must be at least 0 and below 1; got {value}", code="out_of_range")
 
 
 def check_seed(where: str, value: int) -> None:

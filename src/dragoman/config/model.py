@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from dragoman.errors import RecipeError
-from dragoman.values import check_at_least, check_field_types, check_fraction, divisors
+from dragoman.values import check_at_least, check_field_types, check_fields, check_fractions, divisors
 
 IN_ATTENTION = ("relative", "rotary", "alibi")  # position codes that attention uses, instead of the embeddings
 MAX_SIZE, MAX_LAYERS = 1_000_000, 1_000  # far beyond what can be trained; the weights can still be counted
@@ -78,14 +78,10 @@ class ModelRecipe:
     def __post_init__(self) -> None:
         """Reject what cannot be built."""
         check_field_types(self, "model")
-        for name in ("d_model", "n_heads", "d_ff", "max_positions", "rank", "max_distance"):
-            check_at_least(1, f"model.{name}", getattr(self, name), MAX_SIZE)
-        for name in ("window", "global_tokens", "random_tokens"):
-            check_at_least(0, f"model.{name}", getattr(self, name))
-        for name in ("encoder_layers", "decoder_layers"):
-            check_at_least(1, f"model.{name}", getattr(self, name), MAX_LAYERS)
-        for name in ("dropout", "attention_dropout", "feed_forward_dropout"):
-            check_fraction(f"model.{name}", getattr(self, name))
+        check_fields(self, "model", 1, "d_model n_heads d_ff max_positions rank max_distance", MAX_SIZE)
+        check_fields(self, "model", 0, "window global_tokens random_tokens")
+        check_fields(self, "model", 1, "encoder_layers decoder_layers", MAX_LAYERS)
+        check_fractions(self, "model", "dropout attention_dropout feed_forward_dropout")
         if not 0 < self.norm_epsilon <= 1:
             raise RecipeError(
                 f"model.norm_epsilon={self.norm_epsilon} must be above 0 and at most 1; 1e-5 is usual",

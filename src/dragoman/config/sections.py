@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dragoman.errors import RecipeError
-from dragoman.values import MAX_WEIGHT, MIN_WEIGHT, check_at_least, check_field_types, check_fraction, check_seed
+from dragoman.values import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
+    check_at_least,
+    check_field_types,
+    check_fields,
+    check_fractions,
+    check_seed,
+)
 
 MAX_WORKERS = 1_024  # as for an engine's threads
 LANGUAGE_CODE, MAX_LANGUAGE_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # of target languages
@@ -77,15 +85,11 @@ class DataRecipe:
     def __post_init__(self) -> None:
         """Reject values out of range, and those that do not go together."""
         check_field_types(self, "data")
-        for name in ("max_tokens", "max_characters", "max_ratio", "batch_tokens"):
-            check_at_least(1, f"data.{name}", getattr(self, name))
-        for name in ("workers", "ahead"):
-            check_at_least(1, f"data.{name}", getattr(self, name), MAX_WORKERS)
-        for name in ("valid_pairs", "batch_sentences"):
-            check_at_least(0, f"data.{name}", getattr(self, name))
+        check_fields(self, "data", 1, "max_tokens max_characters max_ratio batch_tokens")
+        check_fields(self, "data", 1, "workers ahead", MAX_WORKERS)
+        check_fields(self, "data", 0, "valid_pairs batch_sentences")
         check_seed("data.seed", self.seed)
-        for name in ("min_script", "sampling"):
-            check_fraction(f"data.{name}", getattr(self, name))
+        check_fractions(self, "data", "min_script sampling")
         for weight in self.weights:
             if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
                 raise RecipeError(
@@ -141,25 +145,13 @@ class TrainRecipe:
     def __post_init__(self) -> None:
         """Reject values out of range, and those that do not go together."""
         check_field_types(self, "train")
-        for name in (
-            "steps",
-            "accumulate",
-            "average",
-            "save_every",
-            "evaluate_every",
-            "log_every",
-            "keep",
-            "max_skips",
-        ):
-            check_at_least(1, f"train.{name}", getattr(self, name))
-        for name in ("warmup_steps", "weight_decay", "clip", "patience", "epsilon", "r_drop"):
-            check_at_least(0, f"train.{name}", getattr(self, name))
+        check_fields(self, "train", 1, "steps accumulate average save_every evaluate_every log_every keep max_skips")
+        check_fields(self, "train", 0, "warmup_steps weight_decay clip patience epsilon r_drop")
         for name in ("weight_decay", "epsilon", "r_drop"):
             if getattr(self, name) == float("inf"):
                 raise RecipeError(f"train.{name} must be finite; got inf", code="out_of_range")
         check_seed("train.seed", self.seed)
-        for name in ("label_smoothing", "beta1", "beta2", "ema"):
-            check_fraction(f"train.{name}", getattr(self, name))
+        check_fractions(self, "train", "label_smoothing beta1 beta2 ema")
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise RecipeError(
                 f"train.learning_rate={self.learning_rate} must be above 0 and finite", code="out_of_range"

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # fairseq's names, which Marian's came from
-from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
 from dragoman.conversion.source_checkpoint import (
+    DamagedSourceError,
     SourceCheckpoint,
     SourceSettings,
+    UnsupportedSettingError,
     choose_checkpoint,
     read_bytes,
     read_pickle,
@@ -79,7 +81,8 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     languages = [task.values.get(f"{side}_lang") for side in ("source", "target")]
     files = [dictionary_file(path, options.vocabulary, language) for language in languages]
     sides = [map_dictionary(read_dictionary(file)) for file in files]
-    stored = SourceCheckpoint(rename_tensors(found["model"], path), path)
+    stored = SourceCheckpoint(found["model"], path, "checkpoints of fairseq have in 'model'")
+    stored.tensors = rename_tensors(stored.tensors)
     stored.ignore(*IGNORED_TENSORS)
     d = settings.shared_integer("encoder_embed_dim", "decoder_embed_dim")
     for name in ("decoder_input_dim", "decoder_output_dim"):
@@ -89,10 +92,8 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     sizes = [settings.integer(f"{side}_ffn_embed_dim", 2048) for side in ("encoder", "decoder")]
     pre = settings.boolean("encoder_normalize_before")
     if pre != settings.boolean("decoder_normalize_before"):
-        raise ConversionError(
-            f"{path} normalizes before the sub-layers of one side and after those of the other; expected the same "
-            "order",
-            code="unsupported_setting",
+        raise UnsupportedSettingError(
+            f"{path} normalizes before the sub-layers of one side and after those of the other; expected the same order"
         )
     position_tables, position_settings = fairseq_positions(stored, settings, d)
     recipe = model_recipe(
@@ -112,34 +113,22 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
         **embedding_settings,
     )
     layers = LayerConverter(stored, recipe, FeatureOrder())
-    for name, names, count, d_ff in (
-        ("encoder", MARIAN_ENCODER, recipe.encoder_layers, sizes[0]),
-        ("decoder", MARIAN_DECODER, recipe.decoder_layers, sizes[1]),
-    ):
-        for i in range(count):
-            layers.take(f"{name}.{i}", f"{name}.layers.{i}", names, d_ff)
-        if pre:
-            layers.norm(f"{name}_norm", f"{name}.layer_norm")
+    layers.take_layers("", MARIAN_ENCODER, MARIAN_DECODER, sizes)
     stored.check_all_taken()
     subword_models = read_subword_models(options.tokenizer, options.target_tokenizer)
     source, target = (
         mapping.tokenizer(TOOLKIT, subword.kind, subword.model, "<unk>")
         for mapping, subword in zip(sides, subword_models, strict=True)
     )
-    known = all(isinstance(language, str) for language in languages)
     return ImportedModel(
         TOOLKIT,
         recipe,
         source,
         target,
         {**embedding_weights, **position_tables, **layers.weights},
-        [
-            path,
-            *dict.fromkeys(files),
-            *dict.fromkeys(subword.file for subword in subword_models if subword.file is not None),
-        ],
+        [path, *dict.fromkeys([*files, *(subword.file for subword in subword_models if subword.file is not None)])],
         longest=settings.integer("max_source_positions", 1024, 2) - 1,
-        languages=(str(languages[0]), str(languages[1])) if known else None,
+        languages=language_pair(*languages),
         notes=tokenization_notes(*subword_models),
     )
 
@@ -151,8 +140,7 @@ def read_fairseq_checkpoint(path: Path) -> Mapping[str, Any]:
         return found
     if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
         raise ConversionError(
-            f"{path} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be imported",
-            code="unsupported_model",
+            f"{path} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be imported"
         )
     held = f"; it has {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
     raise ConversionError(
@@ -173,10 +161,7 @@ def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     config = as_dict(found.get("cfg"))
     settings = as_dict(config["model"]) if config.get("model") is not None else as_dict(found.get("args"))
     if not settings:
-        raise ConversionError(
-            f"{path} has settings neither in cfg nor in args, as checkpoints of fairseq do; copy it again",
-            code="file_damaged",
-        )
+        raise DamagedSourceError(path, "has settings neither in cfg nor in args, as checkpoints of fairseq do")
     flat = dict(settings)
     for part in ("encoder", "decoder", "quant_noise"):
         if isinstance(settings.get(part), Mapping | Namespace):
@@ -195,15 +180,13 @@ def check_architecture(settings: SourceSettings, task: SourceSettings) -> None:
     name = settings.values.get("arch") or settings.values.get("_name")
     if name not in ARCHITECTURES:
         raise ConversionError(
-            f"{settings.where} has arch={name!r}; these fairseq models can be imported: {', '.join(ARCHITECTURES)}",
-            code="unsupported_model",
+            f"{settings.where} has arch={name!r}; these fairseq models can be imported: {', '.join(ARCHITECTURES)}"
         )
     doing = task.values.get("_name") or task.values.get("task")
     if doing != "translation":
         raise ConversionError(
             f"{settings.where} was trained with task={doing!r}; only 'translation' can be imported, as other "
-            "tasks add tokens to the text",
-            code="unsupported_model",
+            "tasks add tokens to the text"
         )
 
 
@@ -229,10 +212,7 @@ def read_dictionary(file: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise ConversionError(
-                f"{file}, line {number}: expected a token and its count, got {line!r:.60}; copy it again",
-                code="file_damaged",
-            )
+            raise DamagedSourceError(file, f"has {line!r:.60} in line {number}, not a token and its count")
         names.append(name)
     if len({*names}) != len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
@@ -246,12 +226,8 @@ def map_dictionary(names: list[str]) -> VocabularyMapping:
     return map_vocabulary(shown, SpecialIds(PAD, EOS, EOS, UNK), silent=(BOS,))
 
 
-def rename_tensors(tensors: Any, path: Path) -> dict[str, Tensor]:
+def rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors under the names of fairseq 0.12; older checkpoints have some in one token or under other names."""
-    if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ConversionError(
-            f"{path} has no named tensors in 'model', as checkpoints of fairseq do; copy it again", code="file_damaged"
-        )
     norms = {
         "encoder": ("self_attn_layer_norm", "final_layer_norm"),
         "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),

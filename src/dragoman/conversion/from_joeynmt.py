@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from torch import Tensor
 
-from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import ACTIVATION_NAMES, EmbeddingTables, FeatureOrder, LayerConverter, LayerNames
 from dragoman.conversion.source_checkpoint import (
+    DamagedSourceError,
     SourceCheckpoint,
     SourceSettings,
+    UnsupportedSettingError,
     choose_checkpoint,
     read_bytes,
     read_pickle,
@@ -37,13 +40,11 @@ JOEYNMT_ENCODER: Final = LayerNames(
     outer="feed_forward.pwff_layer.3",
     feed_forward_norm="feed_forward.layer_norm",
 )
-JOEYNMT_DECODER: Final = LayerNames(
+JOEYNMT_DECODER: Final = replace(
+    JOEYNMT_ENCODER,
     qkv=("trg_trg_att.q_layer", "trg_trg_att.k_layer", "trg_trg_att.v_layer"),
     output="trg_trg_att.output_layer",
     attention_norm="x_layer_norm",
-    inner=JOEYNMT_ENCODER.inner,
-    outer=JOEYNMT_ENCODER.outer,
-    feed_forward_norm=JOEYNMT_ENCODER.feed_forward_norm,
     cross_query="src_trg_att.q_layer",
     cross_key_value=("src_trg_att.k_layer", "src_trg_att.v_layer"),
     cross_output="src_trg_att.output_layer",
@@ -64,24 +65,17 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     for settings, usual in zip(sides.values(), ("recurrent", "transformer"), strict=True):
         kind = settings.values.get("type", usual)
         if kind != "transformer":
-            raise ConversionError(
-                f"{settings.where} type is {kind!r}; only 'transformer' can be imported", code="unsupported_model"
-            )
+            raise ConversionError(f"{settings.where} type is {kind!r}; only 'transformer' can be imported")
         settings.require("alpha", 1.0, "weighted residual connections")
     text = JoeyNMTText(path, data, options)
     checkpoint = choose_checkpoint(path, "*.ckpt", JOEYNMT_CHECKPOINTS)
     found = read_pickle(checkpoint)
     tensors = found.get("model_state") if isinstance(found, Mapping) else None
-    if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
-        raise ConversionError(
-            f"{checkpoint} has no named tensors in 'model_state', as checkpoints of JoeyNMT do; copy it again",
-            code="file_damaged",
-        )
-    stored = SourceCheckpoint(tensors, checkpoint)
+    stored = SourceCheckpoint(tensors, checkpoint, "checkpoints of JoeyNMT have in 'model_state'")
     stored.ignore("encoder.pe.pe", "decoder.pe.pe")
     d = shared_integer(sides, "hidden_size")
-    order = shared_choice(sides, "layer_norm", ORDERS, ("pre", "post"))
-    scaled = [SourceSettings(embedding_settings(side, path), side.where).boolean("scale") for side in sides.values()]
+    tables = [config_section(side, "embeddings", path / CONFIG) for side in (encoder, decoder)]
+    scaled = [SourceSettings(own, path / CONFIG).boolean("scale") for own in tables]
     embedding_weights, tied = joeynmt_embeddings(stored, model_settings, scaled, text, d)
     sizes = [settings.integer("ff_size", 2048) for settings in sides.values()]
     recipe = model_recipe(
@@ -94,16 +88,12 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
         dropout=sides["encoder"].probability("dropout", 0.1),
         activation=shared_choice(sides, "activation", ACTIVATION_NAMES, ("relu", "relu")),
         attention_bias=True,
-        norm_order=order,
+        norm_order=shared_choice(sides, "layer_norm", ORDERS, ("pre", "post")),
         norm_epsilon=EPSILON,
         **tied,
     )
     layers = LayerConverter(stored, recipe, FeatureOrder())
-    for name, names, d_ff in (("encoder", JOEYNMT_ENCODER, sizes[0]), ("decoder", JOEYNMT_DECODER, sizes[1])):
-        for i in range(recipe.encoder_layers if name == "encoder" else recipe.decoder_layers):
-            layers.take(f"{name}.{i}", f"{name}.layers.{i}", names, d_ff)
-        if order == "pre":
-            layers.norm(f"{name}_norm", f"{name}.layer_norm")
+    layers.take_layers("", JOEYNMT_ENCODER, JOEYNMT_DECODER, sizes)
     stored.check_all_taken()
     return ImportedModel(
         TOOLKIT,
@@ -127,13 +117,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(read_bytes(path))
     except (yaml.YAMLError, ValueError) as error:
-        raise ConversionError(
-            f"{path} is not YAML ({str(error).splitlines()[0]}); copy it again", code="file_damaged"
-        ) from None
+        raise DamagedSourceError(path, f"is not YAML ({str(error).splitlines()[0]})") from None
     if not isinstance(found, dict):
-        raise ConversionError(
-            f"{path} has {found!r:.40}, not the settings of JoeyNMT; copy it again", code="file_damaged"
-        )
+        raise DamagedSourceError(path, f"has {found!r:.40}, not the settings of JoeyNMT")
     return found
 
 
@@ -141,15 +127,8 @@ def config_section(config: Mapping[str, Any], name: str, path: Path) -> dict[str
     """A required section of the settings."""
     found = config.get(name)
     if not isinstance(found, dict):
-        raise ConversionError(
-            f"{path} has no section {name!r}; expected the settings of a model of JoeyNMT 2", code="file_damaged"
-        )
+        raise DamagedSourceError(path, f"has no section {name!r}, as the settings of JoeyNMT 2 do")
     return found
-
-
-def embedding_settings(side: SourceSettings, path: Path) -> dict[str, Any]:
-    """The settings of a side's embeddings."""
-    return config_section(side.values, "embeddings", path / CONFIG)
 
 
 def shared_integer(sides: Mapping[str, SourceSettings], name: str) -> int:
@@ -165,10 +144,9 @@ def shared_choice(
     """A choice that encoder and decoder must share; each has its own default."""
     found = [settings.choice(name, choices, default) for settings, default in zip(sides.values(), usual, strict=True)]
     if found[0] != found[1]:
-        raise ConversionError(
+        raise UnsupportedSettingError(
             f"{sides['encoder'].where} {name} is {found[0]!r}, and the decoder's {found[1]!r}; only models with "
-            "equal values can be imported",
-            code="unsupported_setting",
+            "equal values can be imported"
         )
     return found[0]
 
@@ -182,9 +160,8 @@ def joeynmt_embeddings(
     target = stored.take_first(("trg_embed.lut.weight", "src_embed.lut.weight"), (sizes[1], d))
     output = stored.take_first(("decoder.output_layer.weight", "trg_embed.lut.weight"), (sizes[1], d))
     if scaled[0] != scaled[1] and not model.boolean("tied_embeddings"):  # tied, both are the source's
-        raise ConversionError(
-            f"{model.where} scales the embeddings of one side only; models that scale both or neither can be imported",
-            code="unsupported_setting",
+        raise UnsupportedSettingError(
+            f"{model.where} scales the embeddings of one side only; models that scale both or neither can be imported"
         )
     return EmbeddingTables(source, target, output, scaled[0]).convert(text.sides[0], text.sides[1], FeatureOrder())
 
@@ -197,10 +174,7 @@ class JoeyNMTText:
         side_settings = [config_section(data, side, where) for side in ("src", "trg")]
         marks = data.get("special_symbols") or {}
         if not isinstance(marks, dict):
-            raise ConversionError(
-                f"{where} has special_symbols={marks!r:.40}; expected a table of names and tokens",
-                code="invalid_setting",
-            )
+            raise SourceSettings(data, where).invalid("special_symbols", marks, "a table of names and tokens")
         symbols = SourceSettings(marks, f"{where}, special_symbols:")
         for name, usual, what in (("sep_token", None, "prompts before the text"), ("lang_tags", [], "language tags")):
             symbols.require(name, usual, what)
@@ -222,8 +196,7 @@ class JoeyNMTText:
         self.tokenizers = [
             restricted_tokenizer(side, subword) for side, subword in zip(self.sides, self.subword_models, strict=True)
         ]
-        pair = [side.get("lang") for side in side_settings]
-        self.languages = (str(pair[0]), str(pair[1])) if all(isinstance(code, str) for code in pair) else None
+        self.languages = language_pair(*(side.get("lang") for side in side_settings))
 
     def side(self, file: Path, symbols: SourceSettings) -> VocabularyMapping:
         """Map a vocabulary to our order."""
@@ -279,9 +252,7 @@ def check_text_settings(settings: SourceSettings) -> None:
     """Reject preprocessing that Dragoman does not do."""
     level = settings.values.get("level")
     if level not in ("bpe", "word"):
-        raise ConversionError(
-            f"{settings.where} level is {level!r}; only 'bpe' and 'word' can be imported", code="unsupported_setting"
-        )
+        raise UnsupportedSettingError(f"{settings.where} level is {level!r}; only 'bpe' and 'word' can be imported")
     settings.require("lowercase", False, "lowercased text")
     settings.require("normalize", False, "normalized text")
     settings.require("has_prompt", False, "prompts before the text")

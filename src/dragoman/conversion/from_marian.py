@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
-from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, model_recipe
+from dragoman.config.sections import LANGUAGE_CODE
+from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import (
     ACTIVATION_NAMES,
     EmbeddingTables,
@@ -21,8 +22,10 @@ from dragoman.conversion.layer_names import (
     interleave_sines,
 )
 from dragoman.conversion.source_checkpoint import (
+    DamagedSourceError,
     SourceCheckpoint,
     SourceSettings,
+    UnsupportedSettingError,
     read_bytes,
     read_json,
     read_pickle,
@@ -32,6 +35,7 @@ from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vo
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
 from dragoman.text.imported.segmentation import encode_model, load_segmenter
+from dragoman.text.token_table import is_language_code
 from dragoman.values import plural
 
 TOOLKIT: Final = "Marian (Hugging Face)"
@@ -45,13 +49,8 @@ MARIAN_ENCODER: Final = LayerNames(
     outer="fc2",
     feed_forward_norm="final_layer_norm",
 )
-MARIAN_DECODER: Final = LayerNames(
-    qkv=MARIAN_ENCODER.qkv,
-    output=MARIAN_ENCODER.output,
-    attention_norm=MARIAN_ENCODER.attention_norm,
-    inner=MARIAN_ENCODER.inner,
-    outer=MARIAN_ENCODER.outer,
-    feed_forward_norm=MARIAN_ENCODER.feed_forward_norm,
+MARIAN_DECODER: Final = replace(
+    MARIAN_ENCODER,
     cross_query="encoder_attn.q_proj",
     cross_key_value=("encoder_attn.k_proj", "encoder_attn.v_proj"),
     cross_output="encoder_attn.out_proj",
@@ -73,8 +72,7 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
     if (kind := config.values.get("model_type")) != "marian":
         raise ConversionError(
             f"{config.where} has model_type={kind!r}; only Marian (Opus-MT) models of Hugging Face can be imported, "
-            "with model_type 'marian'",
-            code="unsupported_model",
+            "with model_type 'marian'"
         )
     for name, (usual, what) in MARIAN_REQUIRED_SETTINGS.items():
         config.require(name, usual, what)
@@ -85,7 +83,7 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         )
     text = MarianText(path, config, options.one_target)
     tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
-    stored = SourceCheckpoint(check_tensors_by_name(tensors, weights), weights)
+    stored = SourceCheckpoint(tensors, weights, "save_pretrained writes them")
     d, positions = config.integer("d_model"), config.integer("max_position_embeddings", 1024, 2)
     sizes = [config.integer(f"{side}_ffn_dim") for side in ("encoder", "decoder")]
     bias = stored.take("final_logits_bias", (1, text.sizes[1]))[0] if "final_logits_bias" in stored else None
@@ -107,13 +105,9 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         **embedding_settings,
     )
     layers = LayerConverter(stored, recipe, stream)
-    for side, names, count, d_ff in (
-        ("encoder", MARIAN_ENCODER, recipe.encoder_layers, sizes[0]),
-        ("decoder", MARIAN_DECODER, recipe.decoder_layers, sizes[1]),
-    ):
+    layers.take_layers("model.", MARIAN_ENCODER, MARIAN_DECODER, sizes)
+    for side in ("encoder", "decoder"):
         check_positions(stored, f"model.{side}.embed_positions.weight", positions, d)
-        for i in range(count):
-            layers.take(f"{side}.{i}", f"model.{side}.layers.{i}", names, d_ff)
     stored.check_all_taken()
     return ImportedModel(
         TOOLKIT,
@@ -125,15 +119,6 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         longest=positions - 1,  # the end mark has a position too
         languages=text.languages,
     )
-
-
-def check_tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, if that is what it has."""
-    if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise ConversionError(
-            f"{path} has no named tensors, as save_pretrained writes them; copy it again", code="file_damaged"
-        )
-    return found
 
 
 def marian_embeddings(
@@ -161,10 +146,9 @@ def check_positions(stored: SourceCheckpoint, name: str, positions: int, d: int)
         return
     found, order = stored.take(name, (positions, d)), torch.tensor(interleave_sines(d))
     if not torch.allclose(found[:, order], sinusoid(torch.arange(positions), d), atol=5e-3):
-        raise ConversionError(
+        raise UnsupportedSettingError(
             f"{stored.where} has positions in {name} that are not Marian's sinusoids; learned ones cannot be imported "
-            "from this kind of file",
-            code="unsupported_setting",
+            "from this kind of file"
         )
 
 
@@ -215,20 +199,18 @@ class MarianText:
         self.source, self.target = sides[0], sides[-1]
         codes_here = ", ".join(self.source.languages)
         pair = [tokenizer_config.get("source_lang"), codes_here or tokenizer_config.get("target_lang")]
-        known = all(
-            isinstance(code, str) and re.fullmatch(rf"{LANGUAGE_CODE}(, {LANGUAGE_CODE})*", code) for code in pair
-        )
-        self.languages = (str(pair[0]), str(pair[1])) if known else None
+        known = all(re.fullmatch(rf"{LANGUAGE_CODE}(, {LANGUAGE_CODE})*", str(code)) for code in pair)
+        self.languages = language_pair(*pair) if known else None
 
 
 def read_vocabulary(file: Path, size: int) -> list[str]:
     """The tokens of a vocabulary in the order of their ids; each needs a row in the tables."""
     table = read_json(file)
     if not all(type(number) is int for number in table.values()):
-        raise ConversionError(f"{file} does not map each token to an integer; copy it again", code="file_damaged")
+        raise DamagedSourceError(file, "does not map each token to an integer")
     names = sorted(table, key=table.__getitem__)
     if [table[name] for name in names] != list(range(len(names))):
-        raise ConversionError(f"{file} does not number its tokens 0, 1, 2, ...; copy it again", code="file_damaged")
+        raise DamagedSourceError(file, "does not number its tokens 0, 1, 2, ...")
     if not len(names) <= size <= len(names) + MAX_EXTRA_ROWS:
         raise ConversionError(
             f"{file} has {plural(len(names), 'token')}, but config.json says {size:,}; they are of different models",
@@ -259,17 +241,14 @@ def token_id(file: Path, names: list[str], mark: str) -> int:
 def single_id(config: SourceSettings, name: str) -> int:
     """A single id, or a list of one."""
     found = config.values.get(name)
-    if isinstance(found, list) and len(found) == 1:
-        return SourceSettings({name: found[0]}, config.where).integer(name, None, 0)
-    return config.integer(name, None, 0)
+    value = found[0] if isinstance(found, list) and len(found) == 1 else found
+    return SourceSettings({name: value}, config.where).integer(name, None, 0)
 
 
 def marian_language_tokens(names: Sequence[str]) -> dict[str, int]:
     """The tokens of target languages, such as >>fra<<, by their codes."""
     found = {name[2:-2]: i for i, name in enumerate(names) if name.startswith(">>") and name.endswith("<<")}
-    return {
-        code: i for code, i in found.items() if len(code) <= MAX_LANGUAGE_CODE and re.fullmatch(LANGUAGE_CODE, code)
-    }
+    return {code: i for code, i in found.items() if is_language_code(code)}
 
 
 MARIAN: Final = Importer(

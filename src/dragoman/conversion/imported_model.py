@@ -128,6 +128,11 @@ class Importer:
     read: Callable[[Path, ImportOptions], ImportedModel]
 
 
+def language_pair(source: object, target: object) -> tuple[str, str] | None:
+    """The languages of a model, if its files name both."""
+    return (source, target) if isinstance(source, str) and isinstance(target, str) else None
+
+
 def model_recipe(where: Path | str, **settings: Any) -> ModelRecipe:
     """The recipe of a model, with errors that name the imported file."""
     try:

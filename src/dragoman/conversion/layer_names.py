@@ -85,6 +85,15 @@ class LayerConverter:
         if d_ff < self.recipe.d_ff:
             self.fill_up(f"{ours}.feed_forward", self.recipe.d_ff - d_ff, d)
 
+    def take_layers(self, there: str, encoder: LayerNames, decoder: LayerNames, d_ff: Sequence[int]) -> None:
+        """Convert the layers of both sides, in `there` + "encoder.layers", and with pre-norm the norms after them."""
+        counts = self.recipe.encoder_layers, self.recipe.decoder_layers
+        for side, names, count, size in zip(("encoder", "decoder"), (encoder, decoder), counts, d_ff, strict=True):
+            for i in range(count):
+                self.take(f"{side}.{i}", f"{there}{side}.layers.{i}", names, size)
+            if self.recipe.norm_order == "pre":
+                self.norm(f"{side}_norm", f"{there}{side}.layer_norm")
+
     def convert_inputs(self, ours: str, names: Sequence[str], outputs: Sequence[int], bias: bool | None = None) -> None:
         """Concatenate matrices that read the stream."""
         d, both = self.recipe.d_model, [*zip(names, outputs, strict=True)]

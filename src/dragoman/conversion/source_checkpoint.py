@@ -20,6 +20,21 @@ from dragoman.errors import ConversionError
 from dragoman.files import format_names
 
 
+class DamagedSourceError(ConversionError):
+    """A file that does not hold what its toolkit writes."""
+
+    default_code = "file_damaged"
+
+    def __init__(self, path: Path | str, problem: str) -> None:
+        super().__init__(f"{path} {problem}; copy it again")
+
+
+class UnsupportedSettingError(ConversionError):
+    """A setting that our models cannot express."""
+
+    default_code = "unsupported_setting"
+
+
 class SourceSettings:
     """The settings of a model by name, checked when they are read."""
 
@@ -30,37 +45,33 @@ class SourceSettings:
         """An integer, at least `minimum`."""
         value = self.values.get(name, default)
         if type(value) is not int or not minimum <= value < 1 << 31:
-            raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}; expected an integer, at least {minimum}",
-                code="invalid_setting",
-            )
+            raise self.invalid(name, value, f"an integer, at least {minimum}")
         return value
 
     def probability(self, name: str, default: float = 0.0) -> float:
         """A number from 0 to 1, such as a dropout rate."""
         value = self.values.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= 1:
-            raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}; expected a number from 0 to 1", code="invalid_setting"
-            )
+            raise self.invalid(name, value, "a number from 0 to 1")
         return float(value)
 
     def boolean(self, name: str, default: bool = False) -> bool:
         """True or false."""
         value = self.values.get(name, default)
         if value is not None and type(value) not in (bool, int):
-            raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}; expected true or false", code="invalid_setting"
-            )
+            raise self.invalid(name, value, "true or false")
         return bool(value)
+
+    def invalid(self, name: str, value: object, expected: str) -> ConversionError:
+        """The error of a value that its toolkit would not write."""
+        return ConversionError(f"{self.where} has {name}={value!r:.60}; expected {expected}", code="invalid_setting")
 
     def choice(self, name: str, choices: Mapping[str, str], default: str | None = None) -> str:
         """A choice of the toolkit, by our name for it."""
         value = self.values.get(name, default)
         if not isinstance(value, str) or value not in choices:
-            raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}, which cannot be imported; supported: {', '.join(choices)}",
-                code="unsupported_setting",
+            raise UnsupportedSettingError(
+                f"{self.where} has {name}={value!r:.60}, which cannot be imported; supported: {', '.join(choices)}"
             )
         return choices[value]
 
@@ -68,19 +79,17 @@ class SourceSettings:
         """Reject a setting with another value than `usual`, which our models cannot express."""
         value = self.values.get(name, usual)
         if value != usual and not (value is None and not usual):
-            raise ConversionError(
-                f"{self.where} has {name}={value!r:.60}: {what} cannot be imported; expected {name}={usual!r}",
-                code="unsupported_setting",
+            raise UnsupportedSettingError(
+                f"{self.where} has {name}={value!r:.60}: {what} cannot be imported; expected {name}={usual!r}"
             )
 
     def shared_integer(self, one: str, other: str) -> int:
         """The value that two settings must share, because our models have one."""
         first, second = self.integer(one), self.integer(other)
         if first != second:
-            raise ConversionError(
+            raise UnsupportedSettingError(
                 f"{self.where} has {one}={first} and {other}={second}; only models with equal values in encoder "
-                "and decoder can be imported",
-                code="unsupported_setting",
+                "and decoder can be imported"
             )
         return first
 
@@ -88,8 +97,11 @@ class SourceSettings:
 class SourceCheckpoint:
     """The tensors of a checkpoint by name; each must have the shape that the settings imply, and all must be taken."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], where: Path) -> None:
-        self.tensors, self.where = tensors, where
+    def __init__(self, tensors: Any, where: Path, of: str) -> None:
+        if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+            raise DamagedSourceError(where, f"has no named tensors, as {of}")
+        self.tensors: Mapping[str, Tensor] = tensors
+        self.where = where
         self.taken: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
@@ -141,16 +153,13 @@ class SourceCheckpoint:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file that holds a table."""
+    content = read_bytes(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
-    except (OSError, ValueError) as error:
-        raise ConversionError(f"{path} cannot be read ({error}); copy it again", code="file_damaged") from None
+        found = json.loads(content)
+    except ValueError as error:
+        raise DamagedSourceError(path, f"cannot be read ({error})") from None
     if not isinstance(found, dict):
-        raise ConversionError(
-            f"{path} holds {found!r:.40}, not a table of names and values; copy it again", code="file_damaged"
-        )
+        raise DamagedSourceError(path, f"holds {found!r:.40}, not a table of names and values")
     return found
 
 
@@ -170,12 +179,9 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        tensors: dict[str, Tensor] = load_file(path)
+        return dict(load_file(path))
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise ConversionError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); copy it again", code="file_damaged"
-        ) from None
-    return tensors
+        raise DamagedSourceError(path, f"cannot be read ({type(error).__name__}: {error})") from None
 
 
 def choose_checkpoint(directory: Path, pattern: str, preferred: Sequence[str]) -> Path:
@@ -203,9 +209,7 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
             r"([\w.]+) (?:was|is) not an allowed", str(error)
         )
         if found is None:
-            raise ConversionError(
-                f"{path} cannot be read: damaged, or not a file of PyTorch; copy it again", code="file_damaged"
-            ) from None
+            raise DamagedSourceError(path, "cannot be read: damaged, or not a file of PyTorch") from None
         raise ConversionError(
             f"{path} would load {found[1]}, which is not a plain value; that could run code of the file's author. If "
             "you trust it, load it with its own toolkit, and save plain values only",
@@ -215,6 +219,4 @@ def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
         raise
     except Exception as error:  # torch's errors for a truncated file vary
         first = (str(error).splitlines() or ["damaged"])[0]
-        raise ConversionError(
-            f"{path} cannot be read ({type(error).__name__}: {first}); copy it again", code="file_damaged"
-        ) from None
+        raise DamagedSourceError(path, f"cannot be read ({type(error).__name__}: {first})") from None

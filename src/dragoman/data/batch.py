@@ -84,10 +84,7 @@ def make_batch(
     """The tensors of these sentences: packed into `shape`, or padded without one; `depths` are the source's."""
     import torch
 
-    def tensor(array: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array)
-
-    n = len(pairs)
+    tensor, n = torch.from_numpy, len(pairs)
     rows = n if shape is None else shape.sentences
     source_grid = shape_and_offsets(source.lengths + 1, None if shape is None else shape.source)
     target_grid = shape_and_offsets(target.lengths + 1, None if shape is None else shape.target)

@@ -19,9 +19,7 @@ from dragoman.data.shards import SplitPart
 from dragoman.errors import DataError
 
 DRAW, SHUFFLE, ORDER = 0, 1, 2  # a random stream for each purpose
-TILE_TOKENS = (
-    64  # tokens that a kernel works on at once: packed sizes are multiples of it, and sentences are ordered to fill it
-)
+TILE_TOKENS = 64  # that a kernel works on at once: packed sizes are multiples, and sentences are ordered to fill it
 
 
 @dataclass(frozen=True)

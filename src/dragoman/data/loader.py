@@ -48,14 +48,8 @@ class Loader:
         sampler: SubwordSampler | None = None,
         pin: bool | None = None,
     ) -> None:
-        if not 0 <= rank < world:
-            raise DataError(f"rank={rank} is not in 0 .. {world - 1}, with world={world}", code="out_of_range")
-        if state < 0:
-            raise DataError(f"state must be at least 0; got {state}", code="out_of_range")
         if not len(split):
             raise DataError("there are no pairs to make batches from", code="no_pairs_left")
-        if recipe.sampling and sampler is None:
-            raise DataError("data.sampling needs a sampler; use Prepared.loader", code="missing_option")
         self.split, self.recipe, self.rank, self.world, self.epochs = split, recipe, rank, world, epochs
         self.sampler = sampler if recipe.sampling else None
         self.weights = recipe.weights or tuple(part.weight for part in split.parts)
@@ -164,10 +158,7 @@ class Loader:
 
     def _make(self, plan: EpochPlan, number: int, epoch: int, state: int) -> Batch:
         pairs = plan[number] if number < len(plan) else plan.pairs[:0]
-        source, target = (
-            FlatSentences(*self.split.source.gather(pairs)),
-            FlatSentences(*self.split.target.gather(pairs)),
-        )
+        source, target = (FlatSentences(*side.gather(pairs)) for side in (self.split.source, self.split.target))
         if self.sampler is not None:
             rooms = (self.shape.source, self.shape.target) if self.shape else (None, None)
             planned = self.source_lengths[pairs], self.target_lengths[pairs]

@@ -110,13 +110,9 @@ class Prepared:
                 f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}",
                 code="unknown_choice",
             )
-        sides = [
-            Sentences.open(
-                self.directory, f"{name}.{side}", dtype_for(self.manifest["tokenizers"][side]["vocabulary_size"])
-            )
-            for side in SIDES
-        ]
-        return Split(sides[0], sides[1], tuple(SplitPart(**part) for part in known[name]["parts"]), self._depths(name))
+        dtypes = [dtype_for(self.manifest["tokenizers"][side]["vocabulary_size"]) for side in SIDES]
+        both = [Sentences.open(self.directory, f"{name}.{side}", dtypes[i]) for i, side in enumerate(SIDES)]
+        return Split(both[0], both[1], tuple(SplitPart(**part) for part in known[name]["parts"]), self._depths(name))
 
     @property
     def has_trees(self) -> bool:

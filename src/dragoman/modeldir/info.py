@@ -54,30 +54,26 @@ def read_info(directory: Path) -> ModelInfo:
         table: dict[str, Any] = json.loads(path.read_bytes())
         vocabulary = table["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
-        ) from None
+        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if (version := table.get("format", 1)) not in (1, MODEL_FORMAT):
-        message = (
-            f"{path} has format {version!r}; this Dragoman reads formats 1 and {MODEL_FORMAT}; use a newer version"
+        raise DamagedError(
+            f"{path} has format {version!r}; this Dragoman reads formats 1 and {MODEL_FORMAT}; use a newer version",
+            code="unsupported_format",
         )
-        raise DamagedError(message, code="unsupported_format")
     sizes = vocabulary if isinstance(vocabulary, list) and len(vocabulary) == 2 else [vocabulary]
     if not all(type(size) is int and size > 0 for size in sizes):
-        message = f"{path} has an invalid vocabulary {vocabulary!r}; restore it from a copy"
-        raise DamagedError(message, code="file_damaged")
+        raise DamagedError(f"{path} has an invalid vocabulary {vocabulary!r}; restore it from a copy")
     sized = (sizes[0], sizes[1]) if len(sizes) == 2 else int(sizes[0])
     if version == 1:
         return ModelInfo(sized, *card_languages(directory / CARD))
     languages = [table.get(f"{side}_languages") for side in ("source", "target")]
     for codes in languages:
         if not isinstance(codes, list) or not all(isinstance(code, str) for code in codes):
-            message = f"{path} has the languages {codes!r}; expected a list of codes; restore it from a copy"
-            raise DamagedError(message, code="file_damaged")
+            raise DamagedError(f"{path} has the languages {codes!r}, not a list of codes; restore it from a copy")
     try:
         lengths = None if table.get("line_lengths") is None else LineLengths.from_table(table["line_lengths"])
     except ValueError as error:
-        raise DamagedError(f"{path}: {error}; restore it from a copy", code="file_damaged") from None
+        raise DamagedError(f"{path}: {error}; restore it from a copy") from None
     license_name = str(table.get("license", ""))
     return ModelInfo(sized, tuple(languages[0] or ()), tuple(languages[1] or ()), license_name, lengths)
 

@@ -53,9 +53,7 @@ def map_weights(directory: Path) -> Weights | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:
             raise MemoryError(f"there is no memory for the weights of {path}") from None
-        raise DamagedError(
-            f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy", code="file_damaged"
-        ) from None
+        raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
 
 
 def _views(path: Path, mapped: mmap.mmap) -> Weights | None:

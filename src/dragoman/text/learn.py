@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
@@ -73,12 +73,9 @@ def learn(
             for chunk in split_word(word, alphabet):
                 table[chunk] += count
         table = limit_chunks(table)
-    learner: Callable[[Counter[str], int], SubwordTokenizer] = {
-        "bpe": learn_bpe,
-        "unigram": learn_unigram,
-        "wordpiece": learn_wordpiece,
-    }[kind]
-    return learner(table, vocabulary_size)
+    if kind == "unigram":
+        return train_sentencepiece(kind, table, vocabulary_size)
+    return (learn_bpe if kind == "bpe" else learn_wordpiece)(table, vocabulary_size)
 
 
 def subsample(lines: Iterable[str], characters: int) -> list[str]:
@@ -142,11 +139,6 @@ def limit_chunks(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> 
         return table
     part, random = max(0.0, 1 - over / once), Random(0)
     return Counter({chunk: count for chunk, count in table.items() if count > 1 or random.random() < part})
-
-
-def learn_unigram(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
-    """A unigram model by sentencepiece."""
-    return train_sentencepiece("unigram", table, vocabulary_size)
 
 
 def learn_bpe(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:

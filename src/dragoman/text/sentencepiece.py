@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from dragoman.errors import TextError
+from dragoman.errors import NotATokenizerError, TextError
 from dragoman.text.normalization import CACHED_WORDS, MARK, has_words, mark
 from dragoman.text.subword_sampling import DropStream, Lattice, bpe_dropout, sample_path, unigram_lattice
 from dragoman.text.token_table import FIRST_LEARNED, MARK_IDS, byte_ids
@@ -118,7 +118,5 @@ def load_processor(model: bytes) -> Any:
     try:
         processor.LoadFromSerializedProto(model)
     except Exception as error:  # the library's own class differs from release to release
-        raise TextError(
-            f"these {len(model)} bytes are not a sentencepiece model: {error}", code="not_a_tokenizer"
-        ) from None
+        raise NotATokenizerError(f"these {len(model)} bytes are not a sentencepiece model: {error}") from None
     return processor

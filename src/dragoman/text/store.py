@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from dragoman.errors import TextError
+from dragoman.errors import NotATokenizerError, TextError
 from dragoman.files import write_atomically
 from dragoman.text.normalization import VERSION
 from dragoman.text.sentencepiece import SentencePieceTokenizer
@@ -37,15 +37,20 @@ def make_tokenizer(kind: str, model: bytes, targets: Sequence[str]) -> Tokenizer
     return make(kind, model, targets)
 
 
+def check_name(name: str) -> None:
+    """Reject what cannot be the name of a tokenizer's files."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise TextError(
+            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', as in 'shared' or 'source'",
+            code="invalid_name",
+        )
+
+
 def save_tokenizer(
     kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str, targets: Sequence[str] = ()
 ) -> list[Path]:
     """Write the model, then the description, so a half-written model never has one."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise TextError(
-            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', as in 'shared'",
-            code="invalid_name",
-        )
+    check_name(name)
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + TOKENIZER_SUFFIXES[kind]), directory / f"{name}.json"
     about = {
@@ -64,11 +69,7 @@ def save_tokenizer(
 
 def load_tokenizer(directory: Path, name: str) -> Tokenizer:
     """Load a tokenizer by name; its model must match its description."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise TextError(
-            f"{name!r} is not a tokenizer name; the usual ones are 'shared', or 'source' and 'target'",
-            code="invalid_name",
-        )
+    check_name(name)
     description = Path(directory) / f"{name}.json"
     if not description.exists():
         raise TextError(explain_missing(Path(directory), name), code="tokenizer_not_found")
@@ -85,7 +86,7 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
     try:
         tokenizer = make_tokenizer(kind, model, about.get("targets", ()))
     except TextError as error:
-        raise TextError(f"{path} cannot be loaded: {error}", code="not_a_tokenizer") from None
+        raise NotATokenizerError(f"{path} cannot be loaded: {error}") from None
     if tokenizer.vocabulary_size != about["vocabulary_size"]:
         raise TextError(
             f"{path} holds {tokenizer.vocabulary_size} tokens, but {description} says {about['vocabulary_size']}; "
@@ -102,13 +103,11 @@ def read_description(path: Path) -> dict[str, Any]:
         about = rename_keys(json.loads(content), OLD_KEYS)
         wrong = [key for key, kind in DESCRIPTION_TYPES.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(
-            f"{path} does not describe a tokenizer ({type(error).__name__}: {error})", code="not_a_tokenizer"
-        ) from None
+        raise NotATokenizerError(f"{path} does not describe a tokenizer ({type(error).__name__}: {error})") from None
     if wrong:
-        raise TextError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}", code="not_a_tokenizer")
+        raise NotATokenizerError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}")
     if not isinstance(about.get("targets", []), list):
-        raise TextError(f"{path} does not describe a tokenizer: targets={about['targets']!r}", code="not_a_tokenizer")
+        raise NotATokenizerError(f"{path} does not describe a tokenizer: targets={about['targets']!r}")
     known = about["format"] == (TARGETS_FORMAT if "targets" in about else TOKENIZER_FORMAT)
     if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_SUFFIXES:
         raise TextError(

@@ -12,7 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, Final
 
 from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
-from dragoman.errors import TextError
+from dragoman.errors import NotATokenizerError, TextError
 from dragoman.text.normalization import MARK
 from dragoman.text.special_tokens import N_SPECIAL, UNK
 
@@ -135,10 +135,9 @@ class TokenTable(Vocabulary):
 
     def __init__(self, tokens: Sequence[str], targets: Sequence[str] = ()) -> None:
         if tuple(tokens[:FIRST_LEARNED]) != SPECIAL_TOKENS + BYTE_TOKENS:
-            raise TextError(
+            raise NotATokenizerError(
                 "this vocabulary does not start with <pad>, <s>, </s>, <unk> and the 256 byte tokens; "
-                "only tokenizers learned by Dragoman can be used: learn one with `dragoman prepare`",
-                code="not_a_tokenizer",
+                "only tokenizers learned by Dragoman can be used: learn one with `dragoman prepare`"
             )
         if taken := {*map(language_token, targets)}.intersection(tokens):
             raise TextError(

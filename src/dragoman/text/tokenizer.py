@@ -1,4 +1,4 @@
-"""The Tokenizer protocol, and the base class of learned subword tokenizers."""
+"""The base classes of all tokenizers, and of learned subword tokenizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from dragoman.errors import TextError
 from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
@@ -26,78 +26,15 @@ ENCODE_BLOCK: Final = 1024
 """Texts encoded at once: enough to amortize a library call, few enough for the caches."""
 
 
-class Tokenizer(Protocol):
+class Tokenizer(ABC):
     """Text to ids and back: decode(encode(text)) == normalize(text) for any text, and nothing is ever unknown.
 
-    Imported ones promise neither; they behave like the toolkit that they come from.
+    Imported ones promise neither; they behave like the toolkit that they come from. All that is saved and pickled is
+    the kind ("bpe", "unigram", "wordpiece" or "imported"), the bytes of the model, and the target languages that have a
+    token to put before a source, usually none.
     """
 
-    @property
-    def kind(self) -> str:
-        """The family: "bpe", "unigram", "wordpiece" or "imported"."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of ids, special ids included."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hex SHA-256 of everything that decides the ids."""
-
-    @property
-    def widths(self) -> Sequence[int]:
-        """How many bytes of UTF-8 each id writes, its space counted."""
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The target languages that have a token, to put before a source; usually none."""
-
-    def target_id(self, language: str) -> int:
-        """The id of a target language's token."""
-
-    def with_targets(self, targets: Sequence[str]) -> Tokenizer:
-        """The same with a token for each of these target languages, after all others."""
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without BOS and EOS."""
-
-    @property
-    def marks_words(self) -> bool:
-        """Whether a token shows by itself that a word begins with it."""
-
-    def encode_marked(self, marked: str) -> list[int]:
-        """The ids of normalized text as it is, with or without a space before its first word."""
-
-    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text, in the fastest way."""
-
-    def sample(self, text: str, alpha: float, seed: int) -> list[int]:
-        """Another segmentation of the same text, a function of (text, alpha, seed); alpha 0 is `encode`."""
-
-    def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
-        """`sample` for encoded sentences, concatenated in `ids`, with a seed for each; returns ids and lengths."""
-
-    @property
-    def resamples_in_threads(self) -> bool:
-        """Whether threads can resample in parallel; otherwise it takes processes."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids; PAD, BOS, EOS and target languages write nothing."""
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The tokens as text, ▁ for a space."""
-
-    def to_ids(self, tokens: Sequence[str]) -> list[int]:
-        """The inverse of `tokens`."""
-
-    def save(self, directory: Path, name: str) -> list[Path]:
-        """Write the files that `load_tokenizer` reads."""
-
-
-class StoredTokenizer(ABC):
-    """A kind and the bytes of a model, which is all that is saved and pickled; perhaps with target languages."""
-
-    vocabulary_size: int
+    vocabulary_size: int  # the number of ids, special ids included
     first_target: int  # the id of the first target language
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str]) -> None:
@@ -106,6 +43,60 @@ class StoredTokenizer(ABC):
     def __reduce__(self) -> tuple[type[Self], tuple[str, bytes, tuple[str, ...]]]:
         """Pickle the model's bytes, without caches."""
         return type(self), (self.kind, self.model, self.targets)
+
+    @property
+    @abstractmethod
+    def widths(self) -> Sequence[int]:
+        """How many bytes of UTF-8 each id writes, its space counted."""
+
+    @property
+    @abstractmethod
+    def marks_words(self) -> bool:
+        """Whether a token shows by itself that a word begins with it."""
+
+    @property
+    @abstractmethod
+    def resamples_in_threads(self) -> bool:
+        """Whether threads can resample in parallel; otherwise it takes processes."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without BOS and EOS."""
+
+    @abstractmethod
+    def encode_marked(self, marked: str) -> list[int]:
+        """The ids of normalized text as it is, with or without a space before its first word."""
+
+    @abstractmethod
+    def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`encode` for each text, in the fastest way."""
+
+    @abstractmethod
+    def sample(self, text: str, alpha: float, seed: int) -> list[int]:
+        """Another segmentation of the same text, a function of (text, alpha, seed); alpha 0 is `encode`."""
+
+    @abstractmethod
+    def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
+        """`sample` for encoded sentences, concatenated in `ids`, with a seed for each; returns ids and lengths."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids; PAD, BOS, EOS and target languages write nothing."""
+
+    @abstractmethod
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The tokens as text, ▁ for a space."""
+
+    @abstractmethod
+    def to_ids(self, tokens: Sequence[str]) -> list[int]:
+        """The inverse of `tokens`."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the kind, the normalizer's version if it is used, the target languages and the model's bytes."""
+        normalizer = "" if self.kind == "imported" else f" {VERSION}"
+        languages = f" to {' '.join(self.targets)}" if self.targets else ""
+        return hashlib.sha256(f"{self.kind}{normalizer}{languages}\n".encode() + self.model).hexdigest()
 
     def target_id(self, language: str) -> int:
         """The id of a target language's token."""
@@ -134,7 +125,7 @@ class StoredTokenizer(ABC):
         return save_tokenizer(self.kind, self.model, self.vocabulary_size, directory, name, self.targets)
 
 
-class SubwordTokenizer(StoredTokenizer):
+class SubwordTokenizer(Tokenizer):
     """Normalizing, words and decoding; subclasses find and sample tokens."""
 
     def __init__(
@@ -150,19 +141,9 @@ class SubwordTokenizer(StoredTokenizer):
     marks_words = True
 
     @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of the kind, the normalizer's version and the model's bytes."""
-        languages = f" to {' '.join(self.targets)}" if self.targets else ""
-        return hashlib.sha256(f"{self.kind} {VERSION}{languages}\n".encode() + self.model).hexdigest()
-
-    @cached_property
     def widths(self) -> Sequence[int]:
         """How many bytes of UTF-8 each id writes, its space counted."""
         return [len(output) for output in self.table.token_bytes]
-
-    @abstractmethod
-    def encode_marked(self, marked: str) -> list[int]:
-        """The ids of normalized text that has the space of its first word."""
 
     @abstractmethod
     def sample_word(self, word: str, alpha: float, draws: DropStream) -> list[int]:

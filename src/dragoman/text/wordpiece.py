@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.errors import TextError
+from dragoman.errors import NotATokenizerError
 from dragoman.text.normalization import MARK
 from dragoman.text.subword_sampling import DropStream
 from dragoman.text.token_table import FIRST_LEARNED, byte_ids
@@ -73,7 +73,7 @@ def parse_vocabulary(model: bytes) -> list[str]:
         if [table[name] for name in names] != list(range(len(names))):
             raise ValueError("its ids are not 0, 1, 2, ...")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TextError(
-            f"these {len(model)} bytes are not a WordPiece vocabulary of `tokenizers`: {error}", code="not_a_tokenizer"
+        raise NotATokenizerError(
+            f"these {len(model)} bytes are not a WordPiece vocabulary of `tokenizers`: {error}"
         ) from None
     return names

@@ -236,18 +236,12 @@ def test_closing_ends_the_threads():
 
 def test_what_cannot_be_is_refused():
     split = split_of(pairs_of(9))
-    with raises(DataError, "out_of_range", "2"):
-        Loader(split, RECIPE, rank=2, world=2)
-    with raises(DataError, "out_of_range", "0", "-1"):
-        Loader(split, RECIPE, state=-1)
     with raises(DataError, "checkpoint_mismatch", "1000", "2"):
         take(Loader(split, RECIPE, state=2 * EPOCH_STRIDE + 1000), 1)
     with raises(DataError, "no_pairs_left"):
         Loader(Split.of([], []), RECIPE)
     with raises(DataError, "count_mismatch", "9", "8"):
         Split(split.source, Sentences.of([[5]] * 8), split.parts)
-    with raises(DataError, "missing_option"):
-        Loader(split, replace(RECIPE, sampling=0.1))
     with raises(DataError, "text_too_long", "61"):
         take(Loader(split_of([([5] * 70, [6])]), RECIPE), 1)
 

@@ -46,70 +46,64 @@ class Corpus:
                 code="wrong_type",
             )
         if self.form not in get_args(Form):
-            raise DataError(
-                f"{self.source}: form={self.form!r} must be {', '.join(get_args(Form)[:-1])} or {get_args(Form)[-1]}",
+            raise self._error(
+                f"form={self.form!r} must be {', '.join(get_args(Form)[:-1])} or {get_args(Form)[-1]}",
                 code="unknown_choice",
             )
         if not isinstance(self.weight, int | float):
-            raise DataError(f"{self.source}: weight must be a number; got {self.weight!r}", code="wrong_type")
+            raise self._error(f"weight must be a number; got {self.weight!r}", code="wrong_type")
         if (self.target is None) == (self.form == "plain"):
-            raise DataError(
-                f"{self.source}: plain text needs a target file for each source; TSV and JSON lines have both sides "
+            raise self._error(
+                f"plain text needs a target file for each source; TSV and JSON lines have both sides "
                 f"in one file; got form={self.form!r} with target={self.target}",
                 code="missing_option",
             )
         if self.form == "jsonl" and not (self.source_key and self.target_key):
-            raise DataError(
-                f"{self.source}: JSON lines need a source key and a target key, such as en and de", code="missing_key"
-            )
+            raise self._error("JSON lines need a source key and a target key, such as en and de", code="missing_key")
         if self.form != "plain" and self.source_key == self.target_key != "":
-            raise DataError(
-                f"{self.source}: source and target have the same key {self.source_key!r}; give two",
-                code="duplicate_key",
+            raise self._error(
+                f"source and target have the same key {self.source_key!r}; give two", code="duplicate_key"
             )
         if self.form == "tsv":
             for key in (self.source_key, self.target_key):
                 if bool(self.source_key) != bool(self.target_key) or (key and not column_number(key)):
-                    raise DataError(
-                        f"{self.source}: keys must be two column numbers from 1 in TSV, such as 1 and 2; "
+                    raise self._error(
+                        f"keys must be two column numbers from 1 in TSV, such as 1 and 2; "
                         f"got {self.source_key!r} and {self.target_key!r}",
                         code="invalid_column",
                     )
         if not MIN_WEIGHT <= self.weight <= MAX_WEIGHT:
-            raise DataError(
-                f"{self.source}: weight must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}",
-                code="out_of_range",
+            raise self._error(
+                f"weight must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; got {self.weight}", code="out_of_range"
             )
-
         self._check_language()
+
+    def _error(self, problem: str, code: str) -> DataError:
+        return DataError(f"{self.source}: {problem}", code=code)
 
     def _check_language(self) -> None:
         """Reject what cannot be a target language."""
         if self.to and not is_language_code(self.to):
-            raise DataError(
-                f"{self.source}: to={self.to!r} is not a language code; use letters, digits and hyphens, "
-                "such as 'de' or 'zh-Hans'",
+            raise self._error(
+                f"to={self.to!r} is not a language code; use letters, digits and hyphens, such as 'de' or 'zh-Hans'",
                 code="invalid_language_code",
             )
         if self.to_key and self.form == "plain":
-            raise DataError(
-                f"{self.source}: plain text has no key {self.to_key!r}; give `to`, the language of all its pairs",
+            raise self._error(
+                f"plain text has no key {self.to_key!r}; give `to`, the language of all its pairs",
                 code="conflicting_options",
             )
         if self.to and self.to_key:
-            raise DataError(
-                f"{self.source}: to={self.to!r} and to_key={self.to_key!r} exclude each other; drop one",
-                code="conflicting_options",
+            raise self._error(
+                f"to={self.to!r} and to_key={self.to_key!r} exclude each other; drop one", code="conflicting_options"
             )
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
-            raise DataError(
-                f"{self.source}: to_key={self.to_key!r} must be the number of a column of the TSV, from 1",
-                code="invalid_column",
+            raise self._error(
+                f"to_key={self.to_key!r} must be the number of a column of the TSV, from 1", code="invalid_column"
             )
         if self.to_key and self.to_key in self._both_keys():
-            raise DataError(
-                f"{self.source}: to_key={self.to_key!r} is also the key of the source or target; give another",
-                code="duplicate_key",
+            raise self._error(
+                f"to_key={self.to_key!r} is also the key of the source or target; give another", code="duplicate_key"
             )
 
     def _both_keys(self) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -76,18 +76,15 @@ def read_trees_file(path: str | Path, open_file: OpenFile = open_binary) -> Iter
     """The trees of a CoNLL-U file, compressed or not, in order."""
     from dragoman.text.trees.dependency import read_trees
 
-    return read_trees(
-        (line for block in read_line_blocks(Path(path), open_file, "trees in CoNLL-U") for line in block), str(path)
-    )
+    blocks = read_line_blocks(Path(path), open_file, "trees in CoNLL-U")
+    return read_trees(chain.from_iterable(blocks), str(path))
 
 
 def read_brackets_file(path: str | Path) -> Iterator[Bracketing]:
     """The constituency trees of a file in Penn Treebank brackets, compressed or not, cleaned and in order."""
     from dragoman.text.trees.constituency import read_brackets
 
-    return read_brackets(
-        (line for block in read_line_blocks(Path(path), holds="trees in brackets") for line in block), str(path)
-    )
+    return read_brackets(chain.from_iterable(read_line_blocks(Path(path), holds="trees in brackets")), str(path))
 
 
 def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:

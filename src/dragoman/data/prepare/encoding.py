@@ -26,21 +26,13 @@ if TYPE_CHECKING:
     from dragoman.text import Tokenizer
 
 
-def append_texts(writer: SentenceWriter, texts: Sequence[str]) -> None:
-    """Sentences as UTF-8 bytes, end to end."""
-    packed = [text.encode() for text in texts]
-    flat = np.frombuffer(b"".join(packed), np.uint8)
-    writer.append(flat, np.fromiter(map(len, packed), np.int64, len(packed)))
-
-
-def append_depths(writer: SentenceWriter, depths: Sequence[bytes], chosen: Int64Array) -> None:
-    """The depths of the chosen sentences' bytes, end to end."""
-    kept = [depths[i] for i in chosen]
-    writer.append(np.frombuffer(b"".join(kept), np.uint8), int_array(map(len, kept), len(kept)))
+def append_bytes(writer: SentenceWriter, sentences: Sequence[bytes]) -> None:
+    """Sentences as UTF-8, or the depths of their bytes, end to end."""
+    writer.append(np.frombuffer(b"".join(sentences), np.uint8), int_array(map(len, sentences), len(sentences)))
 
 
 def read_texts(directory: Path, name: str, start: int, stop: int) -> list[str]:
-    """Sentences start .. stop - 1 that `append_texts` wrote; read and not mapped, as mapped pages count as memory."""
+    """Sentences start .. stop - 1 that `append_bytes` wrote; read and not mapped, as mapped pages count as memory."""
     offsets = map_file(directory / f"{name}.offsets", "int64")[start : stop + 1].tolist()
     with (directory / f"{name}.ids").open("rb") as file:
         file.seek(offsets[0])
@@ -118,28 +110,22 @@ def encode_splits(
                 for of, kind in kinds.items()
             ]
 
-        train_writers = open_split("train")
-        valid_writers = open_split("valid") if valid is not None or held_out.any() else []
-        for part in train.parts:
-            starts = train_writers[0].count, valid_writers[0].count if valid_writers else 0
-            for begin, chunk in encode_text(context, train, part, tokenizers, dtypes):
-                mask = held_out[begin : begin + len(chunk[0].lengths)]
-                append_pairs(context, train, begin, chunk, ~mask, train_writers, splits["train"])
-                if mask.any():
-                    append_pairs(context, train, begin, chunk, mask, valid_writers, splits["valid"])
-            splits["train"]["parts"].append(asdict(replace(part, start=starts[0], stop=train_writers[0].count)))
-            if valid_writers and valid is None:
-                splits["valid"]["parts"].append(
-                    asdict(replace(part, start=starts[1], stop=valid_writers[0].count, weight=1.0))
-                )
-        for part in valid.parts if valid is not None else ():
-            assert valid is not None
-            start = valid_writers[0].count
-            for begin, chunk in encode_text(context, valid, part, tokenizers, dtypes):
-                append_pairs(
-                    context, valid, begin, chunk, np.ones(len(chunk[0].lengths), bool), valid_writers, splits["valid"]
-                )
-            splits["valid"]["parts"].append(asdict(replace(part, start=start, stop=valid_writers[0].count)))
+        names = ["train", "valid"] if valid is not None or held_out.any() else ["train"]
+        writers = {name: open_split(name) for name in names}
+        texts = [(train, held_out, names if valid is None else ["train"])]
+        texts += [] if valid is None else [(valid, np.ones(len(valid), bool), ["valid"])]
+        for text, for_valid, fed in texts:
+            for part in text.parts:
+                starts = {name: writers[name][0].count for name in fed}
+                for begin, chunk in encode_text(context, text, part, tokenizers, dtypes):
+                    mask = for_valid[begin : begin + len(chunk[0].lengths)]
+                    for name in fed:
+                        chosen = mask if name == "valid" else ~mask
+                        append_pairs(context, text, begin, chunk, chosen, writers[name], splits[name])
+                for name in fed:
+                    weight = 1.0 if name == "valid" and text is train else part.weight
+                    written = replace(part, start=starts[name], stop=writers[name][0].count, weight=weight)
+                    splits[name]["parts"].append(asdict(written))
     if not splits["train"]["pairs"]:
         raise DataError(
             f"no pair is left: all have more than data.max_tokens={context.recipe.data.max_tokens} tokens",

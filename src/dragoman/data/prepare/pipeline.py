@@ -23,7 +23,7 @@ from dragoman.data.corpora.cleaning import Cleaner, Hashes, HashSet, check_chunk
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.data.corpora.reader import read_trees_file
 from dragoman.data.prepare import inputs as sources
-from dragoman.data.prepare.encoding import append_depths, append_texts, cached_tokenizer, encode_splits
+from dragoman.data.prepare.encoding import append_bytes, cached_tokenizer, encode_splits
 from dragoman.data.prepare.staging import (
     PAIRS_PER_CHUNK,
     CleanText,
@@ -91,13 +91,10 @@ def prepare_corpora(
             f"{tokenizers} is not a directory of tokenizers; give the `{TOKENIZERS}` of prepared data, or a model",
             code="tokenizer_not_found",
         )
-    if isinstance(recipe, Recipe):
-        fixed = recipe
-        recipe_for: Callable[[int], Recipe] = lambda _: fixed  # noqa: E731
-    elif callable(recipe):
-        recipe_for = recipe
-    else:
-        raise DataError(f"recipe must be a Recipe, such as Recipe.load('base'); got {recipe!r}", code="wrong_type")
+
+    def recipe_for(pairs: int) -> Recipe:
+        return recipe if isinstance(recipe, Recipe) else recipe(pairs)
+
     everything = [*corpora, *validation]
     initial = with_targets(recipe_for(0), everything, tokenizers)
     targets = initial.text.targets
@@ -113,15 +110,11 @@ def prepare_corpora(
         resolved = recipe_for(pairs)
         assert resolved.data == initial.data, "[data] must not depend on the number of pairs"
         resolved = replace(resolved, text=replace(resolved.text, targets=targets))
-        settings = {f"data.{key}": getattr(resolved.data, key) for key in PREPARATION_SETTINGS} | tokenizer_settings(
-            resolved, tokenizers
-        )
+        settings = {f"data.{key}": getattr(resolved.data, key) for key in PREPARATION_SETTINGS}
+        settings |= tokenizer_settings(resolved, tokenizers)
         described = sources.describe_inputs(everything, hashes)
-        return resolved, {
-            "corpora": described[: len(corpora)],
-            "valid": described[len(corpora) :],
-            "settings": settings,
-        }
+        n = len(corpora)
+        return resolved, {"corpora": described[:n], "valid": described[n:], "settings": settings}
 
     reporter = reporter or SilentReporter()
     hashes = sources.InputHashes(reporter.advance)
@@ -164,8 +157,6 @@ def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
         raise DataError(
             f"corpora must be a list, such as [Corpus('train.en', 'train.de')]; got {corpora!r}", code="wrong_type"
         )
-    if not all(isinstance(corpus, Corpus) for corpus in valid):
-        raise DataError(f"valid must be a Corpus, such as Corpus('dev.en', 'dev.de'); got {valid!r}", code="wrong_type")
     if not corpora:
         raise DataError("there is no corpus to prepare; give at least one", code="no_data")
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
@@ -225,16 +216,12 @@ def clean(
     scripts: tuple[frozenset[str], frozenset[str]] | None = None
     parts, pair_hashes, languages = [], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
     with ExitStack() as open_files:
-        writers = [
-            open_files.enter_context(SentenceWriter(context.staging, f"{name}.{side}", "uint8")) for side in SIDES
-        ]
-        depths = (
-            SentenceWriter(context.staging, f"{name}.{DEPTHS}", "uint8")
-            if corpora[0].source_trees is not None
-            else None
-        )
-        if depths is not None:
-            open_files.enter_context(depths)
+
+        def writer_of(kind: str) -> SentenceWriter:
+            return open_files.enter_context(SentenceWriter(context.staging, f"{name}.{kind}", "uint8"))
+
+        writers = [writer_of(side) for side in SIDES]
+        depths = None if corpora[0].source_trees is None else writer_of(DEPTHS)
         for corpus in corpora:
             start = writers[0].count
             path = corpus.source_trees
@@ -247,9 +234,10 @@ def clean(
             for chunk in context.workers.map(check_chunk, tasks):
                 kept = np.flatnonzero(cleaner.filter(chunk))
                 for writer, texts in zip(writers, (chunk.sources, chunk.targets), strict=True):
-                    append_texts(writer, [texts[i] for i in kept])
+                    append_bytes(writer, [texts[i].encode() for i in kept])
                 if depths is not None and trees is not None:
-                    append_depths(depths, [trees.byte_depths(text) for text in chunk.sources], kept)
+                    of_bytes = [trees.byte_depths(text) for text in chunk.sources]
+                    append_bytes(depths, [of_bytes[i] for i in kept])
                 pair_hashes.append(chunk.hashes[kept])
                 languages.append(language_indices(chunk.languages, targets)[kept] if targets else languages[0])
             if trees is not None:

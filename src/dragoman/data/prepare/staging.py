@@ -23,9 +23,7 @@ from dragoman.errors import DataError, DragomanError
 from dragoman.files import MANIFEST, sha256, staged, write_atomically
 from dragoman.progress import Reporter
 
-PAIRS_PER_CHUNK = (
-    8192  # pairs: large enough that sending them to a process costs little, small enough for many processes
-)
+PAIRS_PER_CHUNK = 8192  # large enough that sending them to a process costs little, small enough for many processes
 
 
 class TokenizerEntry(NamedTuple):

@@ -105,13 +105,10 @@ def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> S
     if cut in ("subword-nmt", SUBWORD_NMT_RESTRICTED):
         return WhitespaceSegmenter(model, tokens if cut == SUBWORD_NMT_RESTRICTED else None)
     try:
-        return SentencePieceSegmenter(b64decode(model, validate=True))
-    except ValueError as error:  # a TextError is one, too
-        raise (
-            error
-            if isinstance(error, TextError)
-            else TextError(f"its model is not base 64: {error}", code="file_damaged")
-        ) from None
+        content = b64decode(model, validate=True)
+    except ValueError as error:
+        raise TextError(f"its model is not base 64: {error}", code="file_damaged") from None
+    return SentencePieceSegmenter(content)
 
 
 def encode_model(model: bytes) -> str:

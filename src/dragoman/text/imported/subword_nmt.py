@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 from itertools import pairwise
 from typing import Final
 
-from dragoman.errors import TextError
+from dragoman.errors import NotATokenizerError
 from dragoman.text.normalization import CACHED_WORDS
 
 SEPARATOR: Final = "@@"
@@ -27,19 +27,16 @@ class SubwordCodes:
         if lines[0].startswith("#version:"):
             version = lines.pop(0).partition(":")[2].strip()
             if version not in ("0.1", "0.2"):
-                raise TextError(
-                    f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2", code="not_a_tokenizer"
-                )
+                raise NotATokenizerError(f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2")
             self.whole_end = version == "0.1"
         else:
             self.whole_end = True
         for number, line in enumerate(lines, start=1):
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
-                raise TextError(
+                raise NotATokenizerError(
                     f"these are not codes of subword-nmt: line {number} of the pairs is {line!r:.60}; expected two "
-                    "symbols and a space between them",
-                    code="not_a_tokenizer",
+                    "symbols and a space between them"
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
         self.vocabulary = vocabulary

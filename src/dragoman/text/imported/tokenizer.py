@@ -6,18 +6,17 @@ Text is not normalized as by our own tokenizers, but as in the model's training.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from dragoman.errors import TextError
+from dragoman.errors import NotATokenizerError, TextError
 from dragoman.text.imported.segmentation import SentencePieceSegmenter, SubwordSegmenter, load_segmenter
 from dragoman.text.normalization import MARK, normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, language_token
-from dragoman.text.tokenizer import StoredTokenizer
+from dragoman.text.tokenizer import Tokenizer
 from dragoman.values import rename_keys
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 KIND: Final = "imported"
 
 
-class ImportedTokenizer(StoredTokenizer):
+class ImportedTokenizer(Tokenizer):
     """Tokens by the name that their toolkit gives them, each with an id; ids 0 to 3 are ours, as everywhere.
 
     A JSON file: `from`, the toolkit; `cut` and `model`, as `load_segmenter` reads them; `unknown`, what the unknown
@@ -50,12 +49,6 @@ class ImportedTokenizer(StoredTokenizer):
         self.silent = {*range(UNK), *about["silent"], *range(self.first_target, len(self.names))}
         self.table = Vocabulary(self.names)
         self.vocabulary_size = len(self.names)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Of the model's bytes and the target languages."""
-        languages = f" to {' '.join(self.targets)}" if self.targets else ""
-        return hashlib.sha256(f"{self.kind}{languages}\n".encode() + self.model).hexdigest()
 
     @cached_property
     def widths(self) -> Sequence[int]:
@@ -157,12 +150,9 @@ def parse_tokenizer(model: bytes) -> dict[str, Any]:
         if wrong is None and not all(type(number) is int for number in about["silent"]):
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
-        raise TextError(
-            f"these {len(model)} bytes are not an imported tokenizer ({error!r:.60})", code="not_a_tokenizer"
-        ) from None
+        raise NotATokenizerError(f"these {len(model)} bytes are not an imported tokenizer ({error!r:.60})") from None
     if wrong is not None:
-        raise TextError(
-            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {about[wrong]!r:.60}",
-            code="not_a_tokenizer",
+        raise NotATokenizerError(
+            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {about[wrong]!r:.60}"
         )
     return dict(about)

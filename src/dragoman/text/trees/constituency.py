@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.errors import TextError
+from dragoman.errors import TreeError
 
 TOP: Final = "TOP"
 ROOT_LABELS: Final = frozenset({"", TOP, "ROOT", "S1"})
@@ -51,29 +51,9 @@ class Bracketing:
     where: str = field(default="the tree", compare=False)
 
     def __post_init__(self) -> None:
-        """Reject phrases that are not a tree."""
+        """Reject words without tags."""
         if not self.words or len(self.words) != len(self.tags):
-            raise TextError(
-                f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}",
-                code="invalid_tree",
-            )
-        around = [Phrase("", 0, len(self.words))]
-        for number, phrase in enumerate(self.phrases):
-            while phrase.first >= around[-1].end and len(around) > 1:
-                around.pop()
-            parent, before = around[-1], self.phrases[number - 1] if number else around[0]
-            if not (max(parent.first, before.first) <= phrase.first < phrase.end <= parent.end):
-                raise TextError(
-                    f"{self.where}: {phrase} is not inside {parent}, after {before}; phrases are nested, the outer "
-                    "before the inner and the left before the right",
-                    code="invalid_tree",
-                )
-            around.append(phrase)
-        if not self.phrases or self.phrases[0].end - self.phrases[0].first != len(self.words):
-            raise TextError(
-                f"{self.where}: the first phrase must cover all {len(self.words)} words; got {self.phrases[:1]}",
-                code="invalid_tree",
-            )
+            raise TreeError(f"{self.where} needs words and a tag for each; got {self.words!r} and {self.tags!r}")
 
     def walk(
         self, opening: Callable[[str], str], word: Callable[[int], str], closing: Callable[[str], str]
@@ -93,11 +73,9 @@ class Bracketing:
 
     def text(self) -> str:
         """The tree in Penn Treebank brackets, on one line."""
-        parts = self.walk("({}".format, lambda number: f"({self._leaf(number)})", lambda _: ")")
+        words, tags = ([text.translate(CHARACTERS) for text in texts] for texts in (self.words, self.tags))
+        parts = self.walk("({}".format, lambda number: f"({tags[number]} {words[number]})", lambda _: ")")
         return " ".join(parts).replace(" )", ")")
-
-    def _leaf(self, number: int) -> str:
-        return f"{self.tags[number].translate(CHARACTERS)} {self.words[number].translate(CHARACTERS)}"
 
 
 def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
@@ -110,10 +88,9 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
         for part in PART.findall(line):
             if tree is None:
                 if part != "(":
-                    raise TextError(
+                    raise TreeError(
                         f"{name}, line {number}: {part!r} is outside of any tree; write trees in brackets, such as "
-                        "(S (NP (PRP it)) (VP (VBZ works)))",
-                        code="invalid_tree",
+                        "(S (NP (PRP it)) (VP (VBZ works)))"
                     )
                 tree = TreeBuilder(f"{name}, line {number}")
             tree.add(part, f"{name}, line {number}")
@@ -121,9 +98,8 @@ def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
                 yield from tree.build()
                 tree = None
     if tree is not None:
-        raise TextError(
-            f"{tree.where}: the tree that begins here is not closed; {len(tree.open)} closing brackets are missing",
-            code="invalid_tree",
+        raise TreeError(
+            f"{tree.where}: the tree that begins here is not closed; {len(tree.open)} closing brackets are missing"
         )
 
 
@@ -155,12 +131,10 @@ class TreeBuilder:
                 above = self.open[-1]
                 if above.label is None:
                     if len(self.open) > 1:
-                        raise TextError(
-                            f"{where}: a bracket without a label; only the outermost may have none", code="invalid_tree"
-                        )
+                        raise TreeError(f"{where}: a bracket without a label; only the outermost may have none")
                     above.label = ""
                 if above.word is not None:
-                    raise TextError(self._extra_content(where, above), code="invalid_tree")
+                    raise TreeError(self._extra_content(where, above))
                 above.parts += 1
             self.open.append(OpenBracket(None, len(self.words), len(self.phrases)))
             self.phrases.append(None)
@@ -171,7 +145,7 @@ class TreeBuilder:
         else:
             here = self.open[-1]
             if here.word is not None or here.parts:
-                raise TextError(self._extra_content(where, here, part), code="invalid_tree")
+                raise TreeError(self._extra_content(where, here, part))
             here.word = part
 
     @staticmethod
@@ -187,9 +161,8 @@ class TreeBuilder:
                 self.words.append(ESCAPED.sub(lambda found: found[1] or ESCAPES[found[0]], here.word))
                 self.tags.append(here.label or UNKNOWN_TAG)
         elif not here.parts:
-            raise TextError(
-                f"{where}: the bracket ({here.label or ''}) is empty; write a word with its tag, such as (NN dog)",
-                code="invalid_tree",
+            raise TreeError(
+                f"{where}: the bracket ({here.label or ''}) is empty; write a word with its tag, such as (NN dog)"
             )
         elif len(self.words) > here.first:
             self.phrases[here.index] = Phrase(strip_function(here.label or ""), here.first, len(self.words))

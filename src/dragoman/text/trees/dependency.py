@@ -13,7 +13,7 @@ from itertools import islice
 from numbers import Integral
 from typing import Any, Final
 
-from dragoman.errors import TextError
+from dragoman.errors import TextError, TreeError
 from dragoman.text.normalization import normalize
 from dragoman.values import plural
 
@@ -40,9 +40,7 @@ class Tree:
         """A tree from words and the number of each one's head, counted from 1; 0 for the root."""
         all_words, all_heads = as_tuple(words), as_tuple(heads)
         if all_words is None or all_heads is None or len(all_words) != len(all_heads):
-            raise TextError(
-                f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}", code="invalid_tree"
-            )
+            raise TreeError(f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}")
         return cls(all_words, tuple(tree_depths(all_heads, [where] * len(all_heads))), where)
 
     def __post_init__(self) -> None:
@@ -54,9 +52,8 @@ class Tree:
             and all(isinstance(word, str) for word in words or ())
             and all(isinstance(depth, Integral) and int(depth) >= 0 for depth in deep or ())
         ):
-            raise TextError(
-                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}",
-                code="invalid_tree",
+            raise TreeError(
+                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}"
             )
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "depths", deep)
@@ -114,10 +111,9 @@ def tree_depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
             path[word] = None
             head = heads[word]
             if isinstance(head, bool) or not isinstance(head, Integral) or not 0 <= head <= len(heads):
-                raise TextError(
+                raise TreeError(
                     f"{where[word]}: word {word + 1} has head {head!r}; heads are words of the sentence, 1 to "
-                    f"{len(heads)}, or 0 for the root",
-                    code="invalid_tree",
+                    f"{len(heads)}, or 0 for the root"
                 )
             if head == 0:
                 found[word] = 0
@@ -128,7 +124,7 @@ def tree_depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
             climbed = [*path]
             cycle = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
             prefix = "no word has head 0, and " if 0 not in heads else ""
-            raise TextError(f"{where[word]}: {prefix}heads form a cycle, {cycle}", code="invalid_tree")
+            raise TreeError(f"{where[word]}: {prefix}heads form a cycle, {cycle}")
         for distance, each in enumerate(reversed([one for one in path if found[one] is None]), 1):
             found[each] = above + distance
     return [deep for deep in found if deep is not None]
@@ -160,33 +156,25 @@ class SentenceBuilder:
         """Add a word, a token of several words, or an empty node, which is ignored."""
         where, cells = f"{self.name}, line {number}", line.split("\t")
         if len(cells) != COLUMNS:
-            raise TextError(
+            raise TreeError(
                 f"{where}: {plural(len(cells), 'column')}, but CoNLL-U has {COLUMNS}, separated by tabs, a word on "
-                "each line and an empty line after each sentence",
-                code="invalid_tree",
+                "each line and an empty line after each sentence"
             )
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
         if kind is None or len(cells[0]) > 2 * MAX_DIGITS:
-            raise TextError(
-                f"{where}: {cells[0]!r:.40} is not a word number; expected e.g. 3, 3-4 or 3.1", code="invalid_tree"
-            )
+            raise TreeError(f"{where}: {cells[0]!r:.40} is not a word number; expected e.g. 3, 3-4 or 3.1")
         if kind[1] is None:
             return
         first, last = int(kind[1]), int(kind[2] or kind[1])
         if first != len(self.heads) + 1 or last < first or (kind[2] and first <= self._covered()):
-            raise TextError(
-                f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected; words count from 1",
-                code="invalid_tree",
-            )
+            raise TreeError(f"{where}: {cells[0]} where word {len(self.heads) + 1} was expected; words count from 1")
         if kind[2]:
             self.tokens.append((form, first, last))
             self.open = where
             return
         if not head.isdecimal() or len(head) > MAX_DIGITS:
-            raise TextError(
-                f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root", code="invalid_tree"
-            )
+            raise TreeError(f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root")
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))
@@ -200,10 +188,7 @@ class SentenceBuilder:
         """The tree, if there was a word; a token of several words has the smallest depth of them."""
         if self._covered() > len(self.heads):
             token = self.tokens[-1]
-            raise TextError(
-                f"{self.open}: the token {token[1]}-{token[2]} ends after the last word of the sentence",
-                code="invalid_tree",
-            )
+            raise TreeError(f"{self.open}: the token {token[1]}-{token[2]} ends after the last word of the sentence")
         if self.heads:
             deep = tree_depths(self.heads, self.locations)
             words = tuple(form for form, _, _ in self.tokens)

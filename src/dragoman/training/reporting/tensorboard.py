@@ -10,7 +10,7 @@ from dragoman.errors import MissingExtraError
 from dragoman.progress import Evaluation, Reporter
 
 
-class TensorBoardReporter:
+class TensorBoardReporter(Reporter):
     """Write every figure to TensorBoard, and pass everything on to another reporter.
 
     A resumed run purges what was written after its checkpoint, as it writes that again.

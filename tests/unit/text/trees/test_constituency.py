@@ -103,24 +103,6 @@ def test_trees_before_a_wrong_one_are_given() -> None:
         next(trees)
 
 
-@pytest.mark.parametrize(
-    "phrases",
-    [
-        [],
-        [("S", 0, 2)],
-        [("S", 0, 3), ("NP", 1, 1)],
-        [("S", 0, 4)],
-        [("S", 0, 3), ("NP", 0, 2), ("VP", 1, 3)],
-        [("S", 0, 3), ("NP", 1, 2), ("VP", 0, 1)],
-        [("S", 0, 3), ("NP", 1, 2), ("VP", 1, 3)],
-        [("NP", 0, 1), ("S", 0, 3)],
-    ],
-)
-def test_phrases_that_are_no_tree_are_refused(phrases: list[tuple[str, int, int]]) -> None:
-    with raises(TextError, "invalid_tree"):
-        Bracketing(("a", "b", "c"), ("X", "Y", "Z"), tuple(Phrase(*phrase) for phrase in phrases))
-
-
 def test_words_and_tags_come_in_twos() -> None:
     for words, tags in (((), ()), (("a", "b"), ("X",))):
         with raises(TextError, "invalid_tree"):
