@@ -51,8 +51,8 @@ def forced_batches(engine: TorchEngine, pairs: EncodedPairs, batch: int | None =
     for here in length_batches(pairs, batch or engine.batch):
         source, source_layout = engine.sources([pairs[i][0] for i in here])
         target, target_layout = engine.padded([[BOS, *pairs[i][1]] for i in here])
-        labels = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=engine.device)
-        rows = torch.tensor([row for row, i in enumerate(here) for _ in (*pairs[i][1], EOS)], device=engine.device)
+        labels = torch.tensor([token for i in here for token in (*pairs[i][1], EOS)], device=source.device)
+        rows = torch.tensor([row for row, i in enumerate(here) for _ in (*pairs[i][1], EOS)], device=source.device)
         yield ForcedBatch(here, source, source_layout, target, target_layout, labels, rows)
 
 

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from dragoman.engines.forced_decoding import EncodedPairs
 
 
+Texts = Sequence[str]
+
+
 def encode_pairs(
-    translator: Translator,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    trees: Iterable[Tree] | None,
-    to: str | Sequence[str] | None,
+    translator: Translator, sources: Texts, targets: Texts, trees: Iterable[Tree] | None, to: str | Texts | None
 ) -> EncodedPairs:
     """The token ids of both sides of each pair."""
     if isinstance(sources, str) or isinstance(targets, str) or len(sources) != len(targets):
@@ -33,10 +32,10 @@ def encode_pairs(
 
 def align_pairs(
     translator: Translator,
-    sources: Sequence[str],
-    targets: Sequence[str],
+    sources: Texts,
+    targets: Texts,
     trees: Iterable[Tree] | None = None,
-    to: str | Sequence[str] | None = None,
+    to: str | Texts | None = None,
 ) -> list[Links]:
     """The links (source word, target word) of each sentence pair, counted from 0.
 

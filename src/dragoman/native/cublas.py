@@ -43,10 +43,7 @@ class MatmulProblem:
 
 class _HeuristicResult(Structure):
     _fields_ = (
-        ("algorithm", c_uint64 * 8),
-        ("workspace", c_size_t),
-        ("state", c_int),
-        ("waves", c_float),
+        *(("algorithm", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int), ("waves", c_float)),
         ("reserved", c_int * 4),
     )
 

@@ -191,35 +191,23 @@ def _when(draw: _Draw) -> m.When:
     return m.When(day, _clock(draw) if day is None or draw.chance(30) else None)
 
 
-def _where(draw: _Draw, kinds: Sequence[str]) -> m.Where:
-    match draw.one(kinds):
-        case "floor":
-            return m.Floor(draw.between(1, 12) if draw.chance(70) else draw.between(1, 99))
-        case "room":
-            return m.Numbered("in room", draw.between(1, draw.weighted({99: 90, 999: 10})))
-        case "platform":
-            return m.Numbered("on platform", draw.between(1, 29))
-        case "from":
-            return m.Numbered("from platform", draw.between(1, 29))
-        case "at" | "in_city":
-            return m.Place(draw.one(tuple(lexicon.PLACES)))
-    return m.Place(draw.one(tuple(lexicon.DESTINATIONS)))
+_PLACES: dict[str, Callable[[_Draw], m.Where]] = {
+    "floor": lambda draw: m.Floor(draw.between(1, 12) if draw.chance(70) else draw.between(1, 99)),
+    "room": lambda draw: m.Numbered("in room", draw.between(1, draw.weighted({99: 90, 999: 10}))),
+    "platform": lambda draw: m.Numbered("on platform", draw.between(1, 29)),
+    "from": lambda draw: m.Numbered("from platform", draw.between(1, 29)),
+    **dict.fromkeys(("at", "in_city"), lambda draw: m.Place(draw.one(tuple(lexicon.PLACES)))),
+    **dict.fromkeys(("to", "to_city", "to_spot"), lambda draw: m.Place(draw.one(tuple(lexicon.DESTINATIONS)))),
+}
+_OBJECTS: dict[str, Callable[[_Draw], m.Object | None]] = {  # the other kinds are kinds of nouns
+    **{"someone": _someone, "measure": _measured, "drink": _measured, "price": _price},
+    "age": lambda draw: m.Age(draw.between(1, 99)),
+    "span": lambda draw: _span(draw) if draw.chance(60) else None,
+}
 
 
-def _object(draw: _Draw, kinds: Sequence[str]) -> m.Object | None:
-    match draw.one(kinds):
-        case "someone":
-            return _someone(draw)
-        case "measure" | "drink":
-            return _measured(draw)
-        case "price":
-            return _price(draw)
-        case "age":
-            return m.Age(draw.between(1, 99))
-        case "span":
-            return _span(draw) if draw.chance(60) else None
-        case kind:
-            return _things(draw, _of_kind(kind))
+def _object(draw: _Draw, kind: str) -> m.Object | None:
+    return _OBJECTS[kind](draw) if kind in _OBJECTS else _things(draw, _of_kind(kind))
 
 
 def _companion(draw: _Draw) -> m.Name | m.Counted:
@@ -234,9 +222,9 @@ def _clause(draw: _Draw, fronted: bool = False) -> m.Clause:
         subject=_someone(draw) if kind == "person" else _things(draw, _of_kind(kind)),
         verb=verb.english,
         tense=draw.weighted(_TENSES),
-        object=_object(draw, objects) if objects else None,
+        object=_object(draw, draw.one(objects)) if objects else None,
         companion=_companion(draw) if draw.chance(12) else None,
-        where=_where(draw, places) if places and draw.chance(50) else None,
+        where=_PLACES[draw.one(places)](draw) if places and draw.chance(50) else None,
         when=(when := _when(draw) if fronted or draw.chance(65) else None),
         fronted=fronted and when is not None,
     )

@@ -18,7 +18,7 @@ import numpy as np
 
 from dragoman.engines.forced_decoding import EncodedPairs, forced_batches, small_batch
 from dragoman.errors import SearchError
-from dragoman.inspect.alignment import encode_pairs
+from dragoman.inspect.alignment import Texts, encode_pairs
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.inspect.heads import passes
 from dragoman.inspect.heads.gates import GatedModel, HeadId
@@ -189,11 +189,7 @@ def require_transformer(translator: Translator) -> Transformer:
 
 
 def encode_survey_pairs(
-    translator: Translator,
-    sources: Sequence[str],
-    targets: Sequence[str],
-    trees: Iterable[Tree] | None,
-    to: str | Sequence[str] | None,
+    translator: Translator, sources: Texts, targets: Texts, trees: Iterable[Tree] | None, to: str | Texts | None
 ) -> tuple[EncodedPairs, list[int]]:
     """The token ids of pairs without an empty side that are not too long, and their indices."""
     pairs = encode_pairs(translator, sources, targets, trees, to)
