@@ -97,10 +97,13 @@ class TrainingPlan:
         return replace(recipe, text=replace(recipe.text, targets=self.targets)) if self.targets else recipe
 
     def recorded_changes(self, choice: Choice) -> list[str]:
-        """The choice as a change of the recipe, with the value that the run started with, if it has."""
+        """The choice as a change of the recipe, with the value that the run started with, if it has.
+
+        What the user sets now is left to the comparison with the record, which names the difference.
+        """
         key = choice.change.partition("=")[0]
         section, _, name = key.partition(".")
-        if self.recorded is None:
+        if self.recorded is None or key in self.changed:
             return [choice.change]
         own = asdict(self.recorded)[section]
         if key == "model.preset":  # a preset stands for all sizes
