@@ -110,6 +110,11 @@ class TrainingPlan:
             return [f"model.{name}={toml_value(value)}" for name, value in own.items() if value is not None]
         return [choice.change] if own[name] is None else [f"{key}={toml_value(own[name])}"]
 
+    @property
+    def added_targets(self) -> tuple[str, ...]:
+        """Target languages that the base model does not have; they are learned from scratch."""
+        return () if self.base is None else self.recipe.text.targets[len(self.base.text.targets) :]
+
     def recipe_for(self, pairs: int) -> Recipe:
         """The recipe with sizes for a number of pairs, unless the user gave a recipe or a model to start from."""
         if self.given is None and self.base is None:
@@ -163,8 +168,7 @@ class TrainingPlan:
         elif minutes is not None and self.recorded is not None:
             self._replace_choice(Choice(f"train.steps={self.recorded.train.steps}", "the length that the run has"))
         if self.base is not None and self.given is None:
-            added = self.recipe.text.targets[len(self.base.text.targets) :]
-            more = f", and a token for each of {', '.join(added)}" if added else ""
+            more = f", and a token for each of {', '.join(self.added_targets)}" if self.added_targets else ""
             reporter.note(f"model and tokenizers: those of {self.start_from}{more}")
         for choice in self.shown_choices():
             reporter.note(f"{choice.change}: {choice.reason}")
@@ -201,7 +205,7 @@ class TrainingPlan:
             self.on_gpu,
             epoch_steps,
             steps,
-            fine_tuning=self.base is not None,
+            fine_tuning=self.base is not None and not self.added_targets,
             evaluations=evaluations,
         )
         if self.base is None:
