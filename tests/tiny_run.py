@@ -98,7 +98,13 @@ class Telling(SilentReporter):
 
 
 def tiny_run(
-    data: Path, out: Path, *changes: str, reporter: Any = None, ranks: Ranks | None = None, look: Any = None
+    data: Path,
+    out: Path,
+    *changes: str,
+    reporter: Any = None,
+    ranks: Ranks | None = None,
+    look: Any = None,
+    start_from: Path | None = None,
 ) -> None:
     """Train, or go on."""
     dragoman.training.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
@@ -109,6 +115,7 @@ def tiny_run(
         evaluate=look or evaluate,
         reporter=reporter or SilentReporter(),
         ranks=ranks or Ranks(),
+        start_from=start_from,
     )
 
 

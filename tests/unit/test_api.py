@@ -20,7 +20,7 @@ from small_model import model_at
 from tiny_model import write_tiny_model
 from tiny_run import TINY, write_corpus
 
-FUNCTIONS = ("average", "evaluate", "import_model", "prepare", "train")
+FUNCTIONS = ("average", "evaluate", "finish", "import_model", "plan", "prepare", "train")
 STEPS = {"train.steps": 4, "train.warmup_steps": 1, "train.save_every": 2, "train.evaluate_every": 2}
 CHANGES = [*TINY, *(f"{key}={value}" for key, value in STEPS.items())]
 QUIET = SilentReporter()

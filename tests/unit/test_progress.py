@@ -96,3 +96,9 @@ def test_a_transient_reporter_leaves_nothing_in_a_log() -> None:
     reporter.note("nobody reads this")
     reporter.close()
     assert stream.getvalue() == ""
+
+
+def test_figures_have_units_and_the_start_of_fine_tuning_has_a_name() -> None:
+    stream = io.StringIO()
+    ConsoleReporter(stream).evaluated(0, Figures({"loss": 2.25, "exact": 12.34}), improved=True)
+    assert stream.getvalue() == "starting model: loss 2.250  equal to the reference 12.3 %\n"

@@ -97,15 +97,23 @@ class TrainingPlan:
         return replace(recipe, text=replace(recipe.text, targets=self.targets)) if self.targets else recipe
 
     def recorded_changes(self, choice: Choice) -> list[str]:
-        """The choice as a change of the recipe, with the value that the run started with, if it has."""
+        """The choice as a change of the recipe, with the value that the run started with, if it has.
+
+        What the user sets now is left to the comparison with the record, which names the difference.
+        """
         key = choice.change.partition("=")[0]
         section, _, name = key.partition(".")
-        if self.recorded is None:
+        if self.recorded is None or key in self.changed:
             return [choice.change]
         own = asdict(self.recorded)[section]
         if key == "model.preset":  # a preset stands for all sizes
             return [f"model.{name}={toml_value(value)}" for name, value in own.items() if value is not None]
         return [choice.change] if own[name] is None else [f"{key}={toml_value(own[name])}"]
+
+    @property
+    def added_targets(self) -> tuple[str, ...]:
+        """Target languages that the base model does not have; they are learned from scratch."""
+        return () if self.base is None else self.recipe.text.targets[len(self.base.text.targets) :]
 
     def recipe_for(self, pairs: int) -> Recipe:
         """The recipe with sizes for a number of pairs, unless the user gave a recipe or a model to start from."""
@@ -160,8 +168,7 @@ class TrainingPlan:
         elif minutes is not None and self.recorded is not None:
             self._replace_choice(Choice(f"train.steps={self.recorded.train.steps}", "the length that the run has"))
         if self.base is not None and self.given is None:
-            added = self.recipe.text.targets[len(self.base.text.targets) :]
-            more = f", and a token for each of {', '.join(added)}" if added else ""
+            more = f", and a token for each of {', '.join(self.added_targets)}" if self.added_targets else ""
             reporter.note(f"model and tokenizers: those of {self.start_from}{more}")
         for choice in self.shown_choices():
             reporter.note(f"{choice.change}: {choice.reason}")
@@ -198,7 +205,7 @@ class TrainingPlan:
             self.on_gpu,
             epoch_steps,
             steps,
-            fine_tuning=self.base is not None,
+            fine_tuning=self.base is not None and not self.added_targets,
             evaluations=evaluations,
         )
         if self.base is None:

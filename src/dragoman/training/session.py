@@ -193,7 +193,7 @@ class TrainingSession:
     def _choose(self, reporter: Reporter, always_measure: bool = False) -> tuple[TrainingPlan, Prepared, Speed | None]:
         """The plan, its data, and the speed if it was measured; sets the number of threads."""
         record = read_record(self.out)
-        self._use_recorded_threads(record)
+        use_recorded_threads(record, self.ranks)
         settings = TrainingPlan(
             self.corpora,
             self.valid,
@@ -229,12 +229,6 @@ class TrainingSession:
 
         return seconds
 
-    def _use_recorded_threads(self, record: RunRecord | None) -> None:
-        """Set the number of threads that a run has used so far, unless the user or the machine says otherwise."""
-        chosen = not os.environ.get(THREADS_VARIABLE) and self.ranks.world == 1 and self.ranks.device.type == "cpu"
-        if record is not None and chosen and isinstance(threads := record.machine.get("threads"), int):
-            torch.set_num_threads(max(1, min(threads, available_cores())))
-
     def _report_speed(self, recipe: Recipe, prepared: Prepared, speed: Speed) -> None:
         """Show what was measured."""
         world = self.ranks.world
@@ -247,6 +241,13 @@ class TrainingSession:
         self.reporter.note(f"estimated time: {clock(total)}{without}")
 
 
+def use_recorded_threads(record: RunRecord | None, ranks: Ranks) -> None:
+    """Set the number of threads that a run has used so far, unless the user or the machine says otherwise."""
+    chosen = not os.environ.get(THREADS_VARIABLE) and ranks.world == 1 and ranks.device.type == "cpu"
+    if record is not None and chosen and isinstance(threads := record.machine.get("threads"), int):
+        torch.set_num_threads(max(1, min(threads, available_cores())))
+
+
 def finish_session(out: Path, make_validator: MakeValidator, ranks: Ranks, reporter: Reporter) -> Recipe:
     """Make a model of the checkpoints of a stopped run; return the recipe of the run."""
     check_output_directory(out)
@@ -257,6 +258,8 @@ def finish_session(out: Path, make_validator: MakeValidator, ranks: Ranks, repor
     def validation(prepared: Prepared, recipe: Recipe) -> Validator:
         return make_validator(prepared, recipe, ranks.device)
 
-    recipe = finish_run(out, validation=validation, reporter=reporter, ranks=ranks)
+    with threads_kept():
+        use_recorded_threads(read_record(out), ranks)
+        recipe = finish_run(out, validation=validation, reporter=reporter, ranks=ranks)
     reporter.note(f"{out} is a model now; run the same `dragoman train` again to train on")
     return recipe

@@ -62,7 +62,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.d_model, self.fine_tuning = recipe, d_model, fine_tuning
         self.open_loader, self.evaluate, self.reporter, self.ranks = open_loader, evaluate, reporter, ranks
-        self.metrics = MetricsLog(directory / METRICS_FILE)
+        self.directory, self.metrics = directory, MetricsLog(directory / METRICS_FILE)
         self.checkpoints = Checkpoints(directory / "checkpoints", reporter.note)
         self.sharded = should_shard(recipe, model, ranks)
         self.replica = Replica(model, ranks, self.sharded)
@@ -192,8 +192,8 @@ class Trainer:
             self.save()
         if any(stops) and not self.finished():
             raise InterruptedTrainingError(
-                f"stopped after step {step}, which is saved; run the same command to resume, or `dragoman finish` to "
-                "make a model of what there is",
+                f"stopped after step {step}, which is saved; run the same command to resume, or `dragoman finish "
+                f"{self.directory.parent}` to make a model of what there is",
                 signal.SIGINT if stops[0] else signal.SIGTERM,
             )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.demo.corpus import pairs
 from dragoman.engines.torch import TorchEngine
 from dragoman.evaluation.validation import Validation
+from dragoman.search.beam import beam_search
 from dragoman.search.types import Hypothesis, Search
 from dragoman.text.special_tokens import BOS, EOS
 
@@ -124,3 +126,44 @@ def test_each_target_language_has_its_figure_and_their_mean_is_that_of_all(
     few(model)
     heads = [read.count(tokenizer.target_id(code)) for code in ("de", "back")]
     assert all(4 <= count <= 6 for count in heads)
+
+
+@pytest.mark.parametrize("sentences", [1, 10, 36, 37, 50])
+def test_at_most_so_many_sentences_are_translated(
+    prepared: Prepared, sentences: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+
+    def count(model: Any, source: torch.Tensor, *rest: Any) -> Any:
+        searched.append(len(source))
+        return beam_search(model, source, *rest)
+
+    monkeypatch.setattr("dragoman.evaluation.validation.beam_search", count)
+    torch.manual_seed(3)
+    model = Transformer(SMALL, prepared.tokenizers[0].vocabulary_size).eval()
+    Validation(prepared, Recipe.load("base").data, torch.device("cpu"), sentences)(model)
+    assert sum(searched) == min(sentences, 37)
+
+
+def test_the_time_of_an_evaluation_is_that_of_all_its_batches(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    model = Transformer(SMALL, prepared.tokenizers[0].vocabulary_size).eval()
+    recipe = replace(Recipe.load("base").data, max_tokens=50)
+    validation = Validation(prepared, recipe, torch.device("cpu"), sentences=20)
+    validation.recipe = replace(validation.recipe, batch_tokens=200)
+    sizes = [batch.n_sentences for batch in prepared.loader(validation.recipe, "valid", epochs=1, pin=False)]
+    assert len(sizes) > 1
+
+    def forward(source: torch.Tensor, *_: Any) -> torch.Tensor:
+        now[0] += 2.0 * len(source)
+        return source
+
+    def search(_: Any, source: torch.Tensor, *__: Any) -> None:
+        now[0] += 3.0 * len(source)
+
+    monkeypatch.setattr("dragoman.evaluation.validation.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("dragoman.evaluation.validation.beam_search", search)
+    monkeypatch.setattr(model, "forward", forward)
+    assert validation.estimate_seconds(model) == pytest.approx(37 * 2.0 + 20 * 3.0)

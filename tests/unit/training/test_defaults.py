@@ -152,3 +152,19 @@ def test_an_epoch_of_very_many_pairs_is_not_planned(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("dragoman.training.defaults.MAX_PLANNED_PAIRS", 3999)
     monkeypatch.setattr("dragoman.training.defaults.Loader", None)
     assert steps_of_epoch(split, data, 1, 1) == pytest.approx(planned, rel=0.1)
+
+
+@pytest.mark.parametrize("pairs", [20, 2_000, 20_000, 3_000_000])
+@pytest.mark.parametrize("preset", ["tiny", "small", "base", "big"])
+def test_fine_tuning_is_gentler_and_shorter_than_training_from_scratch(pairs: int, preset: str) -> None:
+    model, tokens = Recipe.load(preset).model, pairs * 12
+    for fast in (True, False):
+        scratch, gentle = (
+            training_choices(pairs, tokens, model, fast, full(tokens), fine_tuning=fine) for fine in (False, True)
+        )
+        first, second = (Recipe.from_changes(c.change for c in choices) for choices in (scratch, gentle))
+        assert second.train.learning_rate == pytest.approx((first.train.learning_rate or 0) / 10)
+        assert second.train.steps * second.data.batch_tokens <= max(240 * 500, 11 * tokens)
+        assert second.train.steps <= first.train.steps
+        reason = next(c.reason for c in gentle if c.change.startswith("train.learning_rate="))
+        assert "fine-tuning" in reason
