@@ -49,13 +49,13 @@ async function translate() {
     if (!current.models) await loadModels();
     if (current.detect) await detectModel(text, control.signal);
     if (control.signal.aborted) return;
-    const answer = await post("v1/translate", { text, model: current.model, to: current.to }, control.signal);
+    const answer = await post("v1/translate", { text, model: current.model, to: current.to, scores: true }, control.signal);
     if (control.signal.aborted) return;
     current.retries = 0;
     setStatus("done");
     const [one] = answer.translations;
     current.sent = text;
-    showTranslation(one.text, one.flags);
+    showTranslation(one.text, one.flags, one.confidence);
   } catch (error) {
     if (control.signal.aborted) return;
     if (!(error instanceof RequestError)) { // no response
@@ -69,7 +69,7 @@ async function translate() {
   }
 }
 
-function showTranslation(text, flags) {
+function showTranslation(text, flags, confidence = 0) {
   current.lines = text ? text.split(LINE_BREAKS) : [];
   selectWord(null);
   target.replaceChildren(...current.lines.map((line, i) => {
@@ -81,7 +81,9 @@ function showTranslation(text, flags) {
   if (!current.lines.length) target.append(element("div", "empty", strings.empty));
   byId("copy").hidden = byId("details").hidden = !current.lines.length;
   const words = flags.map(flag => strings[flag === "empty" ? "empty_flag" : flag]).filter(Boolean);
-  byId("note").textContent = words.length ? strings.careful + words.join(", ") : "";
+  const shown = text.trim() ? strings.confidence(Math.round(100 * confidence)) : "";
+  byId("note").textContent = words.length ? `${strings.careful}${words.join(", ")} (${shown})` : shown;
+  byId("note").classList.toggle("careful", words.length > 0);
   const typed = source.value.slice(0, source.selectionStart).split(LINE_BREAKS).length - 1; // line of the cursor
   const first = (current.lines[typed] || "").trim() ? typed : current.lines.findIndex(line => line.trim());
   current.line = current.attention = null;

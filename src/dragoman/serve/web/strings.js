@@ -8,8 +8,9 @@ const STRINGS = {
     api: "API", waiting: "Translating …", away: "The server cannot be reached. Your text stays here and is translated when the server is back.",
     busy: n => `The server is busy; retrying in ${n} s.`, long: (n, most) => `${n} of ${most} characters: shorten the text, or use the API for files.`,
     count: (n, most) => `${n} of ${most}`, none: "No other translations.", attends: "attends to", attendedBy: "is attended to by", nothing: "nothing in particular",
-    failed: "Not available", truncated: "a part was cut short", repetitive: "it repeats itself", split: "long lines were translated sentence by sentence",
-    empty_flag: "a line has no translation", careful: "Careful: ", noAttention: "This line is too long for attention, or was translated in parts.",
+    failed: "Not available", truncated: "a part was cut short", repetitive: "it repeats itself", too_short: "a part may be missing", too_long: "it is much longer than the text",
+    copied: "a sentence was not translated", no_letters: "words are missing", unseen_length: "a sentence is longer than any in the training data", confidence: n => `confidence ${n} %`,
+    empty_flag: "a sentence has no translation", careful: "Careful: ", noAttention: "This line is too long for attention, or was translated in parts.",
   },
   zh: {
     model: "模型", pair: (from, to) => `${from} → ${to}`, into: to => `→ ${to}`, detect: "检测语言", detected: name => `检测到${name}`, theme: "深色或浅色", source: "原文", target: "译文", clear: "清空", copy: "复制", copied: "已复制",
@@ -18,8 +19,9 @@ const STRINGS = {
     api: "API", waiting: "正在翻译……", away: "连接不上服务器。文字会保留在这里，服务器恢复后自动翻译。",
     busy: n => `服务器繁忙，${n} 秒后重试。`, long: (n, most) => `共 ${n} 个字符，上限 ${most}：请缩短文字，或用 API 处理文件。`,
     count: (n, most) => `${n} / ${most}`, none: "没有找到其他译法。", attends: "关注", attendedBy: "被这些词关注：", nothing: "没有特别关注哪里",
-    failed: "无法显示", truncated: "有一部分被截断", repetitive: "译文有重复", split: "较长的行按句翻译",
-    empty_flag: "有一行没有译文", careful: "请留意：", noAttention: "这一行太长，或是分段翻译的，无法查看。",
+    failed: "无法显示", truncated: "有一部分被截断", repetitive: "译文有重复", too_short: "可能有遗漏", too_long: "译文比原文长得多",
+    copied: "有一句没有翻译", no_letters: "译文缺少文字", unseen_length: "有一句比训练数据中的都长", confidence: n => `置信度 ${n}%`,
+    empty_flag: "有一句没有译文", careful: "请留意：", noAttention: "这一行太长，或是分段翻译的，无法查看。",
   },
 };
 const requested = new URLSearchParams(location.search).get("lang");
