@@ -106,8 +106,11 @@ class TranslationRequest:
         if self.batch is not None:
             object.__setattr__(self, "batch", check_integer("batch", self.batch, 1))
         if self.trees is not None and self.split == "sentences":
-            message = "split='sentences' cannot be combined with trees: a tree is that of a whole line"
-            raise SearchError(message, code="trees_with_splitting")
+            raise SearchError(
+                "split='sentences' cannot be combined with trees: a tree is that of a whole line; drop `split` or the "
+                "trees",
+                code="trees_with_splitting",
+            )
 
     @property
     def per_text(self) -> dict[tuple[str, ...], list[Any]]:
@@ -140,7 +143,7 @@ def resolve_search(
 ) -> Search:
     """The search of a call: `search`, or the default one, with the given fields replaced."""
     if not (search is None or isinstance(search, Search)):
-        message = f"search must be a Search, as Search(beam=5); got {describe_value(search)}"
+        message = f"search must be a Search, such as Search(beam=5); got {describe_value(search)}"
         raise SearchError(message, code="wrong_type")
     if n_best is not None and beam is None and search is None:
         beam = max(Search.beam, check_integer("n_best", n_best))
@@ -165,9 +168,9 @@ def check_texts(texts: object) -> None:
     try:
         iter(texts)  # type: ignore[call-overload]
     except TypeError:
-        raise SearchError(f"expected texts; got {describe_value(texts)}", code="wrong_type") from None
+        raise SearchError(f"expected an iterable of texts; got {describe_value(texts)}", code="wrong_type") from None
     if isinstance(texts, bytes | bytearray):
-        raise SearchError(f"texts must be str, not {type(texts).__name__}; decode them first", code="wrong_type")
+        raise SearchError(f"texts must be str, not {type(texts).__name__}; use .decode('utf-8')", code="wrong_type")
 
 
 def parse_strings(name: str, value: object) -> str | list[str] | None:
@@ -180,7 +183,9 @@ def parse_strings(name: str, value: object) -> str | list[str] | None:
         wrong = [one for one in found if not isinstance(one, str)]
         if not wrong:
             return found
-    raise SearchError(f"{name} must be a str, or one for each text; got {describe_value(wrong[0])}", code="wrong_type")
+    raise SearchError(
+        f"{name} must be a str, or a list with one for each text; got {describe_value(wrong[0])}", code="wrong_type"
+    )
 
 
 def limit_length(search: Search, longest: int | None) -> Search:
@@ -197,12 +202,18 @@ def limit_length(search: Search, longest: int | None) -> Search:
 def parse_trees(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner | None) -> TreeAligner | None:
     """The trees of a call, taken one by one; raise if a model needs them, or does not read them."""
     if model.reads_trees and trees is None:
-        message = "this model reads dependency trees (model.positions='syntax'); give --source-trees, or trees=..."
-        raise SearchError(message, code="missing_trees")
+        raise SearchError(
+            "this model reads each sentence with its dependency tree (model.positions='syntax'); give the trees: "
+            "--source-trees FILE.conllu on the command line, trees=... in Python",
+            code="missing_trees",
+        )
     if trees is not None and not model.reads_trees:
         why = "positions" if "positions" not in unused_keys(model.architecture) else "architecture"
-        message = f"a model with model.{why}={getattr(model, why)!r} does not read trees; drop them"
-        raise SearchError(message, code="unsupported_trees")
+        raise SearchError(
+            f"a model with model.{why}={getattr(model, why)!r} does not read trees; drop them, or use a model that was "
+            "trained with model.positions='syntax'",
+            code="unsupported_trees",
+        )
     if trees is None or isinstance(trees, TreeAligner):
         return trees
     if not isinstance(trees, Iterable) or isinstance(trees, str | bytes):
@@ -222,7 +233,7 @@ def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequenc
             _check_only_language(code, own())
         return None
     if codes is None:
-        message = f"this model translates into {', '.join(targets)}; choose one, such as --to {targets[0]}"
+        message = f"this model translates into {', '.join(targets)}; choose one with `to`, such as {targets[0]!r}"
         raise SearchError(message, code="missing_language")
     for code in listed:
         if code not in targets:
@@ -234,8 +245,10 @@ def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequenc
 def _check_only_language(code: str, own: Sequence[str]) -> None:
     """Raise unless the code is that of the model's only target language."""
     if len(own) != 1:
-        message = f"to={code!r} was given, but this model does not say its one target language; drop --to"
-        raise SearchError(message, code="unknown_language")
+        raise SearchError(
+            f"to={code!r} was given, but this model has one target language and does not say which; drop `to`",
+            code="unknown_language",
+        )
     if normalize_language(code) != own[0]:
-        message = f"to={code!r} was given, but this model translates only into {own[0]!r}; drop --to"
+        message = f"to={code!r} was given, but this model translates only into {own[0]!r}; drop `to`, or use another"
         raise SearchError(message, code="unknown_language")

@@ -129,7 +129,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = leave(capsys, *command, "--source-trees", "test.conllu", "--against", "plain")
     assert (code, "3 sentences" in out, "against" in out) == (0, True, True), err
     for words, said in (
-        (command, "give --source-trees"),
+        (command, "give the trees: --source-trees"),
         ([*command, *["--source-trees", "test.conllu"] * 2], "got 2 files of trees for 1 --source;"),
         ([*command, "--source-trees", "first.conllu"], "only 1 tree, and none for line 3"),
         (
@@ -154,7 +154,7 @@ def test_evaluate_looks_at_all_trees_before_it_translates(
     trees = [["--source-trees", f"{name}.conllu"] for name in ("test", "first")]
     Path("one.en").write_text("the old box\n", encoding="utf-8")
     for words, said in (
-        (["plain", "--against", "tiny", *one], "give --source-trees"),
+        (["plain", "--against", "tiny", *one], "give the trees: --source-trees"),
         (["plain", "--against", "tiny", *one, *trees[1]], "only 1 tree, and none for line 3"),
         (["tiny", *one, *one, *trees[0], *trees[1]], "only 1 tree, and none for line 3"),
         (["tiny", "--source", "one.en", "--reference", "one.en", *trees[0]], "test.conllu, line 5: a tree too many"),
@@ -179,7 +179,7 @@ def test_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out.count("\n")) == (0, 3), err
     code, _, err = leave(capsys, *align, "--source-trees", "test.conllu", "--out", "pair.png", "--line", "3")
     assert (code, (folder / "pair.png").is_file()) == (0, True), err
-    assert "give --source-trees" in leave(capsys, *align)[2]
+    assert "give the trees: --source-trees" in leave(capsys, *align)[2]
     code, _, err = leave(capsys, "inspect", "positions", "tiny", "--out", "positions.png")
     assert (code, (folder / "positions.png").is_file()) == (0, True), err
 
