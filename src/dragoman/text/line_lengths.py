@@ -9,7 +9,7 @@ from typing import Any, Final
 MAX_SENTENCES: Final = 8  # lines with more are counted with those of 8
 PERCENTILES: Final = (50, 95, 99)  # of the tokens of lines with the same number of sentences
 USUAL: Final = PERCENTILES.index(95)
-MIN_SHARE: Final = 0.02  # of the training lines; what is rarer was not learned well enough to rely on
+MIN_SHARE: Final = 0.05  # of the training lines; what is rarer was not learned well enough to rely on
 
 
 @dataclass(frozen=True)
