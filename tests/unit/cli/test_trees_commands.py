@@ -76,7 +76,7 @@ def test_words_are_demanded_of_sentences_with_trees(folder: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("words", "said", "lines"),
     [
-        (["tiny", "test.en"], "reads dependency trees", 0),
+        (["tiny", "test.en"], "reads each sentence with its dependency tree", 0),
         (["plain", "test.en", "--source-trees", "test.conllu"], "does not read trees", 0),
         (["tiny", "test.en", "--source-trees", "no.conllu"], "there is no file no.conllu", 0),
         (
@@ -130,7 +130,7 @@ def test_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, "3 sentences" in out, "against" in out) == (0, True, True), err
     for words, said in (
         (command, "give the trees: --source-trees"),
-        ([*command, *["--source-trees", "test.conllu"] * 2], "got 2 files of trees for 1 --source;"),
+        ([*command, *["--source-trees", "test.conllu"] * 2], "2 --source-trees but 1 --source files"),
         ([*command, "--source-trees", "first.conllu"], "only 1 tree, and none for line 3"),
         (
             ["evaluate", "plain", *command[2:], "--source-trees", "test.conllu"],
@@ -186,7 +186,7 @@ def test_inspect(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_serve_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = leave(capsys, "serve", "tiny", "--port", "0")
-    assert (code, "reads dependency trees" in err) == (2, True), err
+    assert (code, "reads each sentence with its dependency tree" in err) == (2, True), err
 
 
 def test_recipe_counts_the_matrix(capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,8 +227,8 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             [*corpus, *valid[:4], *settings, *syntax],
             "none for numbers.en + numbers.de; give them for all corpora or for none",
         ),
-        ([*corpus, *corpus[4:], *settings, *syntax], "there are 2 files of trees for 1 corpus"),
-        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set, not 0"),
+        ([*corpus, *corpus[4:], *settings, *syntax], "got 2 files of trees for 1 corpus"),
+        ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set"),
     ):
         code, _, err = leave(capsys, "train", *words, *other)
         assert (code, said in err) == (2, True), err
