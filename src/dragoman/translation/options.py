@@ -233,8 +233,11 @@ def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequenc
             _check_only_language(code, own())
         return None
     if codes is None:
-        message = f"this model translates into {', '.join(targets)}; choose one with `to`, such as {targets[0]!r}"
-        raise SearchError(message, code="missing_language")
+        raise SearchError(
+            f"this model translates into {', '.join(targets)}; choose one: --to {targets[0]} on the command line, "
+            f"to={targets[0]!r} in Python",
+            code="missing_language",
+        )
     for code in listed:
         if code not in targets:
             message = f"this model does not translate into {code!r}{suggest(code, targets)}"

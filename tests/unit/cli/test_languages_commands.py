@@ -48,7 +48,7 @@ def test_translate(
         code, out, err = leave(capsys, "translate", str(model), str(source), "--to", to, *CPU)
         assert (code, out.split("\n")) == (0, [*texts, ""]), err
     code, out, err = leave(capsys, "translate", str(model), str(source), *CPU)
-    assert (code, out) == (2, "") and "translates into de, fr; choose one with `to`, such as 'de'" in err
+    assert (code, out) == (2, "") and "translates into de, fr; choose one: --to de" in err
     code, _, err = leave(capsys, "translate", str(model), str(source), "--to", "it", *CPU)
     assert (code, "does not translate into 'it'; there are: de, fr" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
@@ -65,7 +65,7 @@ def test_words_are_demanded_in_each_language(model: Path, source: Path, capsys: 
         assert (code, out.split("\n")) == (0, [*(one.text for one in found), ""]), err
         assert "Flur" in found[0].text
     code, _, err = leave(capsys, "translate", str(model), str(source), "--require", "Flur", *CPU)
-    assert (code, "translates into de, fr; choose one with `to`, such as 'de'" in err) == (2, True), err
+    assert (code, "translates into de, fr; choose one: --to de" in err) == (2, True), err
 
 
 def test_alignments_do_not_count_the_language(model: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
