@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -96,3 +97,16 @@ def test_a_transient_reporter_leaves_nothing_in_a_log() -> None:
     reporter.note("nobody reads this")
     reporter.close()
     assert stream.getvalue() == ""
+
+
+def test_a_stage_that_fails_is_not_done() -> None:
+    for stream in (io.StringIO(), Terminal()):
+        reporter = ConsoleReporter(stream)
+        with suppress(ValueError):
+            try:
+                reporter.start_stage("clean", 500, "B")
+                reporter.advance(500)  # all is read before what is wrong is found
+                raise ValueError
+            finally:
+                reporter.close()
+        assert "clean: done" not in stream.getvalue()

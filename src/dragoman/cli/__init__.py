@@ -129,7 +129,7 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     message = " ".join(error.format_message().split())
     if not message[:1].isupper():
         return message
-    message = f"{message[0].lower()}{message[1:].rstrip('.')}"
+    message = f"{message[0].lower()}{message[1:].rstrip('.')}".replace("valid integer range", "valid integer")
     if message.endswith("?"):
         return message.replace(". Did you mean", "; did you mean")
     context = error.ctx if isinstance(error, click.UsageError) else None

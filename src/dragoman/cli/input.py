@@ -38,7 +38,8 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
             if not is_pipe(path):
                 check_file(path)
         except DataError as error:
-            if error.code == "file_missing" and sentence_advice and looks_like_sentence(str(path)):
+            missing = error.code == "file_missing" and not path.is_symlink()
+            if missing and sentence_advice and looks_like_sentence(str(path)):
                 raise DataError(f"{error}; {sentence_advice}", code=error.code) from None
             raise
 
