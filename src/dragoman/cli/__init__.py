@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -103,7 +104,8 @@ def main(args: list[str] | None = None) -> None:
         fail("stopped", "interrupted", 130, as_json=as_json)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        fail(f"{where}{error.strerror or error}", "system_error", as_json=as_json)
+        advice = "; free some space, or write elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        fail(f"{where}{error.strerror or error}{advice}", "system_error", as_json=as_json)
     except (MemoryError, RuntimeError) as error:
         what = shortage(error)
         if what is None:

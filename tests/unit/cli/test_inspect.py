@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,14 @@ def test_alignments_of_files_or_a_picture_of_one(
         (["four"], rows[2]),
         (["four"], rows[2]),
     ]
+
+
+def test_a_closed_stdout_is_noticed_before_the_work(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    code, _, err = leave(capsys, "alignment", model, "--text", "one", "--translation", "eins")
+    assert (code, "standard output is closed" in err) == (2, True), err
 
 
 def test_the_error_rate_beside_links_of_people(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import click
 from dragoman.cli.commands import inspect_heads as heads
 from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, reject_unused
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
+from dragoman.cli.output import check_stdout
 from dragoman.errors import DragomanError
 from dragoman.values import MAX_INT, plural
 
@@ -133,6 +134,8 @@ def alignment(
         raise DragomanError(f"--gold-first {gold_first} needs --gold", code="missing_option")
     if out is not None:
         check_suffix(out, PICTURES)
+    else:
+        check_stdout()
     check_pair_options(text, translation, source, target)
     number = line or 1
     pairs = [(one, other or "") for one, other in read_given_pairs(text, translation, source, target)]

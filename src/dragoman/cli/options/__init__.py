@@ -27,7 +27,7 @@ class NamedPath(click.Path):
         """The path of a word."""
         word = os.fsdecode(value)
         if not word:
-            self.fail("the name is empty; give a name, or leave the option out", param, ctx)
+            self.fail("the name is empty", param, ctx)
         if self.is_output_file and word.endswith(os.sep):
             raise OutputError(f"{word} is a directory; give the name of a file", code="not_a_file")
         return super().convert(value, param, ctx)
