@@ -158,7 +158,7 @@ class ConsoleReporter(Reporter):
 
     def close(self) -> None:
         """Stop the bar."""
-        if self._done >= self._total:
+        if self._done >= self._total and sys.exc_info()[0] is None:  # not while an error passes through `finally`
             self._complete_stage()
         if self._bar is not None:
             self._bar.stop()

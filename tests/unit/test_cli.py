@@ -102,6 +102,10 @@ def test_a_mistake_is_a_message_and_exit_code_2(
     [
         (OSError(5, "Input/output error", "somewhere"), "dragoman: somewhere: Input/output error\n"),
         (OSError("odd"), "dragoman: odd\n"),
+        (
+            OSError(28, "No space left on device"),
+            "dragoman: No space left on device; free some space, or write elsewhere\n",
+        ),
         (MemoryError(), f"dragoman: there is not enough memory; {LESS}"),
         (MemoryError("no room"), f"dragoman: there is not enough memory (no room); {LESS}"),
         (

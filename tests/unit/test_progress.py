@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -102,3 +103,16 @@ def test_figures_have_units_and_the_start_of_fine_tuning_has_a_name() -> None:
     stream = io.StringIO()
     ConsoleReporter(stream).evaluated(0, Figures({"loss": 2.25, "exact": 12.34}), improved=True)
     assert stream.getvalue() == "starting model: loss 2.250  equal to the reference 12.3 %\n"
+
+
+def test_a_stage_that_fails_is_not_done() -> None:
+    for stream in (io.StringIO(), Terminal()):
+        reporter = ConsoleReporter(stream)
+        with suppress(ValueError):
+            try:
+                reporter.start_stage("clean", 500, "B")
+                reporter.advance(500)  # all is read before what is wrong is found
+                raise ValueError
+            finally:
+                reporter.close()
+        assert "clean: done" not in stream.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -121,7 +122,8 @@ def main(args: list[str] | None = None) -> None:
         fail("stopped", "interrupted", 130, as_json=as_json)
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        fail(f"{where}{error.strerror or error}", "system_error", as_json=as_json)
+        advice = "; free some space, or write elsewhere" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        fail(f"{where}{error.strerror or error}{advice}", "system_error", as_json=as_json)
     except (MemoryError, RuntimeError) as error:
         what = shortage(error)
         if what is None:
@@ -147,7 +149,7 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     message = " ".join(error.format_message().split())
     if not message[:1].isupper():
         return message
-    message = f"{message[0].lower()}{message[1:].rstrip('.')}"
+    message = f"{message[0].lower()}{message[1:].rstrip('.')}".replace("valid integer range", "valid integer")
     if message.endswith("?"):
         return message.replace(". Did you mean", "; did you mean")
     context = error.ctx if isinstance(error, click.UsageError) else None

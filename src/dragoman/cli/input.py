@@ -30,7 +30,7 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
     `sentence_advice` is added where the name of a missing file looks like a sentence.
     """
     if None in files and sys.stdin is None:
-        raise DataError("standard input is closed; give FILES, or open it", code="stream_closed")
+        raise DataError("standard input is closed; open it, as with < FILE", code="stream_closed")
     for path in files:
         if path is None:
             continue
@@ -38,7 +38,7 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
             if not is_pipe(path):
                 check_file(path)
         except DataError as error:
-            if error.code == "file_missing" and sentence_advice and looks_like_sentence(str(path)):
+            if error.code == "file_missing" and sentence_advice and looks_like_sentence(path):
                 raise DataError(f"{error}; {sentence_advice}", code=error.code) from None
             raise
 
@@ -49,9 +49,14 @@ def prompt_terminal(files: Sequence[Path | None], text: str) -> None:
         note(text)
 
 
-def looks_like_sentence(name: str) -> bool:
-    """Whether the name of a missing file may be a sentence: it has spaces, or neither a directory nor a suffix."""
-    return " " in name or not (os.sep in name or Path(name).suffix)
+def looks_like_sentence(path: Path) -> bool:
+    """Whether a missing file may be a sentence: its name has spaces, or neither a directory nor a suffix."""
+    try:
+        if path.is_symlink():  # a broken one
+            return False
+    except OSError:  # too long for a name
+        return True
+    return " " in str(path) or not (os.sep in str(path) or path.suffix)
 
 
 def is_pipe(path: Path) -> bool:

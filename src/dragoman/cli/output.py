@@ -21,10 +21,6 @@ from dragoman.values import plural
 
 def parse_output(word: str) -> Path | None:
     """The path of an output file, None for `-`; reject the name of a directory."""
-    if not word:
-        raise OutputError(
-            "the name of the output file is empty; give a name, or - for standard output", code="not_a_file"
-        )
     if word.endswith(os.sep):  # which a Path would drop
         raise OutputError(f"{word} is a directory; give the name of a file, such as {word}out.txt", code="not_a_file")
     return parse_path(word)
@@ -136,7 +132,9 @@ def open_locked(part: Path) -> IO[bytes]:
         try:
             target = part.open("ab")  # not "wb", which would empty the file of another run
         except OSError as error:
-            raise OutputError(f"{part} cannot be written: {error.strerror}; choose another --output") from None
+            missing = not part.parent.is_dir()
+            reason = f"there is no directory {part.parent}; create it, or" if missing else f"{error.strerror};"
+            raise OutputError(f"{part} cannot be written: {reason} choose another --output") from None
         try:
             try:
                 fcntl.flock(target, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ from dragoman.errors import RecipeError, ShapeError
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import Embeddings, Layout, Packed, Padded
-from dragoman.values import plural, suggest
+from dragoman.values import suggest
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -133,8 +133,7 @@ class EncoderDecoder(nn.Module, ABC):
         if len(ids) % max(1, sentences) or (rows is not None and len(ids) != rows):
             expected = f"{rows} rows" if rows is not None else f"{sentences} sentences, with as many rows each"
             raise ShapeError(
-                f"a step got {plural(len(ids), 'row')} of ids, but its state has {expected}; give as many",
-                code="count_mismatch",
+                f"a step got {len(ids)} rows of ids, but its state has {expected}; give as many", code="count_mismatch"
             )
         return ids if ids.dim() == 2 else ids[:, None]
 

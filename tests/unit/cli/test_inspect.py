@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,14 @@ def test_alignments_of_files_or_a_picture_of_one(
     ]
 
 
+def test_a_closed_stdout_is_noticed_before_the_work(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    code, _, err = leave(capsys, "alignment", model, "--text", "one", "--translation", "eins")
+    assert (code, "standard output is closed" in err) == (2, True), err
+
+
 def test_the_error_rate_beside_links_of_people(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "s").write_text("one two\n")
     (tmp_path / "t").write_text("eins zwei\n")
@@ -187,6 +196,9 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
         (["attention", model, "--text", "one", "--line", "1", "--out", picture], "--line has no effect"),
         (["attention", model, "--source", one, "--line", "2", "--out", picture], "one has 1 line"),
         (["attention", model, "--source", empty, "--out", picture], "is empty"),
+        (["attention", model, "--source", one, "--line", "9" * 20, "--out", picture], "invalid value for '--line'"),
+        (["attention", model, "--text", "one", "--out", f"{picture}/"], "a.png/ is a directory"),
+        (["attention", model, "--text", "one", "--out", ""], "the name is empty"),
         (["alignment", model, "--text", "one"], "--translation is missing"),
         (["alignment", model, "--target", one], "--source is missing"),
         (["alignment", model, "--source", "one two", "--target", one], "use --text for a sentence"),

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import click
 
+from dragoman.cli.options import FILE
+
 TRY = "every Monday at half past seven"
 SHOWN = 12  # translations
 
 
 @click.command(name="demo")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/demo"), show_default=True,
+@click.option("--out", type=FILE, default=Path("runs/demo"), show_default=True,
               help="The directory for the corpus, the model and the picture.")  # fmt: skip
 @click.option("--pairs", "size", type=click.IntRange(1000, 10**7), default=40_000, show_default=True,
               help="Training pairs.")  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dragoman.cli.commands.tokenize import convert_lines
+from dragoman.cli.options import FILE
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
@@ -14,7 +15,7 @@ MAX_ID_DIGITS = 40  # far more than any id has
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=FILE)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Read numbers instead of tokens.")
 def command(directory: Path, name: str, ids: bool) -> None:

@@ -12,7 +12,7 @@ import click
 
 from dragoman import api
 from dragoman.cli import note
-from dragoman.cli.options import FILE, complete_model, reject_unused
+from dragoman.cli.options import FILE, NAME, complete_model, reject_unused
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.output import check_stdout
 from dragoman.evaluation.metrics import METRICS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="evaluate")
-@click.argument("model", required=False, shell_complete=complete_model)
+@click.argument("model", required=False, type=NAME, shell_complete=complete_model)
 @click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one per line.")
 @click.option("--reference", "references", type=FILE, multiple=True, help="Reference translations.")
 @click.option("--source-trees", "trees", type=FILE, multiple=True,

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.commands import inspect_heads as heads
-from dragoman.cli.options import FILE, complete_model, reject_unused
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, reject_unused
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
+from dragoman.cli.output import check_stdout
 from dragoman.errors import DragomanError
-from dragoman.values import plural
+from dragoman.values import MAX_INT, plural
 
 if TYPE_CHECKING:
     from dragoman.text import Tree
@@ -27,13 +28,17 @@ def command() -> None:
     """Look inside a model: attention, heads, word alignments, positions; and measure the cost of layers."""
 
 
-@command.command()
-@click.argument("model", shell_complete=complete_model)
+@command.command(short_help="Attention of every layer and head for one sentence.")
+@click.argument("model", type=NAME, shell_complete=complete_model)
 @sentence_options
-@click.option("--line", type=click.IntRange(1), help="Line of --source and --target to show (default: the first).")
+@click.option(
+    "--line", type=click.IntRange(1, MAX_INT), help="Line of --source and --target to show (default: the first)."
+)
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
 @click.option("--to", metavar="CODE", help="Target language, for a model with several.")
-@click.option("--out", type=FILE, required=True, help=f"Output file: {', '.join(PAGE_SUFFIXES)} (a page to explore).")
+@click.option(
+    "--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(PAGE_SUFFIXES)} (a page to explore)."
+)
 @click.option(
     "--kind",
     type=click.Choice(["cross", "encoder", "decoder"]),
@@ -96,12 +101,12 @@ command.add_command(heads.command, "heads")
 
 
 @command.command(short_help="Word alignments of sentence pairs.")
-@click.argument("model", shell_complete=complete_model)
+@click.argument("model", type=NAME, shell_complete=complete_model)
 @sentence_options
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
 @click.option("--to", metavar="CODE", help="Language of the targets, for a model with several.")
-@click.option("--out", type=FILE, help=f"Draw one pair ({', '.join(PICTURES)}) instead of printing all.")
-@click.option("--line", type=click.IntRange(1), help="Pair to draw (default: the first).")
+@click.option("--out", type=OUTPUT_FILE, help=f"Draw one pair ({', '.join(PICTURES)}) instead of printing all.")
+@click.option("--line", type=click.IntRange(1, MAX_INT), help="Pair to draw (default: the first).")
 @click.option("--gold", type=FILE, help="Gold links (i-j sure, ipj possible); prints the alignment error rate.")
 @click.option("--gold-first", type=click.IntRange(0, 1), help="Number of the first word in --gold (default: 0).")
 def alignment(
@@ -129,6 +134,8 @@ def alignment(
         raise DragomanError(f"--gold-first {gold_first} needs --gold", code="missing_option")
     if out is not None:
         check_suffix(out, PICTURES)
+    else:
+        check_stdout()
     check_pair_options(text, translation, source, target)
     number = line or 1
     pairs = [(one, other or "") for one, other in read_given_pairs(text, translation, source, target)]
@@ -163,8 +170,8 @@ def alignment(
 
 
 @command.command(short_help="The position code, and the similarity of positions.")
-@click.argument("model", shell_complete=complete_model)
-@click.option("--out", type=FILE, required=True, help=f"Output file: {', '.join(PICTURES)}.")
+@click.argument("model", type=NAME, shell_complete=complete_model)
+@click.option("--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(PICTURES)}.")
 @click.option(
     "--length", type=click.IntRange(2, 4000), help="Number of positions (default: 100, or all that were learned)."
 )
@@ -185,7 +192,7 @@ def positions(model: str, out: Path, length: int | None) -> None:
 
 
 @command.command(short_help="Table 1 of the paper, measured; needs no model.")
-@click.option("--out", type=FILE, help=f"Also draw curves over n, for the last d: {', '.join(PICTURES)}.")
+@click.option("--out", type=OUTPUT_FILE, help=f"Also draw curves over n, for the last d: {', '.join(PICTURES)}.")
 @click.option("--length", "lengths", type=click.IntRange(2, 4096), multiple=True,
               help="Positions n (default: 64, 256 and 1024).")  # fmt: skip
 @click.option("--d-model", "widths", type=click.IntRange(1), multiple=True, help="d (default: 128 and 512).")

@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.input import check_readable
-from dragoman.cli.options import FILE, complete_model
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
 from dragoman.values import plural
@@ -26,7 +26,7 @@ DEFAULT_PAIRS = 300
 
 
 @click.command(short_help="What each head does over a corpus, and how important it is.")
-@click.argument("model", shell_complete=complete_model)
+@click.argument("model", type=NAME, shell_complete=complete_model)
 @click.option("--source", type=FILE, required=True, help="Sentences, one per line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
@@ -36,7 +36,7 @@ DEFAULT_PAIRS = 300
               help="Remove each head in turn (default: if it takes a few minutes at most).")  # fmt: skip
 @click.option("--curve", is_flag=True, help="Also remove heads together, the least important first.")
 @click.option("--bleu", is_flag=True, help="Score translations at each point of the curve.")
-@click.option("--out", type=FILE, help=f"Also write a picture, a page or data: {', '.join(SURVEY_SUFFIXES)}.")
+@click.option("--out", type=OUTPUT_FILE, help=f"Also write a picture, a page or data: {', '.join(SURVEY_SUFFIXES)}.")
 def command(
     model: str,
     source: Path,

@@ -12,7 +12,7 @@ from dragoman.cli.options import FILE, complete_recipe
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 from dragoman.data.prepare.report import plot_lengths, print_preparation
 from dragoman.data.prepared import PICTURE, Prepared
-from dragoman.values import plural
+from dragoman.values import MAX_THREADS, plural
 
 
 @click.command(name="prepare")
@@ -22,7 +22,7 @@ from dragoman.values import plural
               help="A preset or a TOML file.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
-@click.option("--processes", type=click.IntRange(1), help="Processes to work in; all cores by default.")
+@click.option("--processes", type=click.IntRange(1, MAX_THREADS), help="Processes to work in; all cores by default.")
 @click.option("--anew", is_flag=True, help="Replace what --out holds, if it was prepared from other inputs.")
 def command(
     data: CorpusArguments,

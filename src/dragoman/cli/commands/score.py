@@ -11,7 +11,7 @@ import click
 
 from dragoman.cli import decode_argument, note
 from dragoman.cli.input import STDIN, check_readable, parse_path, prompt_terminal, stream_lines, stream_pairs
-from dragoman.cli.options import complete_model, reject_unused
+from dragoman.cli.options import NAME, complete_model, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.sentence_options import check_pair_options
 from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
@@ -26,15 +26,15 @@ PairBatches = Iterator[list[tuple[str, str]]]
 
 
 @click.command()
-@click.argument("model", shell_complete=complete_model)
-@click.argument("files", nargs=-1, type=click.Path())
+@click.argument("model", type=NAME, shell_complete=complete_model)
+@click.argument("files", nargs=-1, type=NAME)
 @click.option("--text", metavar="SENTENCE", help="A source sentence.")
 @click.option("--translation", metavar="SENTENCE", help="Its translation, to be scored.")
-@click.option("--source", type=click.Path(), help="Plain text with one source sentence per line.")
-@click.option("--target", type=click.Path(), help="Its translation, line by line, to be scored.")
+@click.option("--source", type=NAME, help="Plain text with one source sentence per line.")
+@click.option("--target", type=NAME, help="Its translation, line by line, to be scored.")
 @click.option("--source-key", default="", help="Source column in TSV, from 1.")
 @click.option("--target-key", default="", help="Target column in TSV.")
-@click.option("-o", "--output", type=click.Path(), default="-", help="Output file; it appears when it is complete.")
+@click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
 @click.option("--per-token", is_flag=True, help="log P / number of tokens, the end mark included.")
 @click.option("--length-penalty", type=float,
               help="log P / lp with this exponent, like `translate --scores` (0.6 there).")  # fmt: skip
@@ -42,7 +42,7 @@ PairBatches = Iterator[list[tuple[str, str]]]
     "--json", "as_json", is_flag=True, help="Write a JSON object for each pair, with the log-probability of each token."
 )
 @click.option("--to", metavar="CODE", help="Target language, for a multilingual model.")
-@click.option("--source-trees", "trees", type=click.Path(), multiple=True,
+@click.option("--source-trees", "trees", type=NAME, multiple=True,
               help="Dependency trees of the sources in CoNLL-U, for a model that reads them.")  # fmt: skip
 @ensemble_options
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")

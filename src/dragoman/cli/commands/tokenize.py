@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from dragoman.cli.input import check_readable, prompt_terminal, stream_lines
-from dragoman.cli.options import reject_unused
+from dragoman.cli.options import FILE, reject_unused
 from dragoman.cli.output import resolve_output
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=FILE)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Print numbers instead of tokens.")
 @click.option("--sample", "alpha", type=float, default=0.0, metavar="ALPHA", help="Draw another segmentation.")

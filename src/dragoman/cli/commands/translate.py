@@ -9,7 +9,7 @@ import click
 
 from dragoman.cli import decode_argument, note
 from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stream_lines
-from dragoman.cli.options import complete_model, reject_unused
+from dragoman.cli.options import NAME, complete_model, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
@@ -22,10 +22,10 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
 @click.command()
-@click.argument("model", shell_complete=complete_model)
-@click.argument("files", nargs=-1, type=click.Path())
+@click.argument("model", type=NAME, shell_complete=complete_model)
+@click.argument("files", nargs=-1, type=NAME)
 @click.option("--text", "texts", multiple=True, metavar="SENTENCE", help="A sentence to translate; repeatable.")
-@click.option("-o", "--output", type=click.Path(), default="-", help="Output file; it appears when it is complete.")
+@click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
 @click.option(
     "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations of each line, best first."
 )
@@ -45,7 +45,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--extra-length", type=int, default=Search.extra_length, show_default=True,
               help="Maximum number of tokens beyond the length of the source.")  # fmt: skip
 @click.option("--no-repeat", type=int, default=0, metavar="N", help="Never repeat an n-gram of N tokens.")
-@click.option("--source-trees", "trees", type=click.Path(), multiple=True,
+@click.option("--source-trees", "trees", type=NAME, multiple=True,
               help="Dependency trees of the lines in CoNLL-U, for a model that reads them.")  # fmt: skip
 @click.option("--to", metavar="CODE", help="Target language, such as de, for a multilingual model.")
 @click.option("--prefix", help="Beginning of every translation.")

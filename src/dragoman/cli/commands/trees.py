@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines
-from dragoman.cli.options import FILE
+from dragoman.cli.options import FILE, NAME
 from dragoman.cli.output import check_stdout, open_output, parse_output, resolve_output
 from dragoman.errors import DataError
 from dragoman.values import plural
@@ -36,8 +36,8 @@ def command() -> None:
 
 @command.command(name="lines", short_help="Convert trees to sentences and lines to train on.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--source", required=True, type=click.Path(), help="Output file for the sentences.")
-@click.option("--target", required=True, type=click.Path(), help="Output file for the lines of their trees.")
+@click.option("--source", required=True, type=NAME, help="Output file for the sentences.")
+@click.option("--target", required=True, type=NAME, help="Output file for the lines of their trees.")
 @click.option("--tags", is_flag=True, help="Write tags instead of XX for each word.")
 def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> None:
     """Write the sentences of FILES, such as wsj_0001.mrg, and the lines of their trees, for `dragoman train`.
@@ -64,9 +64,9 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
 
 
 @command.command(short_help="Convert a model's lines to trees in brackets.")
-@click.argument("lines", type=click.Path())
+@click.argument("lines", type=NAME)
 @click.argument("source", type=FILE)
-@click.option("-o", "--output", type=click.Path(), default="-", help="Output file (default: standard output).")
+@click.option("-o", "--output", type=NAME, default="-", help="Output file (default: standard output).")
 def brackets(lines: str, source: Path, output: str) -> None:
     """Convert LINES (- for standard input), written by a model for the sentences of SOURCE, to trees in brackets.
 
@@ -86,7 +86,7 @@ def brackets(lines: str, source: Path, output: str) -> None:
 
 
 @command.command(short_help="Score a model's lines against gold trees: precision, recall, F1.")
-@click.argument("lines", type=click.Path())
+@click.argument("lines", type=NAME)
 @click.argument("gold", nargs=-1, required=True, type=FILE)
 def score(lines: str, gold: tuple[Path, ...]) -> None:
     """Score LINES (- for standard input), written by a model, against the trees of the files GOLD.

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-FILE = click.Path(path_type=Path)
+from dragoman.errors import OutputError
+
+
+class NamedPath(click.Path):
+    """A path whose name is not empty; click would take the name of an unset shell variable for the current directory.
+
+    With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash.
+    """
+
+    def __init__(self, path_type: type[Path] | None = None, *, is_output_file: bool = False) -> None:
+        super().__init__(path_type=path_type)
+        self.is_output_file = is_output_file
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path of a word."""
+        word = os.fsdecode(value)
+        if not word:
+            self.fail("the name is empty", param, ctx)
+        if self.is_output_file and word.endswith(os.sep):
+            raise OutputError(f"{word} is a directory; give the name of a file", code="not_a_file")
+        return super().convert(value, param, ctx)
+
+
+FILE = NamedPath(Path)
+OUTPUT_FILE = NamedPath(Path, is_output_file=True)
+NAME = NamedPath()  # a str: the path of a file or model, a model's name, or `-`
 
 
 def given_options(*names: str) -> list[str]:

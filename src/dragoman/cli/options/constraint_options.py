@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dragoman.cli import decode_argument, note
-from dragoman.cli.options import reject_unused
+from dragoman.cli.options import NAME, reject_unused
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
@@ -19,13 +19,13 @@ from dragoman.values import plural
 
 MAX_WARNINGS = 5  # lines with unmet phrases that are reported; --json has them all
 CONSTRAINT_OPTIONS = [
-    click.option("--terms", type=click.Path(), multiple=True, metavar="TSV",
+    click.option("--terms", type=NAME, multiple=True, metavar="TSV",
                  help="Terminology: source phrase, tab, target phrase, or alternatives separated by tabs."),
     click.option("--ignore-case", is_flag=True, help="Match the source phrases of --terms in any case."),
     click.option("--require", multiple=True, metavar="PHRASE", help="Phrase that every translation must contain."),
     click.option("--avoid", multiple=True, metavar="PHRASE", help="Phrase that no translation may contain."),
-    click.option("--avoid-file", type=click.Path(), multiple=True, help="Phrases to avoid, one per line."),
-    click.option("--constraints", type=click.Path(), metavar="JSONL",
+    click.option("--avoid-file", type=NAME, multiple=True, help="Phrases to avoid, one per line."),
+    click.option("--constraints", type=NAME, metavar="JSONL",
                  help='One object {"require": [...], "avoid": [...]} per line of input.'),
 ]  # fmt: skip
 KEYS = ("require", "avoid")
