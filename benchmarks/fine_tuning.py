@@ -5,7 +5,8 @@
         --variant "the rate from scratch" train.learning_rate=0.003 --out runs/fine-tuning
 
 Draws `--pairs` pairs, fine-tunes with the default settings and with those of each variant, and scores the model before
-and after on every test set. Prints a Markdown table; p is that of the difference from the model before.
+and after on every test set: the weights that the run kept, and its last ones. Prints a Markdown table; p is that of the
+difference from the model before.
 """
 
 from __future__ import annotations
@@ -56,21 +57,25 @@ def main() -> None:
         )
         start = next(entry["valid"] for entry in result.curve if entry["step"] == 0)
         seen = [entry["valid"]["loss"] for entry in result.curve if "valid" in entry]
-        found = dragoman.evaluate(
-            result.path,
-            source=sources,
-            reference=references,
-            names=names,
-            against=given.model,
-            metrics=["BLEU"],
-            beam=given.beam,
-            device="cpu",
-            reporter=quiet,
-        )
-        for test, score in zip(names, found.results, strict=True):
-            (gap,) = score.differences
-            before, after = gap.other, gap.value
-            rows.append(f"| {name} | {test} | {before:.2f} | {after:.2f} | {after - before:+.2f} | {gap.p:.3f} |")
+        last = out.with_name(f"{out.name}-last")
+        if not last.exists():
+            dragoman.average(out, out=last, last=1)
+        for which, model in (("kept", out), ("last", last)):
+            found = dragoman.evaluate(
+                model,
+                source=sources,
+                reference=references,
+                names=names,
+                against=given.model,
+                metrics=["BLEU"],
+                beam=given.beam,
+                device="cpu",
+                reporter=quiet,
+            )
+            for test, score in zip(names, found.results, strict=True):
+                (gap,) = score.differences
+                figures = f"{gap.other:.2f} | {gap.value:.2f} | {gap.difference:+.2f} | {gap.p:.3f}"
+                rows.append(f"| {name} | {which} | {test} | {figures} |")
         settings = result.recipe
         print(
             f"{name}: {settings.train.steps} steps of {settings.data.batch_tokens} tokens, rate "
@@ -78,7 +83,7 @@ def main() -> None:
             f"{result.metrics['loss']:.3f}",
             flush=True,
         )
-    print("| settings | test set | BLEU before | after | difference | p |\n|---|---|---|---|---|---|")
+    print("| settings | weights | test set | BLEU before | after | difference | p |\n|---|---|---|---|---|---|---|")
     print("\n".join(rows))
 
 

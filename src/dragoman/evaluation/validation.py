@@ -128,12 +128,12 @@ class Validation:
 class TranslationsByLanguage:
     """Translations by target language, which the first source token names; or of a single language.
 
-    At most `sentences` are translated, equally many of each language (rounded up).
+    At most `sentences` are translated, equally many of each language.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: int) -> None:
         self.codes = {tokenizer.target_id(code): code for code in tokenizer.targets}
-        self.quota = -(-sentences // max(1, len(self.codes)))
+        self.quota = max(1, sentences // max(1, len(self.codes)))
         self.rows: dict[int, list[tuple[int, str, str, str]]] = defaultdict(list)
 
     def language(self, first_token: int) -> int:

@@ -84,8 +84,7 @@ def run_training(
         load_initial_weights(model, start_from, recipe.text.targets)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
-        record = RunRecord.current(recipe, prepared, start_from, ranks)
-        ranks.broadcast(lambda: open_run(stack, out, record, reporter))
+        ranks.broadcast(lambda: open_run(stack, out, RunRecord.current(recipe, prepared, start_from, ranks), reporter))
         trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, start_from is not None)
         trainer.run()
         write_model(trainer, prepared, recipe, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dragoman import SilentReporter
 from dragoman.errors import ModelNotFoundError, TrainingError
 from dragoman.training.speed import Speed
 from raising import raises
+from tiny_model import write_tiny_model
 from tiny_run import TINY, write_corpus
 
 QUIET = SilentReporter()
@@ -150,3 +152,23 @@ def test_a_run_keeps_the_choices_that_it_started_with(tmp_path: Path, monkeypatc
     assert (kept.train.learning_rate, kept.train.steps) == (before["train"]["learning_rate"], before["train"]["steps"])
     with raises(TrainingError, "run_mismatch", "model.d_model"):
         dragoman.train(**data, changes={"model.preset": "small"})
+
+
+def test_a_new_target_language_is_learned_as_from_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.training.session.measure_speed", speed(0.001))
+    base = write_tiny_model(tmp_path / "base", 'text.targets=["de"]')
+    numbers = write_corpus(tmp_path)
+    (tmp_path / "numbers.fr").write_text(numbers.target.read_text().replace("eins", "un"))
+    corpora = [replace(numbers, to="de"), replace(numbers, target=tmp_path / "numbers.fr", to="fr")]
+    rates = {}
+    for targets in (("de",), ("de", "fr")):
+        planned = dragoman.plan(
+            corpora=corpora[: len(targets)],
+            start_from=base,
+            out=tmp_path / "-".join(targets),
+            changes={"text.targets": targets, "data.max_tokens": 200},
+            device="cpu",
+            reporter=QUIET,
+        )
+        rates[targets] = planned.recipe.train.learning_rate
+    assert rates == {("de",): 5e-5, ("de", "fr"): 5e-4}
