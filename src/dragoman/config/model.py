@@ -41,8 +41,8 @@ class ModelRecipe:
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is the
     largest distance of "relative" positions; "syntax" adds a word's depth in its dependency tree in the encoder. Other
     architectures have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward
-    networks; docs/rivals.md lists the keys of each. `output_bias` adds a learned bias to the logits, and `norm_epsilon`
-    is added to the variance in layer norms; imported models may need them.
+    networks; docs/explanation/rivals.md lists the keys of each. `output_bias` adds a learned bias to the logits, and
+    `norm_epsilon` is added to the variance in layer norms; imported models may need them.
     """
 
     architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
