@@ -7,13 +7,19 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two intra-op threads inside tiny matrix products cost more than they give; the tests run in two processes instead.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
-.PHONY: demo test kernels lint clean
+.PHONY: demo test docs kernels lint clean
 
 demo: $(VENV)/.core
 	$(BIN)/dragoman demo
 
 test: lint
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2
+
+# The site, in docs/_build/html; a warning, such as a link that leads nowhere, is an error.
+docs: $(VENV)/.docs
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python -m sphinx -c docs -b html -W --keep-going -q . docs/_build/html
+	@echo docs/_build/html/index.html
 
 # Triton's kernels, in its interpreter where there is no GPU; in a process of its own, because Triton is told when it is
 # imported. Not every system has Triton.
@@ -39,9 +45,13 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[dev]'
 	touch $@ $(VENV)/.core
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[docs]'
+	touch $@
+
 $(VENV)/.kernels: $(VENV)/.dev
 	$(PIP) -e '.[dev,kernels]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

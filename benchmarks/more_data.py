@@ -1,4 +1,4 @@
-"""What text of one language, and the dropping of wrong pairs, bring: each by commands of docs/more-data.md.
+"""What text of one language, and the dropping of wrong pairs, bring: each by commands of docs/howto/more-data.md.
 
     python benchmarks/more_data.py --out runs/more-data
 

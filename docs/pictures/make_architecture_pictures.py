@@ -1,4 +1,4 @@
-"""Draw the walks of docs/architecture.md as SVG: a column per package, a box per file, in the order of the page.
+"""Draw the walks of docs/explanation/architecture.md as SVG: a column per package, a box per file, in page order.
 
 python docs/pictures/make_architecture_pictures.py
 """
@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 PICTURES = Path(__file__).parent
-PAGE = PICTURES.parent / "architecture.md"
+PAGE = PICTURES.parent / "explanation" / "architecture.md"
 WIDTH, ROW, HEAD, MARGIN = 160, 34, 40, 12
-WALK = r"!\[[^]]*\]\(pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)"
+WALK = r"!\[[^]]*\]\(\.\./pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)"
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2430 }
 .head { font-weight: 600; text-anchor: middle }
@@ -32,7 +32,7 @@ def walks(page: str) -> dict[str, list[str]]:
     """The files of each walk in order, by the name of its picture."""
     found = {}
     for picture, section in re.findall(
-        r"!\[[^]]*\]\(pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)", page, re.DOTALL
+        r"!\[[^]]*\]\(\.\./pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)", page, re.DOTALL
     ):
         found[picture] = re.findall(r"^\d+\. `([\w/]+\.\w+)`", section, re.MULTILINE)
     return found

@@ -1,4 +1,4 @@
-"""The pictures and samples of docs/tokenizers.md, from a folder with tatoeba_en-de, tatoeba_en-zh, python_docs_en-zh.
+"""Pictures and samples of docs/howto/tokenizers.md, from a folder with tatoeba_en-de, tatoeba_en-zh, python_docs_en-zh.
 
 python docs/pictures/make_tokenizer_pictures.py DATA_FOLDER
 """

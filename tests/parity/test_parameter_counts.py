@@ -58,7 +58,7 @@ def test_the_model_has_the_weights_of_the_equations(name: str) -> None:
     *sizes, printed = TABLE_3[name]
     assert model.parameter_count() == by_hand(*sizes)
     if printed is not None:
-        assert abs(by_hand(*sizes) - printed * 1e6) < 4.3e6  # docs/departures.md says why they are not equal
+        assert abs(by_hand(*sizes) - printed * 1e6) < 4.3e6  # docs/explanation/departures.md says why they differ
 
 
 def recurrent_by_hand(n: int = 8, d: int = 512) -> int:
@@ -107,7 +107,7 @@ def test_every_recipe_is_in_a_table() -> None:
 
 
 def test_one_vocabulary_explains_every_printed_figure_but_bigs() -> None:
-    """docs/departures.md claims it: 41,100 rows give each printed figure, as it is rounded, except big's."""
+    """docs/explanation/departures.md: 41,100 rows give each printed figure, as it is rounded, except big's."""
     for name, (*sizes, printed) in TABLE_3.items():
         if printed is not None:
             agrees = round(by_hand(*sizes, vocabulary=41_100) / 1e6) == printed

@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: every package and file is there, walks go forward, and pictures are up to date."""
+"""docs/explanation/architecture.md: every package and file exists, walks go forward, pictures are up to date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SRC, DOCS = ROOT / "src" / "dragoman", ROOT / "docs"
 sys.path.insert(0, str(DOCS / "pictures"))
 from make_architecture_pictures import drawing, walks  # noqa: E402
 
-PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
 WALKS = walks(PAGE)
 
 
@@ -47,7 +47,7 @@ def test_the_picture_of_a_walk_is_up_to_date(name: str) -> None:
 
 def test_the_glossary_names_what_exists() -> None:
     """Each file or package in its last column."""
-    page = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    page = (DOCS / "explanation" / "glossary.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w/]+(?:/|\.py))`", page)
     assert len(named) > 15
     assert [path for path in named if not (SRC / path).exists()] == []

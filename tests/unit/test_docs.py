@@ -1,4 +1,4 @@
-"""docs/paper.md names a file and a symbol for every section of the paper; each must exist."""
+"""docs/explanation/paper.md names a file and a symbol for every section of the paper; each must exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAPER = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+PAPER = (ROOT / "docs" / "explanation" / "paper.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip().strip("|").split("|")]
     for line in PAPER.splitlines()

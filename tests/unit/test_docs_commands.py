@@ -15,7 +15,7 @@ from dragoman.cli import group
 from dragoman.config import Recipe
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ENDS = {"|", ">", "2>", "<", "&&", ";", "&", "2>&1"}  # of a command, for a shell
 MISTAKE = "model.n_heads=7"  # which README shows with what is said of it
 

@@ -19,7 +19,7 @@ from tiny_model import write_tiny_model
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [
     (path.name, block)
-    for path in sorted(DOCS.glob("*.md"))
+    for path in sorted(DOCS.rglob("*.md"), key=lambda path: path.name)
     for block in re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
 ]
 CONLLU = "1\tone\t_\t_\t_\t_\t2\t_\t_\t_\n2\ttwo\t_\t_\t_\t_\t0\t_\t_\t_\n\n"
@@ -44,7 +44,8 @@ def names(page: str, folder: Path) -> dict[str, Any]:
     if page == "languages.md":
         write_tiny_model(folder / "en-de-fr", 'text.targets=["de", "fr"]')
     if page == "parsing.md":
-        shown = re.search(r"\$ cat two.mrg\n(.*?)\n\n", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+        text = (DOCS / "explanation" / page).read_text(encoding="utf-8")
+        shown = re.search(r"\$ cat two.mrg\n(.*?)\n\n", text, re.DOTALL)
         assert shown
         (folder / "two.mrg").write_text(shown[1], encoding="utf-8")
     return given.get(page, {})

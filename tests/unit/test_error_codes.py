@@ -1,4 +1,4 @@
-"""docs/errors.md lists every error code of the source, and no others."""
+"""docs/reference/errors.md lists every error code of the source, and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import dragoman
 from dragoman import errors
 
 SOURCE = Path(dragoman.__file__).parent
-PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
 NODES = [
     (path.relative_to(SOURCE), node)
     for path in sorted(SOURCE.rglob("*.py"))

@@ -41,39 +41,68 @@ class ModelRecipe:
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is the
     largest distance of "relative" positions; "syntax" adds a word's depth in its dependency tree in the encoder. Other
     architectures have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward
-    networks; docs/rivals.md lists the keys of each. `output_bias` adds a learned bias to the logits, and `norm_epsilon`
-    is added to the variance in layer norms; imported models may need them.
+    networks; docs/explanation/rivals.md lists the keys of each. `output_bias` adds a learned bias to the logits, and
+    `norm_epsilon` is added to the variance in layer norms; imported models may need them.
     """
 
     architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
+    """Kind of model: the Transformer, or one of the models it is compared with (sections 1 and 2)."""
     d_model: int = 512
+    """Width of the embeddings and of every sublayer's output (section 3.1)."""
     n_heads: int = 8
+    """Number of attention heads, h (section 3.2.2)."""
     d_k: int | None = None
+    """Size of a head's queries and keys; `d_model / n_heads` by default (section 3.2.2)."""
     d_v: int | None = None
+    """Size of a head's values; `d_model / n_heads` by default (section 3.2.2)."""
     d_ff: int = 2048
+    """Width of the hidden layer of the feed-forward networks (section 3.3)."""
     encoder_layers: int = 6
+    """Number of encoder layers, N (section 3.1)."""
     decoder_layers: int = 6
+    """Number of decoder layers, N (section 3.1)."""
     dropout: float = 0.1
+    """Dropout rate of sublayer outputs and of embeddings with positions (section 5.4)."""
     attention_dropout: float = 0.0
+    """Dropout rate of attention weights; not in the paper, but in its authors' code."""
     feed_forward_dropout: float = 0.0
+    """Dropout rate of the hidden layer of the feed-forward networks; not in the paper."""
     activation: Literal["relu", "gelu", "silu", "tanh"] = "relu"
+    """Activation of the feed-forward networks (section 3.3)."""
     attention: Literal["scaled_dot_product", "additive"] = "scaled_dot_product"
+    """Attention function (section 3.2.1)."""
     attention_bias: bool = False
+    """Biases in the projections of attention; the paper has none (section 3.2.2)."""
     pattern: Literal["full", "local", "sparse", "low_rank"] = "full"
+    """Positions that self-attention sees (sections 4 and 7)."""
     window: int = 16
+    """Tokens to either side that `local` and `sparse` attention sees (section 4)."""
     global_tokens: int = 1
+    """Leading tokens that see, and are seen by, all others in `sparse` attention."""
     random_tokens: int = 2
+    """Approximate number of random tokens that each token sees in `sparse` attention."""
     rank: int = 32
+    """Number of mixtures of all keys in `low_rank` attention."""
     positions: PositionCodeName = "sinusoidal"
+    """Position code (section 3.5)."""
     max_positions: int = 1024
+    """Number of learned positions, and of positions that `low_rank` attention mixes (section 3.5)."""
     max_distance: int = 16
+    """Largest distance that `relative` positions distinguish."""
     norm: Literal["layer", "batch"] = "layer"
+    """Layer normalization, or batch normalization to compare with (section 3.1)."""
     norm_order: Literal["post", "pre"] = "post"
+    """Normalize after each residual connection as in the paper, or before each sublayer (section 3.1)."""
     cell: Literal["lstm", "gru"] = "lstm"
+    """Cell of the recurrent model (section 1)."""
     kernel_width: int = 3
+    """Width of the convolutional model's windows, an odd number (section 2)."""
     tie: Literal["all", "target", "none"] = "all"
+    """Embedding matrices that are shared: both with the projection, the target's with it, or none (section 3.4)."""
     output_bias: bool = False
+    """Learned bias of the logits, which imported models may have (section 3.4)."""
     norm_epsilon: float = 1e-5
+    """Number added to the variance in layer normalization (section 3.1)."""
 
     def __post_init__(self) -> None:
         """Reject what cannot be built."""

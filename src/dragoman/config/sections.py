@@ -31,9 +31,13 @@ class TextRecipe:
     """
 
     kind: Literal["bpe", "unigram", "wordpiece", "imported"] = "bpe"
+    """Kind of tokenizer; `imported` is for models of other toolkits (section 5.1)."""
     vocabulary_size: int = 8000
+    """Number of tokens, with the special tokens and the 256 bytes (section 5.1)."""
     shared: bool = True
+    """One vocabulary for source and target (section 5.1)."""
     targets: tuple[str, ...] = ()
+    """Target languages of a model with several; empty for one language pair."""
 
     def __post_init__(self) -> None:
         """Reject a vocabulary that is too small, and invalid languages."""
@@ -65,22 +69,39 @@ class DataRecipe:
     """
 
     max_tokens: int = 256
+    """Pairs with more tokens on a side are dropped."""
     max_characters: int = 2000
+    """Pairs with more characters on a side are dropped."""
     max_ratio: float = 4.0
+    """Pairs are dropped if the longer side, in bytes, exceeds this times the shorter, plus 16."""
     min_script: float = 0.2
+    """Pairs are dropped if less than this share of a side's letters is in its script."""
     source_script: str = "auto"
+    """Script of the source, such as `latin`; `auto` detects it, `off` disables the check."""
     target_script: str = "auto"
+    """Script of the target, such as `latin`; `auto` detects it, `off` disables the check."""
     drop_duplicates: bool = True
+    """Drop pairs that occurred before."""
     drop_copies: bool = True
+    """Drop pairs whose sides are equal."""
     valid_pairs: int = 2000
+    """Pairs held out for validation if no validation set is given; at most one pair in twenty."""
     layout: Literal["padded", "packed"] = "padded"
+    """Batches as padded rows, or packed end to end."""
     batch_tokens: int = 25_000
+    """Largest number of source tokens, and of target tokens, in a batch (section 5.1)."""
     batch_sentences: int = 0
+    """Largest number of sentences in a batch; 0 for no limit."""
     weights: tuple[float, ...] = ()
+    """Passes through each corpus per epoch, instead of the weights given when preparing."""
     sampling: float = 0.0
+    """Strength of subword sampling (BPE-dropout and its like) in training; 0 for none."""
     seed: int = 1
+    """Seed of the order of pairs and of subword sampling."""
     workers: int = 1
+    """Threads that make batches."""
     ahead: int = 8
+    """Batches that are made in advance."""
 
     def __post_init__(self) -> None:
         """Reject values out of range, and those that do not go together."""
@@ -116,31 +137,57 @@ class TrainRecipe:
     """
 
     steps: int = 100_000
+    """Number of training steps (section 5.2)."""
     label_smoothing: float = 0.1
+    """Probability mass that is spread over the vocabulary (section 5.4)."""
     r_drop: float = 0.0
+    """Weight of R-Drop, which passes each batch through the model twice; 0 for none."""
     optimizer: Literal["adam", "adamw", "muon"] = "adam"
+    """Optimizer (section 5.3)."""
     beta1: float = 0.9
+    """Decay rate of the optimizer's first moment (section 5.3)."""
     beta2: float = 0.98
+    """Decay rate of the optimizer's second moment (section 5.3)."""
     epsilon: float = 1e-9
+    """Number added to the denominator of the optimizer's update (section 5.3)."""
     weight_decay: float = 0.0
+    """Weight decay; an L2 penalty with Adam."""
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    """Learning rate after warm-up (section 5.3)."""
     warmup_steps: int = 4000
+    """Steps in which the learning rate rises linearly (section 5.3)."""
     learning_rate: float | None = None
+    """Peak learning rate; `1 / sqrt(d_model * warmup_steps)` by default (section 5.3)."""
     clip: float = 0.0
+    """Largest norm of the gradient; 0 for no clipping."""
     accumulate: int = 1
+    """Batches whose gradients are added up for one step."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of matrix products; `auto` is bfloat16 on a GPU and float32 on a CPU."""
     compile: bool = False
+    """Compile the training step; on a GPU it becomes a CUDA graph."""
     parallel: Literal["auto", "ddp", "fsdp"] = "auto"
+    """Distribution over several processes: replicated (DDP) or sharded (FSDP) weights (section 5.2)."""
     average: int = 5
+    """Number of last checkpoints to average (section 6.1)."""
     ema: float = 0.0
+    """Decay of an exponential moving average of the weights; 0 for none."""
     save_every: int = 1000
+    """Steps between checkpoints (section 6.1)."""
     keep: int = 5
+    """Number of checkpoints to keep."""
     evaluate_every: int = 1000
+    """Steps between evaluations on the validation set."""
     log_every: int = 50
+    """Steps between lines of the training log."""
     stop_on: Literal["loss", "bleu"] = "loss"
+    """Figure that early stopping watches."""
     patience: int = 0
+    """Evaluations without improvement after which training stops; 0 never stops early."""
     max_skips: int = 5
+    """Consecutive steps with a loss or gradient that is not finite after which training stops."""
     seed: int = 1
+    """Seed of the initial weights and of dropout."""
 
     def __post_init__(self) -> None:
         """Reject values out of range, and those that do not go together."""

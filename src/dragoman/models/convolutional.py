@@ -2,7 +2,7 @@
 
 A layer sees a window of tokens, and its gated output is added to its input; the receptive field grows with each layer.
 The decoder's windows end at the token itself, and each of its layers attends to the source ("multi-step attention").
-docs/rivals.md lists the differences from that paper.
+docs/explanation/rivals.md lists the differences from that paper.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The design follows GNMT (Wu et al., 2016). The first encoder layer is bidirectional, the others read forwards. The first
 decoder layer attends to the source (Bahdanau et al., 2015, or the dot product of Luong et al., 2015), and its context
 is an input of every higher layer. Nothing is fed back to the first layer, so in training each layer runs over the whole
-target at once. The output is Luong's attentional state, tanh(W [state; context]). docs/rivals.md lists the differences
-from these papers.
+target at once. The output is Luong's attentional state, tanh(W [state; context]). docs/explanation/rivals.md lists the
+differences from these papers.
 """
 
 from __future__ import annotations

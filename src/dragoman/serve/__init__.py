@@ -1,1 +1,1 @@
-"""A Translator behind HTTP: an API, a page, and promises under load (docs/serving.md)."""
+"""A Translator behind HTTP: an API, a page, and promises under load (docs/howto/serving.md)."""

@@ -1,9 +1,9 @@
 """Find the cross-attention head that aligns words, without gold alignments.
 
 Heads specialize. In one model the mean of a layer's heads aligns words well; in another a single head does, and every
-mean is a blur (docs/inspecting.md has figures). A head that aligns links the same words again and again. So the model
-translates some of its own words in random order, and the head whose links have the highest pointwise mutual information
-is chosen.
+mean is a blur (docs/howto/inspecting.md has figures). A head that aligns links the same words again and again. So the
+model translates some of its own words in random order, and the head whose links have the highest pointwise mutual
+information is chosen.
 """
 
 from __future__ import annotations

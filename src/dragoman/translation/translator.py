@@ -55,7 +55,7 @@ class Translator:
     """A model that translates text. Results come in order and do not depend on how the work is batched.
 
     To the last bit, that holds for batch-invariant engines (`native`), and for every engine with `reproducible=True`,
-    which translates each sentence alone; docs/translating.md has the cost.
+    which translates each sentence alone; docs/howto/translating.md has the cost.
     """
 
     def __init__(

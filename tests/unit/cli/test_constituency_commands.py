@@ -187,8 +187,8 @@ def test_the_recipe_is_the_papers() -> None:
 
 
 def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each `$` line of docs/parsing.md gives what stands below it; a file shown alone is there from then on."""
-    page = (Path(__file__).parents[3] / "docs" / "parsing.md").read_text(encoding="utf-8")
+    """Each `$` line of docs/explanation/parsing.md prints what stands below it; files shown alone exist afterwards."""
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "parsing.md").read_text(encoding="utf-8")
     commands = re.findall(r"^    \$ (.+)\n((?:    (?!\$).+\n)*)", page, re.MULTILINE)
     ran = 0
     for words, shown in commands:
@@ -206,7 +206,7 @@ def test_the_page_shows_what_happens(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_pages_python_runs() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "parsing.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "parsing.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     Path("two.mrg").write_text(TREES, encoding="utf-8")
     told: dict[str, object] = {}

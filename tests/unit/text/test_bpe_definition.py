@@ -1,4 +1,4 @@
-"""The library's BPE against the definition; docs/tokenizers.md says where the two may part."""
+"""The library's BPE against the definition; docs/howto/tokenizers.md says where the two may part."""
 
 from __future__ import annotations
 

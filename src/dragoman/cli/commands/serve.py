@@ -49,7 +49,7 @@ def command(
 
     A NAME such as en-de gives the languages of a model that does not know them; --languages does so for a single one.
     The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits.
-    There is no authentication: read docs/serving.md before you expose the server to others.
+    There is no authentication: read docs/howto/serving.md before you expose the server to others.
     """
     if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")

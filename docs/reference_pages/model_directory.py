@@ -1,0 +1,86 @@
+"""reference/model-directory.md: the files of a model, model.json, and the tensors, from modeldir/."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+
+from dragoman.config import ModelRecipe
+from dragoman.files import MANIFEST
+from dragoman.modeldir.info import MODEL_FORMAT, ModelInfo
+from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, REQUIRED, TRAINING, WEIGHTS
+from dragoman.modeldir.weights import tensor_layout
+from dragoman.text.store import TOKENIZER_SUFFIXES
+from reference_pages.markdown import table, wrap
+
+FILES = {
+    WEIGHTS: "the weights: float32 tensors in the safetensors format",
+    RECIPE: "the [recipe](recipe.md) in full, so that later defaults cannot change the model",
+    INFO: "vocabulary sizes, languages, license, lengths of training lines",
+    CARD: "a page about the model, for people",
+    MANIFEST: "size and SHA-256 of every file that is loaded",
+}
+INFO_FIELDS = {
+    "vocabulary": "number of tokens of the shared vocabulary, or a list with the source's and the target's",
+    "source_languages": "language codes of the source; empty if unknown",
+    "target_languages": "language codes of the target; empty if unknown",
+    "license": "license of the model; empty if unknown",
+    "line_lengths": "lengths of the training lines in sentences and tokens; null if unknown",
+}
+
+
+def page() -> list[str]:
+    """The title and the blocks of the page."""
+    rows = [[f"`{name}`", what, _loaded(name)] for name, what in FILES.items()]
+    for kind, suffix in TOKENIZER_SUFFIXES.items():
+        rows.append([f"`NAME{suffix}`", f"a tokenizer of the kind `{kind}`", "yes, verified"])
+    rows.append(["`NAME.json`", "kind, version, size and SHA-256 of the tokenizer `NAME`", "yes, verified"])
+    rows.append([f"`{TRAINING}/`", "the run that trained the model: metrics, checkpoints, prepared data", "no"])
+    return [
+        "Model directory",
+        wrap(
+            "A model is one directory with everything that translation needs. It holds no pickle, and loading it runs "
+            "no code from it."
+        ),
+        "## Files",
+        table(["file", "content", "loaded"], rows),
+        wrap(
+            "The tokenizers are named `shared`, or `source` and `target`. Every file that is loaded must match its "
+            f"SHA-256 in `{MANIFEST}`. `{CARD}` may be edited or removed. `{TRAINING}/` may be deleted once "
+            "training has finished; it is needed to resume a run and to average its checkpoints. New directories "
+            "appear complete: they are written next to their place and renamed."
+        ),
+        f"## `{INFO}`",
+        wrap(
+            f"A JSON object. `format` is {MODEL_FORMAT}; files of format 1, which had only the vocabulary, still load."
+        ),
+        table(["key", "meaning", "default"], [_info_row(each.name, each.default) for each in fields(ModelInfo)]),
+        "## Tensors",
+        wrap(
+            f"The names and shapes in `{WEIGHTS}`, for the Transformer of the preset `base` with a shared "
+            "vocabulary of 37,000 tokens. The layers of a stack have the same tensors, numbered from 0; "
+            "other recipes add or leave out tensors (biases, position tables, separate embeddings)."
+        ),
+        table(["tensor", "shape"], _tensors()),
+    ]
+
+
+def _loaded(name: str) -> str:
+    if name in EDITABLE:
+        return "no; may be edited"
+    return "yes, verified" if name in REQUIRED else "yes"
+
+
+def _info_row(name: str, default: object) -> list[str]:
+    shown = {MISSING: "required", None: "null", "": '`""`', (): "`[]`"}[default]
+    return [f"`{name}`", INFO_FIELDS[name], shown]
+
+
+def _tensors() -> list[list[str]]:
+    found = [tensor for tensor in tensor_layout(ModelRecipe(), (37_000, 37_000)) if tensor is not None]
+    shown: dict[str, str] = {}
+    for name, shape in found:
+        stack, *rest = name.split(".")
+        if stack in ("encoder", "decoder") and rest[0] != "0":
+            continue
+        shown[name.replace(".0.", ".N.")] = " × ".join(f"{size:,}" for size in shape)
+    return [[f"`{name}`", shape] for name, shape in shown.items()]
