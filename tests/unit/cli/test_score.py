@@ -177,7 +177,7 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
             "--target-key has no effect",
         ),
         (["tiny", "pairs.tsv", "-o", "pairs.tsv"], "pairs.tsv is also an input"),
-        (["tiny", "pairs.tsv", "--device", "tpu"], "there is no device 'tpu' here"),
+        (["tiny", "pairs.tsv", "--device", "tpu"], "device 'tpu' is not available"),
     ],
 )
 def test_errors_that_help(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
