@@ -67,7 +67,7 @@ def measure_statistics(
         maps = model.attention_maps(batch)
         source, target = (batch.source, batch.source_layout), (batch.target, batch.target_layout)
         lengths = [layout.lengths for layout in (batch.source_layout, batch.target_layout)]
-        assert lengths[0] is not None and lengths[1] is not None  # batches from an engine have labels
+        assert lengths[0] is not None and lengths[1] is not None  # batches from an engine have lengths
         aligned = aligned_keys(maps.cross, alignment_head, lengths[0], lengths[1] - 1, translator.n_language_tokens)
         contexts = {
             "encoder": attention_context("encoder", source, source, encoder_sees, source_punctuation, frequencies),

@@ -75,7 +75,7 @@ class scattered:
         bits = (low * 0x2545F491 + high * 0x9E3779B1 + self.seed * 0x7FEB352D) & 0xFFFFFFFF
         for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):  # C. Wellons' "lowbias32"
             bits = ((bits ^ (bits >> shift)) * factor) & 0xFFFFFFFF
-        return bits * (high + 1) < min(self.count, 1 << 30) << 32  # all that exist, and no overflow
+        return bits * (high + 1) < min(self.count, 1 << 30) << 32  # the cap is above any length, and avoids overflow
 
 
 @dataclass(frozen=True, init=False)

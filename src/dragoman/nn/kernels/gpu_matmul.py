@@ -30,7 +30,7 @@ HALF_DTYPES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 _workspaces: dict[tuple[int, int], Tensor] = {}
 _chosen: dict[tuple[int, str], bytes | None] = {}  # by GPU and problem, in this process
-_tuning: list[AlgorithmFile] = []  # number of open blocks, in any thread
+_tuning: list[AlgorithmFile] = []  # files of the open blocks, in any thread
 _tuning_lock = Lock()
 
 

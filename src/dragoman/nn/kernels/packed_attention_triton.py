@@ -93,7 +93,7 @@ def _attend(
         low = tl.load(low_base + rows, mask=rows < last, other=0)
         high = tl.load(high_base + rows, mask=rows < last, other=0)
         q = _load(q_base, rows, q_stride, columns, last)
-        k = _load(k_base, keys, kv_stride, columns, k_last)  # load before it is known whether one tile suffices
+        k = _load(k_base, keys, kv_stride, columns, k_last)  # starts before it is known whether one tile suffices
         v = _load(v_base, keys, kv_stride, columns, k_last)
         if tl.max(_beyond(low, high, k_first, k_last).to(tl.int32), 0) == 0:
             scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
