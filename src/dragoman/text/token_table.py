@@ -110,7 +110,7 @@ class Vocabulary:
             return [self.ids[token] for token in tokens]
         except KeyError as error:
             raise TextError(
-                f"{error.args[0]!r} is not in this vocabulary of {len(self)} tokens; give tokens as `dragoman "
+                f"there is no token {error.args[0]!r} in this vocabulary of {len(self)}; give tokens as `dragoman "
                 "tokenize` prints them with the same tokenizer, separated by spaces",
                 code="unknown_token",
             ) from None

@@ -133,14 +133,14 @@ def decompress_zstd(raw: IO[bytes]) -> Iterator[bytes]:
 def check_file(path: Path) -> None:
     """Reject anything but a readable regular file."""
     if path.is_dir():
-        raise DataError(f"{path} is a directory; expected a file with one sentence per line", code="not_a_file")
+        raise DataError(f"{path} is a directory; expected a file with a sentence per line", code="not_a_file")
     if path.is_symlink() and not path.exists():
         raise DataError(f"{path} is a broken link to {path.readlink()}", code="file_missing")
     if not path.exists():
         near = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         close = close_matches(path.name, near)
         hint = f"; did you mean {path.parent / close[0]}?" if close else ""
-        raise DataError(f"{path} does not exist{hint}", code="file_missing")
+        raise DataError(f"there is no file {path}{hint}", code="file_missing")
     if not path.is_file():
         raise DataError(f"{path} is not a regular file; write the text of a pipe to a file first", code="not_a_file")
     try:

@@ -248,6 +248,6 @@ class TreeAligner:
         if more is not NO_MORE_TREES:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
-                f"{where}: one tree too many: all {self.taken:,} lines with text already have one; remove it",
+                f"{where}: a tree too many: all {self.taken:,} lines with text already have one; remove it",
                 code="count_mismatch",
             )
