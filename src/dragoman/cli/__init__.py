@@ -19,24 +19,24 @@ from dragoman import __version__
 from dragoman.errors import DataError, DragomanError, DragomanWarning, shortage
 from dragoman.values import suggest
 
-# command -> its line in `dragoman --help`; it is `command` in dragoman.cli.commands.<name>, or as MODULES says
+# command -> its line in `dragoman --help`; the code is `command` in dragoman.cli.commands.<name>, see also MODULES
 COMMANDS = {
     "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
     "train": "Train a translator from files of sentence pairs.",
-    "finish": "Make a model of a training that was stopped.",
+    "finish": "Write a model from the checkpoints of a stopped run.",
     "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
-    "inspect": "Pictures of a model: attention, word alignment, positions; what layers cost.",
+    "inspect": "Look inside a model: attention, heads, word alignment, positions, layer costs.",
     "average": "Average checkpoints or models into one model.",
     "import": "Convert a model of another toolkit: Opus-MT, fairseq, JoeyNMT.",
     "prepare": "Learn the tokenizer, clean sentence pairs, and write them as ids for training.",
     "translate": "Translate lines of text with a model.",
     "score": "Score given translations: the log-probability of each pair.",
-    "serve": "Serve models over HTTP, with a page to translate on.",
-    "trees": "Constituency trees to lines to train on, and written lines to trees and scores.",
-    "engines": "Show what each engine supports, and which can be used here.",
+    "serve": "Serve models over HTTP, with a web page.",
+    "trees": "Convert constituency trees to training lines and back; score parses.",
+    "engines": "Show what each engine supports, and which are available here.",
     "recipe": "Show a recipe in full, with the model's size.",
-    "tokenize": "Lines of text to lines of tokens or ids.",
-    "detokenize": "Lines of tokens or ids back to text.",
+    "tokenize": "Convert lines of text to tokens or ids.",
+    "detokenize": "Convert lines of tokens or ids back to text.",
 }
 MODULES = {"import": "import_model"}  # a keyword cannot be the name of a module
 
@@ -45,26 +45,26 @@ class CommandGroup(click.Group):
     """The commands by name, each imported only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands, in the order a user meets them."""
+        """The commands, in the order in which a user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The click command of a name."""
+        """The click command with this name."""
         if cmd_name not in COMMANDS:
             raise click.UsageError(f"there is no command {cmd_name!r}{suggest(cmd_name, COMMANDS)}")
         command: click.Command = import_module(f"dragoman.cli.commands.{MODULES.get(cmd_name, cmd_name)}").command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; exit as other programs do when the reader is gone, as with `| head`."""
+        """Run the command; exit like other programs when the reader is gone, as with `| head`."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # here, because click's main would exit with code 1
+        except BrokenPipeError:  # handled here, because click's main would exit with code 1
             redirect_to_null(sys.stdout)  # nothing is left to flush at exit
             sys.exit(141)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in `--help`, from COMMANDS alone: help imports nothing."""
+        """The list in `--help`, taken from COMMANDS so that help imports nothing."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -89,7 +89,7 @@ def show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print our own warnings as notes, and others as Python does."""
+    """Print our own warnings as notes, and others in Python's format."""
     if issubclass(category, DragomanWarning):
         note(str(message))
     else:
@@ -98,11 +98,11 @@ def show_warning(
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line; an expected error is a message and an exit code, never a traceback."""
-    if sys.stderr is None:  # closed: open it, or the next file that is opened gets its number
+    if sys.stderr is None:  # closed: reopen it, or the next opened file would get its descriptor
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  # until the end
     elif type(sys.stderr) is TextIOWrapper:
         sys.stderr = TolerantStderr(sys.stderr.buffer, sys.stderr.encoding, sys.stderr.errors, line_buffering=True)
-    if isinstance(sys.stdout, TextIOWrapper):  # escape what an old locale cannot write
+    if isinstance(sys.stdout, TextIOWrapper):  # escape characters that an old locale cannot write
         sys.stdout.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if args is None else args
     as_json = wants_json(given)
@@ -145,7 +145,7 @@ def wants_json(args: Sequence[str]) -> bool:
 
 
 def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
-    """The message of a usage error on one line; those of click, unlike ours, need a word on what to do."""
+    """The message of a usage error on one line; click's own messages get a hint on what to do."""
     message = " ".join(error.format_message().split())
     if not message[:1].isupper():
         return message
@@ -153,15 +153,15 @@ def usage_message(error: click.ClickException, args: Sequence[str]) -> str:
     if message.endswith("?"):
         return message.replace(". Did you mean", "; did you mean")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    words = [word for word in args[:1] if word in COMMANDS]  # where click does not say whose option it is
+    words = [word for word in args[:1] if word in COMMANDS]  # click does not always name the command
     command = context.command_path if context is not None else " ".join(["dragoman", *words])
     return f"{message}; see {command} --help"
 
 
 class TolerantStderr(TextIOWrapper):
-    """A stderr that drops what can no longer be written, because it is closed or its disk is full.
+    """A stderr that drops output when it is closed or its disk is full.
 
-    Other libraries (bars, warnings) write there too, and must not end the work.
+    Other libraries (progress bars, warnings) write there too, and must not stop the work.
     """
 
     def write(self, text: str, /) -> int:
@@ -190,7 +190,7 @@ def fail(message: str, code: str, exit_code: int = 2, *, as_json: bool = False) 
 
 
 def leave_with(exit_code: int) -> None:
-    """Exit; output that can no longer be written is not tried again at exit."""
+    """Exit without trying again to write output that could not be written."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -213,7 +213,7 @@ def note(text: str) -> None:
 
 
 def print_stderr(text: str) -> None:
-    """Write to stderr at once; a closed stderr does not end the work."""
+    """Write to stderr and flush; a closed stderr does not stop the work."""
     with ignore_closed_stderr():
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -221,7 +221,7 @@ def print_stderr(text: str) -> None:
 
 @contextmanager
 def ignore_closed_stderr() -> Iterator[None]:
-    """Drop what follows on stderr once it cannot be written."""
+    """Drop further output on stderr once it cannot be written."""
     try:
         yield
     except OSError:
@@ -229,5 +229,5 @@ def ignore_closed_stderr() -> Iterator[None]:
 
 
 def redirect_to_null(stream: TextIO) -> None:
-    """Have whatever is still written to a standard stream go nowhere."""
+    """Redirect all further output of a standard stream to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

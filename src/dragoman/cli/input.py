@@ -15,19 +15,19 @@ from dragoman.data.corpora.reader import split_lines
 from dragoman.errors import DataError
 from dragoman.values import plural
 
-MAX_BATCH_BYTES = 1 << 20  # read from a pipe before its lines are processed, if they are available
+MAX_BATCH_BYTES = 1 << 20  # read from a pipe before its lines are processed, if available
 STDIN = Path("standard input")
 
 
 def parse_path(word: str) -> Path | None:
-    """The path of an argument; None, a standard stream, for `-` (a file of that name is `./-`)."""
+    """The path of an argument; None (a standard stream) for `-` (a file of that name is `./-`)."""
     return None if word == "-" else Path(word)
 
 
 def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> None:
     """Reject files that cannot be read, before work on the first starts.
 
-    `sentence_advice` is added where the name of a missing file looks like a sentence.
+    `sentence_advice` is added if the name of a missing file looks like a sentence.
     """
     if None in files and sys.stdin is None:
         raise DataError("standard input is closed; open it, as with < FILE", code="stream_closed")
@@ -44,7 +44,7 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
 
 
 def prompt_terminal(files: Sequence[Path | None], text: str) -> None:
-    """Say on stderr what to type, where standard input is read and is a terminal."""
+    """Print on stderr what to type, if standard input is read and is a terminal."""
     if None in files and sys.stdin is not None and sys.stdin.isatty():
         note(text)
 
@@ -52,7 +52,7 @@ def prompt_terminal(files: Sequence[Path | None], text: str) -> None:
 def looks_like_sentence(path: Path) -> bool:
     """Whether a missing file may be a sentence: its name has spaces, or neither a directory nor a suffix."""
     try:
-        if path.is_symlink():  # a broken one
+        if path.is_symlink():  # a broken link
             return False
     except OSError:  # too long for a name
         return True
@@ -60,7 +60,7 @@ def looks_like_sentence(path: Path) -> bool:
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether a path can be read only once, from its start, as `<(...)` of a shell."""
+    """Whether a path can be read only once, from its start, such as the shell's `<(...)`."""
     try:
         return path.is_fifo() or path.is_char_device()
     except OSError as error:  # such as a sentence, which is too long for a name
@@ -80,7 +80,7 @@ def stream_lines(files: Sequence[Path | None]) -> Iterator[list[str]]:
 
 
 def check_uncompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks of a pipe; reject compressed ones: only files are decompressed."""
+    """The blocks of a pipe; reject compressed data, because only files are decompressed."""
     start = next(blocks, b"")
     check_text_format(path, start)
     for magic, suffix in COMPRESSIONS.items():
@@ -94,7 +94,7 @@ def check_uncompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def read_available(source: IO[bytes]) -> Iterator[bytes]:
-    """The bytes that a pipe or terminal has now; waits only while it has none."""
+    """The bytes that a pipe or terminal has now; wait only if it has none."""
     handle, ended = source.fileno(), False
     while not ended:
         held = bytearray()
@@ -127,7 +127,7 @@ def stream_pairs(source: Path | None, target: Path | None) -> Iterator[list[tupl
         yield list(zip(held[0][:ready], held[1][:ready], strict=True))
         held = [lines[ready:] for lines in held]
     for side in (0, 1):
-        counts[side] += sum(map(len, both[side]))  # to the end, for the message
+        counts[side] += sum(map(len, both[side]))  # read to the end, for the message
     if counts[0] != counts[1]:
         raise DataError(
             f"{source or STDIN} has {plural(counts[0], 'line')} but {target or STDIN} has {counts[1]:,}; line i of one "

@@ -1,4 +1,4 @@
-"""Write lines to standard output, a pipe, or a file that gets its name when it is complete; report progress."""
+"""Write lines to standard output, a pipe, or a file that appears when it is complete; report progress."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def parse_output(word: str) -> Path | None:
 
 
 def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Path | None:
-    """The path to write to, None for standard output; reject one that cannot be written or is among the inputs `files`.
+    """The path to write to, None for standard output; reject one that is not writable or is among the inputs `files`.
 
-    A link is followed: the file it points to is written and the link stays. `/dev/stdout`, and whatever else standard
-    output is open on, is standard output.
+    Links are followed: the target is written and the link stays. `/dev/stdout`, and any other path of the file that
+    standard output writes to, is standard output.
     """
     if output is not None and sys.stdout is not None:
         out, there = try_stat(sys.stdout), try_stat(output)
@@ -51,8 +51,8 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
         )
     if output.suffix in COMPRESSIONS.values() and not is_pipe(output):
         raise OutputError(
-            f"{output} ends in {output.suffix}, but text is written uncompressed; leave {output.suffix} out, or "
-            "write to a pipe that compresses",
+            f"{output} ends with {output.suffix}, but output is not compressed; leave {output.suffix} out, or write to "
+            "a pipe that compresses",
             code="unsupported_compression",
         )
     check_not_input(output, str(output), files)
@@ -65,7 +65,7 @@ def resolve_output(output: Path | None, files: Sequence[Path | None] = ()) -> Pa
 
 
 def partial_path(path: Path) -> Path:
-    """Where a file is written until it is complete."""
+    """The path of a file until it is complete."""
     return path.with_name(f"{path.name}.part")
 
 
@@ -96,7 +96,7 @@ def check_stdout() -> None:
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[tuple[IO[bytes], Callable[[], None]]]:
-    """A stream to write to, and a function to call when all is written: a file gets its name only then."""
+    """A stream to write to, and a function to call when all is written: only then does the file appear."""
     if path is None:
         yield sys.stdout.buffer, sys.stdout.buffer.flush
         return
@@ -130,10 +130,10 @@ def open_locked(part: Path) -> IO[bytes]:
     """The file, empty and locked: two runs with one --output would mix their lines."""
     while True:
         try:
-            target = part.open("ab")  # not "wb", which would empty the file of another run
+            target = part.open("ab")  # not "wb", which would truncate the file of another run
         except OSError as error:
             missing = not part.parent.is_dir()
-            reason = f"there is no directory {part.parent}; create it, or" if missing else f"{error.strerror};"
+            reason = f"the directory {part.parent} does not exist; create it, or" if missing else f"{error.strerror};"
             raise OutputError(f"{part} cannot be written: {reason} choose another --output") from None
         try:
             try:
@@ -147,24 +147,24 @@ def open_locked(part: Path) -> IO[bytes]:
             if part.exists() and os.path.samestat(os.fstat(target.fileno()), part.stat()):
                 target.truncate(0)
                 return target
-            target.close()  # its last holder has just renamed it: this is the output
+            target.close()  # its last holder has just renamed it to the output
         except BaseException:
             target.close()
             raise
 
 
 def should_report(progress: bool | None, path: Path | None) -> bool:
-    """Whether to show progress: as the option says, else if stderr is a terminal and the lines go elsewhere."""
+    """Whether to show progress: by the option, or else if stderr is a terminal and the lines go elsewhere."""
     if progress is not None:
         return progress
     return sys.stderr.isatty() and (path is not None or not sys.stdout.isatty())
 
 
 class LineReporter:
-    """Show lines done and lines a second on stderr, and at the end which lines need a second look."""
+    """Show the number of lines and the speed on stderr, and at the end the lines that need review."""
 
     def __init__(self, live: bool, path: Path | None = None) -> None:
-        lines_shown = path is None and sys.stdout.isatty()  # between which a line cannot be overwritten
+        lines_shown = path is None and sys.stdout.isatty()  # then progress cannot overwrite its line
         self.live, self.terminal = live, sys.stderr.isatty() and not lines_shown
         self.started = self.printed = time.monotonic()
         self.done = self.shown = 0
@@ -174,12 +174,12 @@ class LineReporter:
         """Count a line."""
         self.done += 1
         for flag in translation.flags:
-            if flag != "split":  # nearly every paragraph is
+            if flag != "split":  # true for nearly every paragraph
                 self.flagged.setdefault(flag, []).append(self.done)
         self.tick()
 
     def tick(self) -> None:
-        """Show progress, unless it was shown just now."""
+        """Show progress, unless it was just shown."""
         now = time.monotonic()
         if self.live and now - self.printed > (0.2 if self.terminal else 10):
             self.printed = now
@@ -188,7 +188,7 @@ class LineReporter:
     def _print(self) -> None:
         self.shown = self.done
         rate = self.done / max(1e-9, time.monotonic() - self.started)
-        text = f"{plural(self.done, 'line')}, {rate:,.1f} a second"
+        text = f"{plural(self.done, 'line')}, {rate:,.1f} per second"
         print_stderr(f"\r{text}\x1b[K" if self.terminal else f"{text}\n")
 
     def __enter__(self) -> LineReporter:

@@ -10,7 +10,7 @@ from dragoman.errors import RecipeError
 from dragoman.values import check_at_least, check_field_types, check_fields, check_fractions, divisors
 
 IN_ATTENTION = ("relative", "rotary", "alibi")  # position codes that attention uses, instead of the embeddings
-MAX_SIZE, MAX_LAYERS = 1_000_000, 1_000  # far beyond what can be trained; the weights can still be counted
+MAX_SIZE, MAX_LAYERS = 1_000_000, 1_000  # far larger than can be trained; the weights can still be counted
 # Keys that have an effect only with some values of another key.
 USED_WITH: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "window": ("pattern", ("local", "sparse")),
@@ -34,10 +34,10 @@ PositionCodeName = Literal["sinusoidal", "learned", "relative", "rotary", "alibi
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """The model of section 3, with the paper's base model as the defaults.
+    """The model of section 3; the defaults are the paper's base model.
 
     `d_k` and `d_v` are `d_model / n_heads` by default, as in section 3.2.2. `pattern` is what self-attention sees: all
-    tokens ("full"); `window` tokens to either side ("local"); these, the first `global_tokens` and about
+    tokens ("full"); `window` tokens on either side ("local"); these, the first `global_tokens` and about
     `random_tokens` more ("sparse"); or, in the encoder, `rank` mixtures of all ("low_rank"). `max_distance` is the
     largest distance of "relative" positions; "syntax" adds a word's depth in its dependency tree in the encoder. Other
     architectures have a `cell` ("recurrent") or a `kernel_width` ("convolutional") instead of heads and feed-forward
@@ -105,7 +105,7 @@ class ModelRecipe:
     """Number added to the variance in layer normalization (section 3.1)."""
 
     def __post_init__(self) -> None:
-        """Reject what cannot be built."""
+        """Reject settings that cannot be built."""
         check_field_types(self, "model")
         check_fields(self, "model", 1, "d_model n_heads d_ff max_positions rank max_distance", MAX_SIZE)
         check_fields(self, "model", 0, "window global_tokens random_tokens")
@@ -159,8 +159,8 @@ class ModelRecipe:
             )
         if self.kernel_width < 1 or self.kernel_width % 2 == 0:
             raise RecipeError(
-                f"model.kernel_width={self.kernel_width} must be odd, such as 3 or 5, for the encoder to look equally "
-                "far to both sides",
+                f"model.kernel_width={self.kernel_width} must be odd, so that the encoder sees equally far to both "
+                "sides; use 3 or 5, for example",
                 code="out_of_range",
             )
         check_at_least(1, "model.kernel_width", self.kernel_width, MAX_SIZE)
@@ -180,7 +180,7 @@ class ModelRecipe:
 
     @property
     def reads_trees(self) -> bool:
-        """Whether source sentences come with their dependency trees."""
+        """Whether the model needs dependency trees of source sentences."""
         return self.positions == "syntax"
 
     @property
@@ -207,12 +207,12 @@ PRESETS: Mapping[str, ModelRecipe] = {
 
 
 def preset_for(name: str, architecture: str = "transformer") -> ModelRecipe:
-    """A preset's sizes for an architecture; keys without effect on it keep their defaults."""
+    """A preset's sizes for an architecture; keys without effect keep their defaults."""
     sizes = {key: value for key, value in asdict(PRESETS[name]).items() if key not in unused_keys(architecture)}
     return ModelRecipe(**{**sizes, "architecture": architecture})
 
 
 def unused_keys(architecture: str) -> set[str]:
-    """The keys of [model] without effect on an architecture."""
+    """The keys of [model] that have no effect on an architecture."""
     idle = {name for name, (key, users) in USED_WITH.items() if key == "architecture" and architecture not in users}
     return idle | {name for name, (key, _) in USED_WITH.items() if key in idle}

@@ -1,9 +1,9 @@
-"""The recipe: every choice of a run, as frozen dataclasses read from TOML.
+"""The recipe: every setting of a run, as frozen dataclasses read from TOML.
 
     recipe = Recipe.load("base", ["model.dropout=0.3", "model.norm_order=pre"])
 
 A recipe is a name from `PRESETS`, or a TOML file with one table per section; `[model] preset = "base"` starts the model
-from a preset, which the other keys change. Errors suggest what is possible.
+from a preset, and the other keys override it. Errors suggest valid names.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Recipe:
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     def __post_init__(self) -> None:
-        """Reject sections of another type, and those that do not go together."""
+        """Reject sections of the wrong type, and combinations that do not work."""
         for name, kind in get_type_hints(Recipe).items():
             if not isinstance(getattr(self, name), kind):
                 raise RecipeError(
-                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; for dictionaries, use "
+                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; to pass dictionaries, use "
                     "Recipe.from_table",
                     code="wrong_type",
                 )
         if self.text.targets and self.model.reads_trees:
             raise RecipeError(
                 f"text.targets={list(self.text.targets)} cannot be combined with model.positions='syntax': a "
-                "language's token has no place in a tree; use other positions, or a model for each language",
+                "language token has no place in a tree; use other positions, or one model per language",
                 code="conflicting_settings",
             )
         model = self.model
@@ -59,7 +59,7 @@ class Recipe:
 
     @classmethod
     def load(cls, source: str | Path, changes: Iterable[str] = ()) -> Recipe:
-        """A preset or a TOML file, then `changes` such as "model.dropout=0.3", of which the last wins."""
+        """Load a preset or a TOML file, then apply `changes` such as "model.dropout=0.3"; the last one wins."""
         if not isinstance(source, str | Path):
             raise RecipeError(
                 f"a recipe must be the name of a preset or the path of a TOML file; got {source!r}", code="wrong_type"
@@ -73,14 +73,14 @@ class Recipe:
 
     @classmethod
     def from_changes(cls, changes: Iterable[str]) -> Recipe:
-        """The defaults, then `changes`."""
+        """The defaults with `changes` applied."""
         table: dict[str, Any] = {}
         apply_changes(table, changes)
         return cls.from_table(table)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Recipe:
-        """A recipe from nested dictionaries, as `tomllib` gives them."""
+        """Build a recipe from nested dictionaries, as `tomllib` returns them."""
         if not isinstance(table, Mapping):
             raise RecipeError(
                 f"a recipe must be a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
@@ -93,7 +93,7 @@ class Recipe:
                 raise RecipeError(f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
             if not isinstance(values, Mapping):
                 raise RecipeError(
-                    f"{name} is a section, but got {values!r:.60}; write [{name}] with its keys below",
+                    f"{name} is a section; got the value {values!r:.60}; write [{name}] with its keys below",
                     code="wrong_type",
                 )
             parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values))
@@ -102,8 +102,8 @@ class Recipe:
     def to_toml(self) -> str:
         """The whole recipe as TOML with every value, so later defaults cannot change an old model.
 
-        Keys without effect on its architecture are left out, and so are target languages if there are none, and the
-        defaults of keys that only imported models change.
+        Keys without effect on the architecture are left out, as are an empty list of target languages and the defaults
+        of keys that only imported models change.
         """
         parts = []
         for name, values in asdict(self).items():
@@ -118,14 +118,14 @@ class Recipe:
 
 
 def rename_old_keys(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """A section with old keys under their present names."""
+    """A section with old keys renamed to their current names."""
     return {
         RENAMED_KEYS.get(f"{name}.{key}", f"{name}.{key}").partition(".")[2]: value for key, value in values.items()
     }
 
 
 def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
-    """One section of the recipe from its table, each value checked against its type."""
+    """Build one section of the recipe from its table; check each value against its type."""
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
     if preset is not None and preset not in PRESETS:
@@ -153,8 +153,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         ) from None
     except IsADirectoryError:
         raise RecipeError(f"{path} is a directory; give a TOML file", code="not_a_recipe") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise RecipeError(f"{path} is not TOML: {error}", code="not_a_recipe") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+        raise RecipeError(f"{path} is not valid TOML: {error}", code="not_a_recipe") from None
 
 
 def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:
@@ -173,7 +173,7 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
         raise RecipeError(
-            f"cannot read the change {change!r}; write section.key=value, such as model.dropout=0.3",
+            f"cannot parse the change {change!r}; write section.key=value, such as model.dropout=0.3",
             code="invalid_change",
         )
     try:
@@ -182,7 +182,7 @@ def apply_change(table: dict[str, Any], change: str) -> None:
         value = text.strip()
     except ValueError:
         raise RecipeError(
-            f"{key.strip()} has too many digits ({len(text.strip()):,}); write a smaller number", code="out_of_range"
+            f"{key.strip()} has too many digits ({len(text.strip()):,}); use a smaller number", code="out_of_range"
         ) from None
     if not isinstance(table.setdefault(name, {}), dict):
         raise RecipeError(f"{name} is a section of the recipe, not the value {table[name]!r}", code="wrong_type")
@@ -190,9 +190,9 @@ def apply_change(table: dict[str, Any], change: str) -> None:
 
 
 def toml_value(value: object) -> str:
-    """One value as TOML, which writes strings, numbers and lists as JSON does."""
+    """One value as TOML; strings, numbers and lists are written as in JSON."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, tuple | list):
         return "[" + ", ".join(toml_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # the one character that JSON allows bare
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON allows it unescaped

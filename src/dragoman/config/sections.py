@@ -17,8 +17,8 @@ from dragoman.values import (
     check_seed,
 )
 
-MAX_WORKERS = 1_024  # as for an engine's threads
-LANGUAGE_CODE, MAX_LANGUAGE_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # of target languages
+MAX_WORKERS = 1_024  # same limit as for an engine's threads
+LANGUAGE_CODE, MAX_LANGUAGE_CODE = r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*", 32  # of a target language
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class TextRecipe:
     """Tokenization (section 5.1): the paper uses BPE with one vocabulary for both sides.
 
     `vocabulary_size` counts the special ids and the 256 bytes; the paper's is 37,000, for 4.5 million pairs. `targets`
-    are the languages that one model translates into, each with a token to put before the source; empty for a model of
-    one language pair. `kind` "imported" is for models of other toolkits, and is not learned.
+    are the languages that one model translates into, each with a token that precedes the source; empty for a model of
+    one language pair. `kind` "imported" is for models of other toolkits, whose tokenizers are not learned here.
     """
 
     kind: Literal["bpe", "unigram", "wordpiece", "imported"] = "bpe"
@@ -64,8 +64,8 @@ class TextRecipe:
 class DataRecipe:
     """From files of sentence pairs to batches (section 5.1): cleaning and batching.
 
-    `batch_tokens` holds for the source and for the target, EOS included: the paper has about 25,000 of each. `weights`
-    say how often an epoch goes through each corpus, instead of the weights given when preparing.
+    `batch_tokens` applies to source and target separately, EOS included; the paper has about 25,000 of each. `weights`
+    are the number of passes over each corpus per epoch, and override the weights given when preparing.
     """
 
     max_tokens: int = 256
@@ -114,24 +114,24 @@ class DataRecipe:
         for weight in self.weights:
             if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
                 raise RecipeError(
-                    f"data.weights={list(self.weights)} must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; leave out a "
-                    "corpus instead of giving it less",
+                    f"data.weights={list(self.weights)} must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; to give a "
+                    "corpus less weight, leave it out",
                     code="out_of_range",
                 )
         if self.batch_tokens <= self.max_tokens:
             raise RecipeError(
                 f"data.batch_tokens={self.batch_tokens} is too small for a sentence of data.max_tokens="
-                f"{self.max_tokens} and EOS; use at least {self.max_tokens + 1}",
+                f"{self.max_tokens} tokens and EOS; use at least {self.max_tokens + 1}",
                 code="out_of_range",
             )
 
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """Training (section 5), with the paper's settings as the defaults.
+    """Training (section 5); the defaults are the paper's settings.
 
     `learning_rate` is the peak of the schedule; by default the paper's, 1 / sqrt(d_model * warmup_steps).
-    `clip` 0 clips nothing; `average` k averages the last k checkpoints (section 6.1); `ema` 0 keeps no moving average.
+    `clip` 0 disables clipping; `average` k averages the last k checkpoints (section 6.1); `ema` 0 disables averaging.
     `r_drop` over 0 is the weight of R-Drop, which passes each batch through the model twice (Liang et al. use 5).
     `patience` is the number of evaluations without a better `stop_on` that ends the run; 0 never stops early.
     """
@@ -216,7 +216,7 @@ class TrainRecipe:
             )
         if self.keep < self.average:
             raise RecipeError(
-                f"train.average={self.average} needs as many checkpoints, but only train.keep={self.keep} are kept; "
+                f"train.average={self.average} needs that many checkpoints, but train.keep={self.keep} keeps fewer; "
                 f"use train.keep={self.average}",
                 code="out_of_range",
             )

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs as ids. `source` and `target_out` end in EOS, `target_in` begins with BOS.
+    """Sentence pairs as ids. `source` and `target_out` end with EOS, `target_in` begins with BOS.
 
-    Padded: ids are `[B, S]` and `[B, T]`, filled with PAD on the right. Packed: ids are `[N]`, sentences end to end in
-    order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have one fixed size, with 0 and -1 after
-    the last sentence. Lengths count the mark. A rank that has no pairs left in an epoch gets a batch with
+    Padded: ids are `[B, S]` and `[B, T]`, padded with PAD on the right. Packed: ids are `[N]`, sentences end to end in
+    order, PAD after the last; `source_lengths`, `target_lengths` and `pairs` have a fixed size, with 0 and -1 after
+    the last sentence. Lengths count BOS or EOS. A rank that has no pairs left in an epoch gets a batch with
     `n_sentences == 0`. `state` is the loader's state after this batch. Tiles are added if a kernel needs them.
     `source_depths` is the depth of each source token in its dependency tree, 0 at EOS, if there are trees.
     """
@@ -81,7 +81,7 @@ def make_batch(
     state: int,
     depths: Int64Array | None = None,
 ) -> Batch:
-    """The tensors of these sentences: packed into `shape`, or padded without one; `depths` are the source's."""
+    """Build the tensors of these sentences: packed into `shape` if given, else padded; `depths` are the source's."""
     import torch
 
     tensor, n = torch.from_numpy, len(pairs)
@@ -109,7 +109,7 @@ def make_batch(
 
 
 def shape_and_offsets(lengths: Int64Array, size: int | None) -> tuple[tuple[int, ...], Int64Array]:
-    """The shape of a tensor for sentences of these lengths, and where each begins in it, read flat."""
+    """The shape of a tensor for sentences of these lengths, and where each begins in the flattened tensor."""
     if size is not None:
         return (size,), np.cumsum(lengths) - lengths
     width = int(lengths.max(initial=1))
@@ -123,7 +123,7 @@ def fill_tensor(
     last: int | None = None,
     filler: int = PAD,
 ) -> Int64Array:
-    """A tensor of the sentences, with a special token before each or after each."""
+    """A tensor of the sentences, with a special token before or after each."""
     shape, starts = grid
     tensor = np.full(shape, filler, np.int64)
     flat = tensor.reshape(-1)

@@ -1,8 +1,8 @@
-"""The batches of an epoch: which pairs each holds, as a function of (seed, epoch) and the lengths alone.
+"""The batches of an epoch: the pairs in each, as a function of (seed, epoch) and the lengths alone.
 
-Lengths here count EOS. The token budget holds for the source and for the target. *Padded* batches hold pairs of similar
+Lengths here count EOS. The token budget applies to source and target separately. *Padded* batches hold pairs of similar
 length on both sides, and the budget bounds rows times columns. *Packed* batches take pairs in random order and are
-filled end to end until the next pair would not fit, so only the tail of each is padding; inside a batch, pairs are
+filled end to end until the next pair does not fit, so only the tail of each is padding; inside a batch, pairs are
 ordered to fill the tiles that kernels work on.
 """
 
@@ -19,7 +19,7 @@ from dragoman.data.shards import SplitPart
 from dragoman.errors import DataError
 
 DRAW, SHUFFLE, ORDER = 0, 1, 2  # a random stream for each purpose
-TILE_TOKENS = 64  # that a kernel works on at once: packed sizes are multiples, and sentences are ordered to fill it
+TILE_TOKENS = 64  # per kernel tile: packed sizes are multiples of it, and sentences are ordered to fill it
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ def random_order(n: int, seed: int, epoch: int, purpose: int) -> Int64Array:
 
 
 def draw_pairs(parts: Sequence[SplitPart], weights: Sequence[float], seed: int, epoch: int) -> Int64Array:
-    """The pairs of an epoch, each as often as its weight says, corpus by corpus.
+    """The pairs of an epoch, corpus by corpus, each repeated according to its corpus's weight.
 
-    Epoch e of a corpus of n pairs and weight w takes the indices floor(e w n) .. floor((e + 1) w n) - 1 of one fixed
-    permutation that is repeated without end: the counts are exact, and a fraction rotates through the corpus.
+    Epoch e of a corpus of n pairs and weight w takes the indices floor(e w n) .. floor((e + 1) w n) - 1 of a fixed,
+    endlessly repeated permutation: the counts are exact, and a fractional weight rotates through the corpus.
     """
     drawn = []
     for number, (part, weight) in enumerate(zip(parts, weights, strict=True)):
@@ -96,8 +96,8 @@ def plan_padded(
 def order_by_length(source: Int64Array, target: Int64Array, budget: int) -> Int64Array:
     """An order in which neighbors are similar on both sides: strips of similar source, each sorted by target.
 
-    Batches are then rectangles in the plane of both lengths, and the number of strips makes them about square (the
-    factor 3 pads least, as measured). Targets rise and fall in turn, so no seam brings both extremes together.
+    Batches are then rectangles in the plane of both lengths, and the number of strips makes them about square (a
+    factor of 3 gave the least padding). Targets are sorted up and down in turn, so no seam joins both extremes.
     """
     order = argsort_small(source)
     cost = np.maximum(source, target)[order]
@@ -110,12 +110,12 @@ def order_by_length(source: Int64Array, target: Int64Array, budget: int) -> Int6
 
 
 def argsort_small(numbers: Int64Array) -> Int64Array:
-    """A stable argsort of non-negative numbers; NumPy sorts sixteen bits by radix, in a fraction of the time."""
+    """A stable argsort of non-negative numbers; 16-bit keys let NumPy use its much faster radix sort."""
     return np.argsort(numbers.astype(np.min_scalar_type(int(numbers.max(initial=0)))), kind="stable")
 
 
 def split_padded(width: Int64Array, budget: int, max_sentences: int) -> Int64Array:
-    """Where batches begin, such that rows times the widest row stays within the budget."""
+    """The start of each batch, such that rows times the widest row stays within the budget."""
     bounds, start, n = [0], 0, len(width)
     while start < n:
         room = min(budget // int(width[start]), max_sentences or n, n - start)
@@ -148,8 +148,8 @@ def plan_packed(
 def fill_tiles(source: Int64Array, target: Int64Array, room: int = TILE_TOKENS) -> Int64Array:
     """An order of the pairs of a packed batch in which neighbors fill tiles of `room` tokens, on both sides.
 
-    The longest pair is followed by the longest that fits next to it, and so on; pairs longer than the room go first.
-    Kernels then work on a fifth fewer tokens than in random order, where lengths are about 28.
+    The longest pair is followed by the longest that still fits, and so on; pairs longer than `room` come first.
+    Kernels then work on a fifth fewer tokens than in random order, for sentences of about 28 tokens.
     """
     longer = np.maximum(source, target)
     lengths, sizes = (source.tolist(), target.tolist()), longer.tolist()
@@ -173,9 +173,9 @@ def fill_tiles(source: Int64Array, target: Int64Array, room: int = TILE_TOKENS) 
 
 
 def packed_shape(source: Int64Array, target: Int64Array, budget: int, sentences: int, longest: int) -> PackedShape:
-    """Sizes that fill both sides: the budget for the side with more tokens, in proportion for the other.
+    """Sizes that fill both sides: the budget for the side with more tokens, and proportionally less for the other.
 
-    With room for a quarter more sentences than the mean, the number of sentences almost never ends a batch.
+    There is room for a quarter more sentences than the mean, so the number of sentences almost never limits a batch.
     """
     totals = max(int(source.sum()), 1), max(int(target.sum()), 1)
     sizes = [
@@ -197,7 +197,7 @@ def fill_rates(source: Int64Array, target: Int64Array, area: Sequence[int]) -> t
 
 
 def check_lengths(source: Int64Array, target: Int64Array, source_room: int, target_room: int) -> None:
-    """Reject sentences that fit into no batch."""
+    """Reject sentences that do not fit into a batch."""
     for side, lengths, room in (("source", source, source_room), ("target", target, target_room)):
         longest = int(lengths.max(initial=0))
         if longest > room:

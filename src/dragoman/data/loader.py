@@ -1,7 +1,7 @@
-"""Batches made ahead of need, in an order that depends on (seed, epoch) alone.
+"""Batches prepared in advance, in an order that depends only on (seed, epoch).
 
-The loader's state is one number, `epoch * 2**32 + batches of that epoch handed out to all ranks`: a loader made with it
-continues exactly there, with any number of workers or ranks.
+The loader's state is one number, `epoch * 2**32 + batches of that epoch handed out to all ranks`: a loader created with
+it continues exactly there, with any number of workers or ranks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ EPOCH_STRIDE = 1 << 32
 
 
 class Loader:
-    """Iterates over the batches of one rank, epoch after epoch, up to epoch `epochs` if given.
+    """Iterate over the batches of one rank, epoch after epoch, up to epoch `epochs` if given.
 
-    Rank r of w takes the batches r, r + w, r + 2w ... of an epoch. Every rank gets the same number of them; where the
-    epoch does not divide, the last ones are empty, so no pair is repeated and none is left out.
+    Rank r of w takes the batches r, r + w, r + 2w ... of an epoch. Every rank gets the same number of batches; if the
+    epoch does not divide evenly, the last ones are empty, so no pair is repeated or left out.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Loader:
         pin: bool | None = None,
     ) -> None:
         if not len(split):
-            raise DataError("there are no pairs to make batches from", code="no_pairs_left")
+            raise DataError("there are no pairs to batch", code="no_pairs_left")
         self.split, self.recipe, self.rank, self.world, self.epochs = split, recipe, rank, world, epochs
         self.sampler = sampler if recipe.sampling else None
         self.weights = recipe.weights or tuple(part.weight for part in split.parts)
@@ -64,7 +64,7 @@ class Loader:
         self.state = state
         growth = self.sampler.growth if self.sampler else (1.0, 1.0)
         longest = int(max(split.source.lengths.max(), split.target.lengths.max())) + 1
-        # Lengths to plan with: EOS counts, and sampled segmentations are longer than the plain ones.
+        # Lengths for planning: they count EOS, and sampled segmentations are longer than plain ones.
         self.source_lengths = (split.source.lengths * growth[0]).astype("int64").clip(max=longest - 1) + 1
         self.target_lengths = (split.target.lengths * growth[1]).astype("int64").clip(max=longest - 1) + 1
         self.shape: PackedShape | None = None
@@ -88,12 +88,12 @@ class Loader:
         return plan_padded(pairs, source, target, recipe.batch_tokens, recipe.batch_sentences, recipe.seed, epoch)
 
     def batches(self, epoch: int) -> int:
-        """How many batches each rank gets in an epoch."""
+        """The number of batches per rank in an epoch."""
         return -(-len(self._planned(epoch)) // self.world)
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch belongs to."""
+        """The epoch of the next batch."""
         return self.state // EPOCH_STRIDE
 
     def __iter__(self) -> Iterator[Batch]:
@@ -109,7 +109,7 @@ class Loader:
         return batch
 
     def close(self) -> None:
-        """Stop making batches; a loader that is used as a context manager closes itself."""
+        """Stop preparing batches; a loader used as a context manager closes itself."""
         for pool in (self._makers, self._planner):
             pool.shutdown(wait=True, cancel_futures=True)
         self._pending.clear()
@@ -123,7 +123,7 @@ class Loader:
         self.close()
 
     def _planned(self, epoch: int) -> EpochPlan:
-        """The plan of an epoch; starts the next one in the background and forgets older ones."""
+        """The plan of an epoch; starts planning the next in the background and discards older plans."""
         last = self.epochs is not None and epoch + 1 >= self.epochs
         for number in (epoch,) if last else (epoch, epoch + 1):
             if number not in self._plans:
@@ -145,7 +145,7 @@ class Loader:
             self._cursor = (epoch + 1, 0)  # a small weight can leave an epoch without pairs
         if done > len(plan):
             raise DataError(
-                f"the loader's state says that epoch {epoch} is at batch {done}, but it has {len(plan)}; "
+                f"the loader's state is at batch {done} of epoch {epoch}, which has only {len(plan)} batches; "
                 "the state belongs to other data or settings",
                 code="checkpoint_mismatch",
             )
@@ -164,7 +164,7 @@ class Loader:
             planned = self.source_lengths[pairs], self.target_lengths[pairs]
             source = self.sampler.sample(0, source, pairs, epoch, planned[0], rooms[0])
             target = self.sampler.sample(1, target, pairs, epoch, planned[1], rooms[1])
-        if self.shape is not None:  # after sampling, which decides in random order what may grow
+        if self.shape is not None:  # after sampling, which decides in random order which sentences may grow
             order = fill_tiles(source.lengths + 1, target.lengths + 1)
             pairs, source, target = pairs[order], source.reorder(order), target.reorder(order)
         trees = self.split.depths
@@ -174,7 +174,7 @@ class Loader:
 
 
 def has_cuda() -> bool:
-    """Whether there is a GPU, which pinned memory is for."""
+    """Whether there is a GPU, for which pinned memory is useful."""
     import torch
 
     return bool(torch.cuda.is_available())

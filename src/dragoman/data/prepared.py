@@ -1,4 +1,4 @@
-"""Prepared data: a directory with the ids of each split, the tokenizers, and a manifest of where it all came from.
+"""Prepared data: a directory with the ids of each split, the tokenizers, and a manifest of their origin.
 
 prepared = Prepared.open(Path("prepared"))
 for batch in prepared.loader(recipe.data): ...
@@ -38,11 +38,11 @@ class Prepared:
 
     directory: Path
     manifest: dict[str, Any]
-    reused: bool = False  # `prepare` found it, and did nothing
+    reused: bool = False  # it existed already, and `prepare` did nothing
 
     @classmethod
     def open(cls, directory: str | Path, verify: bool = False) -> Prepared:
-        """Open, and check the size of every file, or with `verify` every byte."""
+        """Open the data and check the size of every file, or with `verify` every byte."""
         directory = Path(directory)
         manifest = read_manifest(directory)
         for name, expected in manifest["files"].items():
@@ -51,13 +51,13 @@ class Prepared:
             if size != expected["bytes"]:
                 found = "is missing" if size is None else f"has {plural(size, 'byte')}"
                 raise DataError(
-                    f"{path} {found}, but the manifest says {expected['bytes']:,} bytes; remove {directory} and run "
+                    f"{path} {found}, but the manifest lists {expected['bytes']:,} bytes; remove {directory} and run "
                     "the same command again",
                     code="file_damaged",
                 )
             if verify and (digest := sha256(path)) != expected["sha256"]:
                 raise DataError(
-                    f"{path} has SHA-256 {digest}, but the manifest says {expected['sha256']}; remove {directory} "
+                    f"{path} has SHA-256 {digest}, but the manifest lists {expected['sha256']}; remove {directory} "
                     "and run the same command again",
                     code="file_damaged",
                 )
@@ -70,7 +70,7 @@ class Prepared:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What `prepare` reported: what each rule dropped, with examples, and counts."""
+        """The report of `prepare`: pairs dropped by each rule, with examples, and counts."""
         return dict(self.manifest["report"])
 
     @property
@@ -103,11 +103,9 @@ class Prepared:
         """The encoded pairs of "train" or "valid"."""
         known = self.manifest["splits"]
         if name not in known:
-            held_out = (
-                "; there were too few pairs to hold some out, so give validation files" if name == "valid" else ""
-            )
+            held_out = "; there were too few pairs to hold some out: give validation files" if name == "valid" else ""
             raise DataError(
-                f"{self.directory} has no split {name!r}; there are: {', '.join(known)}{held_out}",
+                f"{self.directory} has no split {name!r}; it has: {', '.join(known)}{held_out}",
                 code="unknown_choice",
             )
         dtypes = [dtype_for(self.manifest["tokenizers"][side]["vocabulary_size"]) for side in SIDES]
@@ -170,12 +168,12 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(
-            f"{path} has format {found!r}; this version reads format {DATA_FORMAT}, so prepare the data again",
+            f"{path} has format {found!r}; this version reads format {DATA_FORMAT}: prepare the data again",
             code="unsupported_format",
         )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
         raise DataError(
-            f"{directory} is not prepared data: its {MANIFEST} belongs to something else; run: dragoman prepare",
+            f"{directory} is not prepared data: its {MANIFEST} describes something else; run: dragoman prepare",
             code="not_prepared_data",
         )
     return manifest

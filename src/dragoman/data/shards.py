@@ -1,4 +1,4 @@
-"""Sentences as ids, concatenated in memory-mapped files: an epoch of any size needs no memory."""
+"""Sentences as ids, concatenated in memory-mapped files, so that memory does not grow with the corpus."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Sentences:
         ids, offsets = map_file(directory / f"{name}.ids", dtype), map_file(directory / f"{name}.offsets", "int64")
         if not len(offsets) or offsets[-1] != len(ids):
             raise DataError(
-                f"{directory / name}.ids holds {len(ids):,} numbers where its offsets say "
-                f"{int(offsets[-1]) if len(offsets) else 0:,}; they do not belong together, so prepare the data again",
+                f"{directory / name}.ids has {len(ids):,} numbers, but its offsets end at "
+                f"{int(offsets[-1]) if len(offsets) else 0:,}; the files do not match: prepare the data again",
                 code="file_damaged",
             )
         return cls(ids, offsets)
@@ -54,7 +54,7 @@ class Sentences:
         return np.diff(self.offsets).astype(np.int32)
 
     def gather(self, indices: Int64Array) -> tuple[npt.NDArray[Any], Int64Array]:
-        """The chosen sentences, concatenated, and the length of each; vectorized, as every batch is made with it."""
+        """The chosen sentences, concatenated, and the length of each; vectorized, because every batch uses it."""
         starts = self.offsets[indices]
         lengths = self.offsets[indices + 1] - starts
         return self.ids[expand_ranges(starts, lengths)], lengths
@@ -87,7 +87,7 @@ def dtype_for(vocabulary_size: int) -> str:
 
 
 class SentenceWriter:
-    """Appends sentences to `name.ids` and `name.offsets`; closing it syncs them to disk."""
+    """Append sentences to `name.ids` and `name.offsets`; closing syncs them to disk."""
 
     def __init__(self, directory: Path, name: str, dtype: str) -> None:
         self.directory, self.name, self.dtype = directory, name, dtype
@@ -116,7 +116,7 @@ class SentenceWriter:
             file.close()
 
     def read(self) -> Sentences:
-        """What was written, once closed."""
+        """The sentences written; available once closed."""
         return Sentences.open(self.directory, self.name, self.dtype)
 
 
@@ -130,7 +130,7 @@ class TreeDepths:
     def of_tokens(self, indices: Int64Array, ids: npt.NDArray[Any], lengths: Int64Array) -> Int64Array:
         """The depth of each token of the chosen sentences, which are concatenated: that of its first byte.
 
-        Like `depths_of_tokens` of dragoman.text.trees.dependency, which takes one sentence and no NumPy.
+        Like `depths_of_tokens` of dragoman.text.trees.dependency, but for many sentences, with NumPy.
         """
         depths, sizes = self.of_bytes.gather(indices)
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.widths[ids])])
@@ -141,10 +141,10 @@ class TreeDepths:
             first = mismatched[0]
             raise DataError(
                 f"the tokens of sentence {int(indices[first]):,} write {written[first]:,} bytes, but its tree has "
-                f"{sizes[first]:,}; they do not belong together, so prepare the data again",
+                f"{sizes[first]:,}; they do not match: prepare the data again",
                 code="file_damaged",
             )
-        origin = np.cumsum(sizes) - written  # a byte early where the first word's space is not in the text
+        origin = np.cumsum(sizes) - written  # one byte early if the first word's space is not in the text
         positions = np.repeat(origin - ends[last - lengths], lengths) + ends[:-1]
         found: Int64Array = depths[np.maximum(positions, np.repeat(np.cumsum(sizes) - sizes, lengths))].astype(np.int64)
         return found
@@ -152,7 +152,7 @@ class TreeDepths:
 
 @dataclass(frozen=True)
 class SplitPart:
-    """The pairs start .. stop - 1 of a split, from one corpus; an epoch goes through them `weight` times."""
+    """The pairs start .. stop - 1 of a split, from one corpus; `weight` is the number of passes per epoch."""
 
     name: str
     start: int
@@ -170,7 +170,7 @@ class Split:
     depths: TreeDepths | None = None
 
     def __post_init__(self) -> None:
-        """Reject sides that do not belong together."""
+        """Reject sides that do not match."""
         if len(self.source) != len(self.target):
             raise DataError(
                 f"{len(self.source):,} source sentences but {len(self.target):,} target sentences in one split",

@@ -1,8 +1,8 @@
 """Subword regularization and BPE-dropout: another segmentation of each sentence in every epoch of training.
 
-Sentences are decoded from their ids and encoded again by sampling; decoding gives the normalized text back exactly, so
-prepared data need not keep the text. A segmentation is a function of (seed, epoch, pair, side), and so the same in
-every process.
+Sentences are decoded from their ids and encoded again by sampling; decoding restores the normalized text exactly, so
+prepared data need not keep the text. A segmentation is a function of (seed, epoch, pair, side), hence the same in every
+process.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PROBE_SENTENCES = 512
 
 
 class SubwordSampler:
-    """Samples segmentations for both sides; `growth` is how much longer sentences become, for planning batches.
+    """Sample segmentations for both sides; `growth` is how much longer sentences become, for planning batches.
 
-    With a C compiler, sampling runs in the thread that makes the batch. Without, it is slow and in Python, so it runs
-    in `processes` if there are several; they load the tokenizers from `directory` by their `names`.
+    With a C compiler, sampling runs in the thread that prepares the batch. Without one, it runs in slow Python code, in
+    `processes` if there are several; they load the tokenizers from `directory` by their `names`.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class SubwordSampler:
     def sample(
         self, side: int, plain: FlatSentences, pairs: Int64Array, epoch: int, planned: Int64Array, room: int | None
     ) -> FlatSentences:
-        """The sentences of a batch, resampled; those that would outgrow the batch keep their plain tokens.
+        """Resample the sentences of a batch; those that would outgrow it keep their plain tokens.
 
-        Padded (no `room`): no sentence may become wider than planned. Packed: all must fit into `room`.
+        Padded (no `room`): no sentence may become longer than planned. Packed: all must fit into `room`.
         """
         task = (self.directory, self.names[side], plain, self.alpha, pair_seeds(self.seed, epoch, pairs, side))
         drawn = self.workers.call(resample_sentences, *task)
@@ -62,7 +62,7 @@ class SubwordSampler:
         self.workers.close()
 
     def _measure_growth(self, side: int, sentences: Sentences) -> float:
-        """How much longer sentences become, from a few spread evenly over the corpus, with a margin of 1 %."""
+        """How much longer sentences become, estimated from a few across the corpus, with a margin of 1 %."""
         probes = np.unique(np.linspace(0, len(sentences) - 1, PROBE_SENTENCES).astype(np.int64))
         plain = FlatSentences(*sentences.gather(probes))
         drawn = resample_sentences(
@@ -84,7 +84,7 @@ def sentence_starts(sentences: FlatSentences) -> Int64Array:
 
 
 def pair_seeds(seed: int, epoch: int, pairs: Int64Array, side: int) -> Uint64Array:
-    """A seed for each pair, which depends on every bit of the four counters."""
+    """A seed for each pair that depends on every bit of the four counters."""
     mixed = np.zeros(len(pairs), np.uint64)
     for counter in (seed, epoch, pairs, side):
         mixed = mix64(mixed + np.asarray(counter, np.int64).astype(np.uint64) + np.uint64(GAMMA))

@@ -1,4 +1,4 @@
-"""Warn of swapped files: a source that looks like the target language. By detection on a sample of the lines."""
+"""Warn about swapped files: detect on a sample of lines whether the source looks like the target language."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from dragoman.data.corpora.reader import read_pairs
 from dragoman.text.language_detection import detect_languages, detectable, detection_available, detector_label
 from dragoman.text.language_names import language_name
 
-READ_LINES: Final = 20_000  # from which the sample is taken: corpora may begin with their shortest lines
+READ_LINES: Final = 20_000  # the sample is taken from these: corpora may begin with their shortest lines
 SAMPLE_LINES: Final = 200
-MIN_BYTES: Final = 15  # of a line: shorter ones tell little
-MIN_CONFIDENCE: Final = 0.8  # of a line's language
-MIN_LINES: Final = 5  # that are long and clear enough
-MIN_SHARE: Final = 0.8  # of these lines, in the other language
+MIN_BYTES: Final = 15  # per line: shorter lines are unreliable
+MIN_CONFIDENCE: Final = 0.8  # for a line's language
+MIN_LINES: Final = 5  # required number of long and clear lines
+MIN_SHARE: Final = 0.8  # share of these lines in the other language
 
 Languages = tuple[str, str]  # source, target
 Lines = Sequence[str]
 
 
 def sample_pairs(corpus: Corpus) -> tuple[list[str], list[str]]:
-    """Pairs at even distances from the beginning of a corpus."""
+    """Evenly spaced pairs from the beginning of a corpus."""
     sources, targets = next(read_pairs(corpus, READ_LINES), ([], []))
     return sample_lines(sources), sample_lines(targets)
 
 
 def sample_lines(lines: Lines) -> list[str]:
-    """At most `SAMPLE_LINES` lines, at even distances."""
+    """At most `SAMPLE_LINES` evenly spaced lines."""
     return list(lines[:: -(-len(lines) // SAMPLE_LINES)]) if lines else []
 
 
 def swapped_warning(name: str, sources: Lines, targets: Lines, languages: Languages | None) -> str | None:
-    """A warning if the sources look like the target language of `languages`; None where that cannot be told."""
+    """A warning if the sources look like the target language of `languages`; None if it cannot be determined."""
     if languages is None or not can_distinguish(languages):
         return None
     source, target = languages
@@ -56,7 +56,7 @@ def detect_pair(sources: Lines, targets: Lines) -> Languages | None:
 
 
 def can_distinguish(languages: Languages) -> bool:
-    """Whether there is a detector that knows both languages, and they are two for it."""
+    """Whether a detector is installed that supports and distinguishes both languages."""
     if not detection_available() or len({detector_label(code) for code in languages}) < 2:
         return False
     return len(detectable(languages)) == 2

@@ -1,1 +1,1 @@
-"""The embedded corpus, and the tour of `dragoman demo`."""
+"""The embedded corpus, and `dragoman demo`."""

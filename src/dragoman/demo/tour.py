@@ -1,4 +1,4 @@
-"""The tour of `dragoman demo`: train on the embedded corpus, translate unseen lines, and draw the attention."""
+"""`dragoman demo`: train on the embedded corpus, translate unseen lines, and draw the attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.files import write_atomically
 from dragoman.progress import Reporter
 from dragoman.translation.translator import Translator
 
-# Small batches, for many steps in a few minutes; little dropout, because there is no end of data to overfit.
+# Small batches, for many steps in a few minutes; little dropout, because unlimited data cannot be overfitted.
 DEMO_SETTINGS: Final = (
     *("text.vocabulary_size=1000", "data.max_tokens=100", "data.batch_tokens=500"),
     *("model.preset=tiny", "model.d_ff=256", "model.encoder_layers=2", "model.decoder_layers=2", "model.dropout=0.05"),
@@ -31,7 +31,7 @@ DRAWN: Final = "I bought twenty-five apples at half past seven."
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The model of the tour, its translations of unseen lines, and the picture, or the reason for its absence."""
+    """The demo's model, its translations of unseen lines, and the picture, or the reason why there is none."""
 
     model: Path
     training_seconds: float
@@ -51,7 +51,7 @@ class DemoResult:
 def run_demo(out: Path, size: int, changes: Sequence[str] = (), reporter: Reporter | None = None) -> DemoResult:
     """Train on `size` pairs of the embedded corpus in the directory `out`, and translate unseen lines."""
     settings = [*demo_changes(changes), *changes]
-    Recipe.from_changes(settings)  # a mistake leaves no files behind
+    Recipe.from_changes(settings)  # an invalid argument leaves no files behind
     train, valid = write_corpus(out, size)
     started = time.perf_counter()
     model = out / "model"
@@ -82,7 +82,7 @@ def demo_changes(changes: Sequence[str]) -> list[str]:
 
 
 def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, Path]]:
-    """Write the training and validation pairs; return both files of each. Files of others are not overwritten."""
+    """Write the training and validation pairs; return both files of each. Unrelated files are not overwritten."""
     if out.exists() and not out.is_dir():
         raise OutputError(f"{out} is a file, not a directory; choose another --out", code="not_a_directory")
     contents: dict[Path, bytes] = {}
@@ -92,7 +92,7 @@ def write_corpus(out: Path, size: int) -> tuple[tuple[Path, Path], tuple[Path, P
             contents[out / f"{split}.{language}"] = ("\n".join(texts) + "\n").encode()
     for path, content in contents.items():
         if path.exists() and path.read_bytes() != content:
-            message = f"{path} already exists, from something else than a demo of {size} pairs; choose another --out"
+            message = f"{path} already exists and is not from a demo of {size} pairs; choose another --out"
             raise OutputError(message, code="output_exists")
     out.mkdir(parents=True, exist_ok=True)
     for path, content in contents.items():

@@ -1,1 +1,1 @@
-"""Engines that run a search, from source ids to hypotheses, each for its hardware."""
+"""Engines: implementations of search, from source ids to hypotheses, for different hardware."""

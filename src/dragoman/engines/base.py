@@ -1,4 +1,4 @@
-"""What an engine is: the protocol, its declared capabilities, and the spec that checks and loads it. No torch here."""
+"""Engine protocol, declared capabilities, and the spec that checks and loads an engine. Imports no PyTorch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DeviceKind = Literal["cpu", "gpu"]
 
 
 def device_kind(device: str) -> DeviceKind:
-    """The kind of a device by its name."""
+    """The kind of a device, from its name."""
     return "cpu" if device == "cpu" else "gpu"
 
 
 @dataclass(frozen=True)
 class EngineRequest:
-    """What a request needs from an engine; any `precision` where it is "auto", any `device` where it is None."""
+    """What a request needs from an engine; precision "auto" and device None accept any."""
 
     search: Search = field(default_factory=Search)
     prefixes: bool = False
@@ -37,7 +37,7 @@ class EngineRequest:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an engine supports, known before it is loaded; each capability with its label in tables."""
+    """What an engine supports, known before it is loaded; each field has its label for tables."""
 
     devices: Annotated[tuple[DeviceKind, ...], "devices"]
     precisions: Annotated[tuple[str, ...], "precisions, default first"]  # "auto" takes the first
@@ -52,7 +52,7 @@ class Capabilities:
     alignment: Annotated[bool, "word alignment"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
     batch_invariant: Annotated[bool, "bit-identical in any batch"]
-    preferred_batch: Annotated[int, "preferred batch, sentences"]  # of each thread, where threads have separate batches
+    preferred_batch: Annotated[int, "preferred batch, sentences"]  # per thread, where threads have separate batches
 
     def missing(self, request: EngineRequest) -> list[str]:
         """The parts of `request` that this engine does not support, in the user's terms."""
@@ -72,7 +72,7 @@ class Capabilities:
 
 
 def unusual_part(recipe: ModelRecipe, position_codes: tuple[str, ...]) -> str | None:
-    """The first part of a model that is not as in the paper, positions excepted that are among these codes."""
+    """The first setting of a model that differs from the paper, ignoring position codes in `positions`."""
     plain = {"architecture": "transformer", "attention": "scaled_dot_product", "pattern": "full", "norm": "layer"}
     unusual = [name for name, value in plain.items() if getattr(recipe, name) != value]
     unusual += ["positions"] if recipe.positions not in position_codes else []
@@ -83,15 +83,15 @@ class Engine(Protocol):
     """Translates ids to ids. Engines differ in speed and in what they support."""
 
     name: str
-    batch: int  # sentences that a call should bring
+    batch: int  # preferred number of sentences per call
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it supports with the model it has loaded."""
+        """What the engine supports with its loaded model."""
 
     @property
     def precision(self) -> str:
-        """What it computes in: "int8", "bfloat16", "float32", or a library's own name."""
+        """The precision of its computations: "int8", "bfloat16", "float32", or a library's own name."""
 
     @property
     def threads(self) -> int | None:
@@ -100,7 +100,7 @@ class Engine(Protocol):
     def search(
         self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; sources are ids without special tokens.
+        """Return the best hypotheses for each source, best first; sources are ids without special tokens.
 
         The caller groups sentences of similar length; a forced prefix is part of the hypothesis and its score.
         """
@@ -110,8 +110,8 @@ class Engine(Protocol):
 class EngineSpec:
     """An engine before it is loaded.
 
-    `unavailable` says why it cannot run a model on a device here, None where it can; without a recipe, whether it can
-    run any. `load` returns None where the engine is not available.
+    `unavailable` returns the reason why it cannot run a model on a device of this machine, or None if it can; without
+    a recipe, it checks whether it can run any model. `load` returns None if the engine is not available.
     """
 
     name: str
@@ -121,7 +121,7 @@ class EngineSpec:
 
 
 def check_supported(engine: Engine, search: Search, prefixes: Ids | None, constraints: BatchConstraints | None) -> None:
-    """Raise if a loaded engine does not support a search; the selector never asks for one."""
+    """Raise if a loaded engine does not support a search; the selector never chooses such an engine."""
     has_prefixes = prefixes is not None and any(prefixes)
     missing = engine.capabilities.missing(EngineRequest(search, has_prefixes, constraints is not None))
     if missing:

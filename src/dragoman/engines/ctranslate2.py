@@ -1,7 +1,7 @@
 """The CTranslate2 engine, for machines without a C compiler; the model is converted on first use.
 
-It has its own beam search: hypotheses are found by its rules and then ranked by ours. Those that it cuts off at the
-length limit are scored again with their end mark. Greedy search is the same up to rounding.
+It runs its own beam search; its hypotheses are then ranked by our score. Hypotheses truncated at the length limit are
+scored again with their end mark. Greedy search is the same up to rounding.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class CTranslate2Engine:
         self.threads = workers = threads or default_threads()
         self.batch = CTRANSLATE2.preferred_batch * workers
         self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
-        self.precision = str(self.translator.compute_type)  # another where the CPU lacks the requested one
+        self.precision = str(self.translator.compute_type)  # differs from the requested one if the CPU lacks it
         self.ids = {mark: i for i, mark in MARKS.items()}
 
     @classmethod
     def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> CTranslate2Engine | None:
-        """The engine of a verified model directory; None without CTranslate2, or if it does not support the model."""
+        """Load a verified model directory; None if CTranslate2 is not installed or does not support the model."""
         try:
             import ctranslate2
         except ImportError:
@@ -74,7 +74,7 @@ class CTranslate2Engine:
     def search(
         self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first."""
+        """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
         limits = [search.limit(len(source)) for source in sources]
         found = self._translate(sources, search, max(limits, default=0))
@@ -102,12 +102,12 @@ class CTranslate2Engine:
                 suppress_sequences=[[MARKS[PAD]], [MARKS[BOS]]],
                 return_scores=True,
             )
-        except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # C++ exceptions, by pybind11
+        except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:  # C++ exceptions via pybind11
             longest = max(map(len, sources))
             raise SearchError(
                 f"CTranslate2 failed on {plural(len(sources), 'sentence')}, the longest of {plural(longest, 'token')}, "
-                f"with at most {plural(limit, 'output token')} and beam {search.beam}: {error}; let long lines be "
-                "split (split='auto'), or use the engine 'native' or 'torch'",
+                f"with at most {plural(limit, 'output token')} and beam {search.beam}: {error}; split long lines "
+                "(split='auto'), or use the engine 'native' or 'torch'",
                 code="engine_failed",
             ) from None
         return [
@@ -122,7 +122,7 @@ class CTranslate2Engine:
         ]
 
     def _score_unfinished(self, sources: Sequence[Sequence[int]], found: Sequence[Sequence[Output]]) -> None:
-        """Score outputs that were cut off at the limit again, with their end mark, as the other engines do."""
+        """Rescore outputs that were truncated at the limit, with their end mark, as the other engines do."""
         cut = [
             (source, output)
             for source, outputs in zip(sources, found, strict=True)
@@ -191,11 +191,11 @@ def to_ctranslate2(
     check_new_directory(out)
     recipe = read_recipe(directory).model
     if part := unsupported_by_ctranslate2(recipe):
-        message = f"CTranslate2 does not support {part}; it takes models with the paper's kind of layers"
+        message = f"CTranslate2 does not support {part}; convert a model with the paper's layers"
         raise DragomanError(message, code="unsupported_model")
     weights = map_weights(directory)
     if weights is None:
-        message = f"the weights of {directory} are not float32; give a model as `dragoman train` writes it"
+        message = f"the weights of {directory} are not float32; pass a model written by `dragoman train`"
         raise DragomanError(message, code="unsupported_precision")
     source, target = read_info(directory).vocabulary_sizes
     shapes = {name: weight.shape for name, weight in weights.items()}
@@ -207,7 +207,7 @@ def to_ctranslate2(
     layers, pre_norm = (recipe.encoder_layers, recipe.decoder_layers), recipe.norm_order == "pre"
     activation = getattr(common_spec.Activation, CTRANSLATE2_ACTIVATIONS[recipe.activation])
     spec = TransformerSpec.from_config(layers, recipe.n_heads, pre_norm=pre_norm, activation=activation)
-    fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantizing writes into them
+    fill_weights(spec, recipe, {name: weight.copy() for name, weight in weights.items()})  # quantized in place
     if recipe.norm_epsilon != ModelRecipe().norm_epsilon:
         spec.config.layer_norm_epsilon = recipe.norm_epsilon
     source_names, target_names = ([MARKS.get(i, str(i)) for i in range(size)] for size in (source, target))
@@ -250,7 +250,7 @@ def fill_weights(spec: Any, recipe: ModelRecipe, weights: Tensors) -> None:
 
 
 def copy_linear(spec: Any, weights: Tensors, name: str) -> None:
-    """Copy a matrix, and its bias if there is one."""
+    """Copy a matrix, and its bias if it has one."""
     spec.weight = weights[f"{name}.weight"]
     if f"{name}.bias" in weights:
         spec.bias = weights[f"{name}.bias"]

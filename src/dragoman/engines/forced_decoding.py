@@ -19,7 +19,7 @@ from dragoman.search.types import NOT_FINITE, TYPICAL_TOKENS
 from dragoman.text.special_tokens import BOS, EOS
 
 EncodedPairs = Sequence[tuple[Sequence[int], Sequence[int]]]
-LOGIT_ROWS: Final = 512  # rows of logits in memory at a time: a vocabulary is wide
+LOGIT_ROWS: Final = 512  # rows of logits in memory at a time, because vocabularies are large
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class ForcedBatch:
     rows: Tensor  # [N], the sentence of each label
 
     def rows_and_labels(self, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """The decoder's output `[B, T, D]` at each label, and the labels; some at a time, for logits are wide."""
+        """The decoder's output `[B, T, D]` at each label, and the labels; in chunks, because logits are large."""
         hidden = hidden[self.target_layout.real(hidden.device)]
         for start in range(0, len(hidden), LOGIT_ROWS):
             yield hidden[start : start + LOGIT_ROWS], self.labels[start : start + LOGIT_ROWS]
 
 
 def small_batch(engine: TorchEngine) -> int:
-    """The size of batches that leave memory for the weights or gradients of all heads."""
+    """The batch size that leaves memory for the weights or gradients of all heads."""
     return max(1, engine.batch // 8)
 
 
@@ -79,7 +79,7 @@ def forced_log_probabilities(engine: TorchEngine, pairs: EncodedPairs, batch: in
 def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
     """The index of each pair, and the weights of all heads `[L, H, T + 1, S + 1]`; the last column is the end mark.
 
-    Row t is the step that reads target token t - 1, or first the beginning, and writes target token t, or last the end.
+    Row t is the step that reads target token t - 1 (the start mark if t is 0) and writes token t (last, the end mark).
     """
     if not isinstance(engine.model, EncoderDecoder):
         message = f"a {type(engine.model).__name__} has no attention; request neither attention nor alignment"
@@ -93,10 +93,10 @@ def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, 
 
 
 def cross_attention(engine: TorchEngine, pairs: EncodedPairs, layer: int | None = None) -> list[Any]:
-    """For each pair, the attention `[T, S]` from each target token, as it is written, to each source token.
+    """For each pair, the attention `[T, S]` from each target token, at the step that writes it, to each source token.
 
-    The mean of the heads of one decoder layer, counted from 0; by default the last but one, whose heads still attend to
-    words where those of the last prepare the output. The column of the source's end mark is left out.
+    The mean over the heads of one decoder layer, counted from 0. The default is the last but one: its heads still
+    attend to words, while those of the last prepare the output. The column of the source's end mark is left out.
     """
     found: list[Any] = [None] * len(pairs)
     for i, weights in cross_maps(engine, pairs):

@@ -1,6 +1,6 @@
 """The native CPU engine: the whole search in C (native/translate/), in int8 or float32, without PyTorch.
 
-Sums have a fixed order, so a translation is bit-identical whatever it is batched with and with any number of threads.
+Sums have a fixed order, so a translation is bit-identical in any batch and with any number of threads.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from dragoman.arrays import Int32Array
     from dragoman.search.constraints.tables import BatchConstraints
 
-Found = list[list[Hypothesis]]  # for each source, best first
-MAX_ROWS: Final = 128  # hypotheses of one thread at a time; twice or half as many are no faster
+Found = list[list[Hypothesis]]  # per source, best first
+MAX_ROWS: Final = 128  # hypotheses per thread at a time; neither twice nor half as many are faster
 MAX_BATCH_TOKENS: Final = 8192
 TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
 MAX_TEAM: Final = 4  # threads that share the work of a single batch
@@ -81,7 +81,7 @@ class NativeEngine:
 
     @classmethod
     def load(cls, directory: Path, threads: int | None = None, quantize: bool = True) -> NativeEngine | None:
-        """The engine of a verified model directory; None where it is not available for this model here."""
+        """Load the engine from a verified model directory; None if it is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
         code = load_code() if unsupported_by_native(recipe) is None else None
         weights = map_weights(directory) if code is not None else None
@@ -101,7 +101,7 @@ class NativeEngine:
     def search(
         self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; threads take batches in turn."""
+        """Return the best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
         self._check(sources, search, prefixes)
         batches = list(self._batches(sources, search))
@@ -110,7 +110,7 @@ class NativeEngine:
             self._work(iter(batches), sources, search, prefixes, found, self.threads)
             return found
         failed: list[BaseException] = []
-        queue = takewhile(lambda _: not failed, batches)  # once one has failed, the others stop
+        queue = takewhile(lambda _: not failed, batches)  # the others stop once one has failed
 
         def work() -> None:
             try:
@@ -124,7 +124,7 @@ class NativeEngine:
                 thread = threading.Thread(target=work, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system gives no more threads: fewer do the work
+                except RuntimeError:  # the system allows no more threads: continue with fewer
                     break
                 others.append(thread)
             work()
@@ -174,13 +174,13 @@ class NativeEngine:
     def _work(
         self, batches: Iterator[range], sources: Ids, search: Search, prefixes: Ids | None, found: Found, team: int
     ) -> None:
-        """Translate batches until there are none left."""
+        """Translate batches until none are left."""
         with self.lock:
             worker = self.free.pop() if self.free else ctypes.c_void_p(self.code.worker_new(self.model))
             if not worker:
                 raise MemoryError("not enough memory for one more translating thread")
             self.busy += 1
-            team = min(team, MAX_TEAM) if self.busy == 1 else 1  # spinning threads must not slow down others
+            team = min(team, MAX_TEAM) if self.busy == 1 else 1  # do not let spinning threads slow down others
         try:
             while True:
                 with self.lock:
@@ -216,7 +216,7 @@ class NativeEngine:
         )  # fmt: skip
         failed = self.code.translate(worker, ctypes.byref(job))
         if failed == TILES_UNAVAILABLE:
-            message = "the system denies access to the processor's tile registers; use engine 'torch'"
+            message = "the system denies access to the processor's tile registers; use the engine 'torch'"
             raise SearchError(message, code="engine_unavailable")
         if failed:
             raise MemoryError(
@@ -244,7 +244,7 @@ class NativeEngine:
 
 
 def load_code() -> ctypes.CDLL | None:
-    """The library, built without tiles where the system denies them: a thread's signal stack may be too small."""
+    """The library, built without tiles if the system denies them: a thread's signal stack may be too small."""
     code = library("translate", structures=STRUCTURES)
     if code is None or code.request_tiles() == 0:
         return code
@@ -253,7 +253,7 @@ def load_code() -> ctypes.CDLL | None:
 
 def default_threads() -> int:
     """OMP_NUM_THREADS if it is a number of threads, else the number of available CPUs."""
-    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is of nested levels
+    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one number per nesting level
     number = int(value) if value.isdecimal() and len(value) < 5 else 0
     return number if 0 < number <= MAX_THREADS else available_cores()
 

@@ -26,13 +26,13 @@ PRECISIONS: Final = ("auto", "int8", "bfloat16", "float32")
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """The engine that runs a request; `str` of it is a line for people."""
+    """The engine that runs a request; `str` gives a readable line."""
 
     engine: str
     precision: str
     device: str
-    threads: int | None  # None on other devices than the CPU
-    models: int | None = None  # of an ensemble
+    threads: int | None  # None on devices other than the CPU
+    models: int | None = None  # size of an ensemble
 
     def __str__(self) -> str:
         threads = "" if self.threads is None else f", {plural(self.threads, 'thread')}"
@@ -100,7 +100,7 @@ class EngineSelector:
         self.lock = RLock()
 
     def spec_for(self, request: EngineRequest) -> EngineSpec:
-        """The first engine that supports the request, which may turn out not to be available; loads nothing."""
+        """The first engine that supports the request, without loading it; it may turn out to be unavailable."""
         spec = choose(self._complete(request), self.specs)
         if isinstance(spec, Unsupported):
             raise self._unsupported(self._complete(request), self.specs)
@@ -123,7 +123,7 @@ class EngineSelector:
         return EngineInfo(engine.name, engine.precision, self.device, engine.threads, models)
 
     def get(self, name: str) -> Engine | None:
-        """An engine by its name, loaded if it is not yet; None where it is not available."""
+        """An engine by name, loaded on first use; None if it is not available."""
         with self.lock:
             if name not in self.loaded:
                 self.loaded[name] = next(spec for spec in SPECS if spec.name == name).load(self)
@@ -159,7 +159,7 @@ class EngineSelector:
         return replace(request, models=ours.models, precision=ours.precision, device=ours.device)
 
     def _unsupported(self, request: EngineRequest, specs: Sequence[EngineSpec]) -> SearchError:
-        """Why none of these engines runs the request, and which would."""
+        """Why none of these engines supports the request, and which would."""
         missing = {spec.name: spec.capabilities.missing(request) for spec in specs}
         reasons = [str(Unsupported({name: parts})) for name, parts in missing.items() if parts]
         tried = [spec for spec in specs if not missing[spec.name]]  # not available here, or narrowed by the model
@@ -181,7 +181,7 @@ class EngineSelector:
 
 
 def has_gpu() -> bool:
-    """Whether there is a GPU to use; PyTorch is imported only where the system shows signs of one."""
+    """Whether a GPU is usable; PyTorch is imported only if the system appears to have one."""
     if not (Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists() or Path("/dev/kfd").exists()):
         return False
     import torch
@@ -190,7 +190,7 @@ def has_gpu() -> bool:
 
 
 def available_devices() -> list[str]:
-    """The CPU, and whatever else PyTorch can compute on here, by name."""
+    """Names of the devices that PyTorch can use here, the CPU first."""
     import torch
 
     if not torch.accelerator.is_available():
@@ -201,7 +201,7 @@ def available_devices() -> list[str]:
 
 
 def check_device(device: str) -> str:
-    """The device of that name; raise if it is not there."""
+    """The device with this name; raise if it does not exist."""
     if device == "cpu":
         return device
     available = available_devices()
@@ -211,5 +211,5 @@ def check_device(device: str) -> str:
 
     no_cuda = device.startswith("cuda") and not (torch.version.cuda or torch.version.hip)
     why = f" (PyTorch {torch.__version__} is built without CUDA)" if no_cuda else ""
-    message = f"there is no device {device!r} here{why}; use one of: auto, {', '.join(available)}"
+    message = f"device {device!r} is not available{why}; use one of: auto, {', '.join(available)}"
     raise SearchError(message, code="device_unavailable")

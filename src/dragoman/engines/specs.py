@@ -1,6 +1,6 @@
-"""The engines, in the order in which "auto" tries them: capabilities, availability, loaders, and a table of them.
+"""The engines in the order in which "auto" tries them: capabilities, availability, loaders, and a table of them.
 
-Importing this imports no engine and no PyTorch.
+Importing this module imports no engine and no PyTorch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TORCH: Final = Capabilities(
     attention=True,
     alignment=True,
     position_codes=get_args(PositionCodeName),
-    batch_invariant=False,  # matrix products of other shapes differ in the last bits
+    batch_invariant=False,  # matrix products of different shapes differ in the last bits
     preferred_batch=64,  # 256 on a GPU
 )
 NATIVE: Final = replace(
@@ -59,7 +59,7 @@ CTRANSLATE2: Final = replace(
     prefixes=False,
     position_codes=("sinusoidal", "learned"),
     batch_invariant=False,
-    preferred_batch=32,  # measured: larger batches of a worker are slower
+    preferred_batch=32,  # measured: larger batches per worker are slower
 )
 CUDA: Final = replace(
     CTRANSLATE2,
@@ -107,34 +107,34 @@ def cuda_unavailable(recipe: ModelRecipe | None, device: str) -> str | None:
 
 
 def load_native(selector: EngineSelector) -> Engine | None:
-    """The C engine, or None where it cannot be built or does not support the model."""
+    """The C engine, or None if it cannot be built or does not support the model."""
     from dragoman.engines.native import NativeEngine
 
     return NativeEngine.load(selector.directory, selector.threads, quantize=selector.precision != "float32")
 
 
 def load_ctranslate2(selector: EngineSelector) -> Engine | None:
-    """CTranslate2, or None where it is not installed, lacks the model or the precision, or cannot convert it."""
+    """CTranslate2, or None if it is not installed or cannot convert or run the model in this precision."""
     from dragoman.engines.ctranslate2 import CTranslate2Engine
 
     quantize = selector.precision != "float32"
     try:
         engine = CTranslate2Engine.load(selector.directory, selector.threads, quantize=quantize)
-    except (DragomanError, OSError, RuntimeError) as error:  # its cache is not writable, or another process uses it
+    except (DragomanError, OSError, RuntimeError) as error:  # the cache is not writable, or in use by another process
         if selector.engine == "auto":
             return None
         raise SearchError(
-            f"CTranslate2 cannot convert the model: {error}; set DRAGOMAN_CACHE to a writable directory, or use engine "
-            "'auto'",
+            f"CTranslate2 cannot convert the model: {error}; set DRAGOMAN_CACHE to a writable directory, or use the "
+            "engine 'auto'",
             code="engine_unavailable",
         ) from None
     if engine is not None and selector.precision != "auto" and not engine.precision.startswith(selector.precision):
-        return None  # this CPU does not have it
+        return None  # not supported by this CPU
     return engine
 
 
 def load_cuda(selector: EngineSelector) -> Engine | None:
-    """The engine for NVIDIA GPUs, on the model of PyTorch's engine."""
+    """The engine for NVIDIA GPUs, which shares its model with the PyTorch engine."""
     if cuda_unavailable(selector.recipe, selector.device):
         return None
     import torch

@@ -35,7 +35,7 @@ class TorchEngine:
 
     @classmethod
     def load(cls, directory: Path, device: str = "cpu", bfloat16: bool = False) -> TorchEngine:
-        """The engine of a verified model directory."""
+        """Load the engine from a verified model directory."""
         if bfloat16 and device == "cpu" and not torch_bfloat16_works():
             raise SearchError(
                 "precision 'bfloat16' crashes PyTorch with an illegal instruction on this CPU; use 'float32' or 'int8'",
@@ -51,13 +51,13 @@ class TorchEngine:
 
     @property
     def threads(self) -> int | None:
-        """PyTorch's threads, of the whole process."""
+        """PyTorch's number of threads, which is per process."""
         return torch.get_num_threads() if self.device.type == "cpu" else None
 
     def search(
         self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first, with the lexical constraints of each."""
+        """Return the best hypotheses for each source, best first, under its lexical constraints."""
         if not sources:
             return []
         rows, layout = self.sources(sources)
@@ -72,7 +72,7 @@ class TorchEngine:
         return found
 
     def sources(self, sources: Ids) -> tuple[torch.Tensor, Padded]:
-        """Sources with end marks, as a padded batch; with depths where they came with trees."""
+        """Sources with end marks as a padded batch, with depths if they have trees."""
         ids, layout = self.padded([[*source, EOS] for source in sources])
         parsed = sum(isinstance(source, ParsedIds) for source in sources)
         if not parsed:

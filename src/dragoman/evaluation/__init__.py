@@ -1,1 +1,1 @@
-"""From translations to figures (section 6)."""
+"""Scores of translations (section 6), and measurements of layers (section 4)."""

@@ -1,9 +1,10 @@
-"""Labeled bracketing scores of constituency trees, as EVALB with COLLINS.prm (section 6.3).
+"""Labeled bracketing scores of constituency trees, as in EVALB with COLLINS.prm (section 6.3).
 
-As in EVALB: a phrase is correct if its label and words are; punctuation (by the gold tags) is removed from both trees,
-with phrases of nothing else; TOP does not count; ADVP and PRT are one label; equal phrases count as often as both trees
-have them; scores are over all phrases of all sentences. Unlike EVALB: no sentence is skipped, because trees are fitted
-to the words of their sentence, and there are no scores for crossing brackets, tags, or sentences of up to 40 words.
+As in EVALB: a phrase is correct if its label and words are correct; punctuation (by the gold tags) is removed from both
+trees, as are phrases that consist of punctuation; TOP does not count; ADVP and PRT are one label; equal phrases count
+as often as both trees have them; scores are over all phrases of all sentences. Unlike EVALB: no sentence is skipped,
+because trees are fitted to the words of their sentence, and there are no scores for crossing brackets, tags, or
+sentences of up to 40 words.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def score_brackets(pairs: Iterable[tuple[Bracketing, Bracketing]]) -> BracketSco
 
 
 def count_phrases(tree: Bracketing, tags: Iterable[str]) -> Phrases:
-    """The phrases that count, over the words that count by the gold tags."""
+    """The phrases to score, over the words that are not punctuation by the gold tags."""
     before = [0, *accumulate(tag not in PUNCTUATION for tag in tags)]
     counting = (p for p in tree.phrases if p.label != TOP)
     phrases = ((SAME_LABEL.get(p.label, p.label), before[p.first], before[p.end]) for p in counting)
@@ -80,6 +81,6 @@ def count_phrases(tree: Bracketing, tags: Iterable[str]) -> Phrases:
 
 
 def first_difference(one: tuple[str, ...], other: tuple[str, ...]) -> str:
-    """Describe where two sentences differ first."""
+    """Describe the first difference between two sentences."""
     same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return f"word {same + 1}, {' '.join(one[same : same + 1])!r} and {' '.join(other[same : same + 1])!r}"

@@ -23,17 +23,17 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from dragoman.errors import ShapeError
 from dragoman.evaluation.layer_types import LAYER_TYPES, LayerSizes, LayerType
 
-MIN_RUNS: Final = 3  # of which a time is the median
-MIN_SECONDS: Final = 0.1  # of all runs
+MIN_RUNS: Final = 3  # runs per measured time, which is their median
+MIN_SECONDS: Final = 0.1  # for all runs
 PATH_SIZES: Final = {"d_model": 16, "n_heads": 2}  # small: the path length does not depend on the width
 
 
 @dataclass(frozen=True)
 class OperationCount:
-    """The additions and multiplications of one pass."""
+    """The number of additions and multiplications of one pass."""
 
-    between_positions: int  # of what connects positions, as in Table 1
-    total: int  # of the whole layer, with attention's projections
+    between_positions: int  # only what connects positions, as in Table 1
+    total: int  # the whole layer, including attention's projections
     chain: int  # sequential products
 
 
@@ -71,7 +71,7 @@ def powers_of_two(maximum: int) -> list[int]:
 
 
 class CostCurve(NamedTuple):
-    """Measured values over n, and those of Table 1 if it has them."""
+    """Measured values for each n, and those of Table 1 where available."""
 
     name: str
     x: list[int]
@@ -82,8 +82,8 @@ class CostCurve(NamedTuple):
 def cost_curves(costs: Sequence[LayerCost], max_length: int) -> dict[str, list[CostCurve]]:
     """The curves of a picture by title, one for each layer type.
 
-    An O leaves a constant open: its curve goes through the count for the longest. Times are also measured for longer
-    sequences, up to `max_length`.
+    The O notation leaves a constant open: its curve is drawn through the count for the longest sequence. Times are also
+    measured for longer sequences, up to `max_length`.
     """
     operations, paths, times = [], [], []
     for name in dict.fromkeys(c.layer_type.name for c in costs):
@@ -120,7 +120,7 @@ def format_table(costs: Sequence[LayerCost]) -> str:
 
 def count_operations(layer_type: LayerType, n: int) -> OperationCount:
     """Count operations with PyTorch's counter, on the meta device: nothing is computed."""
-    with torch.device("meta"), sdpa_kernel(SDPBackend.MATH):  # the counter does not know the CPU's fused kernel
+    with torch.device("meta"), sdpa_kernel(SDPBackend.MATH):  # the counter does not support the CPU's fused kernel
         layer, x = layer_type.layer(), torch.empty(1, n, layer_type.sizes.d_model)
         with torch.no_grad(), FlopCounterMode(display=False) as counter, DependencyChain() as chain:
             layer_type.run(layer, x)
@@ -129,7 +129,7 @@ def count_operations(layer_type: LayerType, n: int) -> OperationCount:
 
 
 class DependencyChain(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tracks for every tensor how many sequential products it took."""
+    """Track the number of sequential products behind every tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -152,8 +152,8 @@ class DependencyChain(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def path_length(layer_type: LayerType, n: int) -> int:
     """The number of steps from the first position to the last output.
 
-    Goes back from the last output, one layer at a time (one step for a recurrent layer), to all inputs that it can
-    depend on. Gradients start anew each time, so none vanishes.
+    Goes back from the last output, one layer at a time (one step for a recurrent layer), to all inputs on which it can
+    depend. Gradients are restarted at each layer, so none vanishes.
     """
     reached, layer, steps = torch.arange(n) == n - 1, layer_type.layer(), 0
     with sdpa_kernel(SDPBackend.MATH):

@@ -35,7 +35,7 @@ class LayerSizes:
         if self.kernel < 2:
             raise ShapeError(f"kernel={self.kernel} connects no positions; use 2 or more", code="out_of_range")
         if self.neighbors < 3 or self.neighbors % 2 == 0:
-            message = f"neighbors={self.neighbors} has no center; use an odd number from 3"
+            message = f"neighbors={self.neighbors} has no center; use an odd number, 3 or more"
             raise ShapeError(message, code="out_of_range")
 
 
@@ -46,14 +46,14 @@ class LayerType(ABC):
     complexity: ClassVar[str]
     sequential: ClassVar[str]
     path: ClassVar[str]
-    same_reach: ClassVar[bool] = True  # whether all layers of a stack reach equally far
+    same_reach: ClassVar[bool] = True  # whether all layers of a stack have the same reach
 
     def __init__(self, sizes: LayerSizes) -> None:
         self.sizes = sizes
 
     @abstractmethod
     def layer(self, level: int = 0) -> nn.Module:
-        """A layer of a stack, counted from 0, with random weights."""
+        """Create a layer of a stack, counted from 0, with random weights."""
 
     @abstractmethod
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class SelfAttention(LayerType):
         return look(layout, layout, self.rule, device)
 
     def operations(self, n: int) -> int:
-        """Of the heads; the projections work on single positions."""
+        """The cost of the heads; the projections work on single positions."""
         return n * n * self.sizes.d_model
 
     def longest_path(self, n: int) -> int:
@@ -115,12 +115,12 @@ class RestrictedSelfAttention(SelfAttention):
         self.rule = window(self.radius)
 
     def sees(self, n: int, device: torch.device) -> Sees:
-        """Its neighborhood, as a band if that is less work, as in a model."""
+        """The neighborhood, computed as a band if that is less work, as in a model."""
         sees = super().sees(n, device)
         return replace(sees, mask=None, band=self.radius) if n > 4 * self.radius else sees
 
     def operations(self, n: int) -> int:
-        """Of the heads only."""
+        """The cost of the heads only."""
         return self.sizes.neighbors * n * self.sizes.d_model
 
     def longest_path(self, n: int) -> int:
@@ -138,7 +138,7 @@ class RecurrentType(LayerType):
         return nn.LSTM(self.sizes.d_model, self.sizes.d_model, batch_first=True)
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
-        """From left to right."""
+        """Read from left to right."""
         y: Tensor = layer(x)[0]
         return y
 
@@ -147,7 +147,7 @@ class RecurrentType(LayerType):
         return n * self.sizes.d_model**2
 
     def longest_path(self, n: int) -> int:
-        """From each position to the next."""
+        """One step from each position to the next."""
         return n - 1
 
     def dependencies(self, layer: nn.Module, outputs: Tensor) -> Tensor:
@@ -177,7 +177,7 @@ class ConvolutionalType(LayerType):
         return nn.Conv1d(self.sizes.d_model, self.sizes.d_model, self.sizes.kernel, dilation=self.dilation(level))
 
     def run(self, layer: nn.Module, x: Tensor) -> Tensor:
-        """Pad before the first position; PyTorch has the channels in the second dimension."""
+        """Pad before the first position; PyTorch expects channels in the second dimension."""
         assert isinstance(layer, nn.Conv1d)
         y: Tensor = layer(F.pad(x.mT, ((layer.kernel_size[0] - 1) * layer.dilation[0], 0))).mT
         return y

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER by sacreBLEU, each with its signature, without which scores cannot be compared (section 6)."""
+"""BLEU, chrF and TER from sacreBLEU, each with the signature that makes scores comparable (section 6)."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def compare_systems(
     signatures, results = answer
     for metric, signature in zip(by_name, signatures, strict=True):  # sacreBLEU calls chrF "chrF2"
         other, this = (float(result.score) for result in results[signature])
-        # Of equal systems sacreBLEU reports p = 0: no resample has a greater difference.
+        # For equal systems sacreBLEU reports p = 0, because no resample has a greater difference.
         p = float(results[signature][1].p_value) if this != other else 1.0
         found.append(MetricDifference(metric, this, other, p, str(signatures[signature])))
     return found
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF of each sentence, to find the worst; BLEU says little about single sentences."""
+    """chrF of each sentence, to find the worst; BLEU is not meaningful for single sentences."""
     from sacrebleu.metrics.chrf import CHRF
 
     check_pairs(hypotheses, references)
@@ -123,7 +123,7 @@ def make_bleu(tokenize: str, lowercase: bool) -> Any:
         raise DataError(f"sacreBLEU has no tokenizer {tokenize!r}{suggest(tokenize, known)}", code="unknown_choice")
     try:
         return BLEU(tokenize=tokenize, lowercase=lowercase)
-    except Exception as error:  # a missing package or a failed download, with many types
+    except Exception as error:  # a missing package or a failed download, of many exception types
         reason = str(error).strip() or type(error).__name__
         message = f"sacreBLEU's tokenizer {tokenize!r} is not available here: {reason}"
         raise DataError(message, code="tokenizer_unavailable") from None
@@ -140,7 +140,7 @@ def choose_tokenizer(references: Sequence[str]) -> str:
 
 
 def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Reject lists of different lengths, empty lists, and single texts, whose letters would be compared."""
+    """Reject lists of different lengths, empty lists, and single strings, whose letters would be compared."""
     for texts in (hypotheses, references):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             message = f"translations and references must be lists of str; got {texts!r:.80}"

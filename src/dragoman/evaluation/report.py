@@ -21,7 +21,7 @@ from dragoman.files import write_atomically
 
 N_WORST: Final = 20
 MARKDOWN, JSON = "report.md", "report.json"
-FILE_STARTS: Final = {MARKDOWN: "# Evaluation\n\n", JSON: '{\n "format": '}  # by which our reports are recognized
+FILE_STARTS: Final = {MARKDOWN: "# Evaluation\n\n", JSON: '{\n "format": '}  # identify our own reports
 
 
 @dataclass(frozen=True)

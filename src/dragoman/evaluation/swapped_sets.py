@@ -10,7 +10,7 @@ from dragoman.modeldir.info import ModelInfo
 
 
 def swapped_sets_warning(sets: Sequence[EvaluationSet], model: ModelInfo) -> str | None:
-    """A warning of the first test set that looks swapped, for a model of known languages."""
+    """A warning about the first test set that looks swapped, if the model's languages are known."""
     for one in sets:
         targets = (one.to,) if one.to is not None else model.target_languages
         if one.sources is None or len(model.source_languages) != 1 or len(targets) != 1:

@@ -32,7 +32,7 @@ class SystemOutput:
 
 
 class System(Protocol):
-    """Has a translation for every sentence of a test set."""
+    """A system with a translation for every sentence of a test set."""
 
     def describe(self) -> dict[str, Any]:
         """The description in a report."""
@@ -52,12 +52,12 @@ class ModelSystem:
 
     @property
     def has_target_languages(self) -> bool:
-        """Whether it needs a target language."""
+        """Whether the model needs a target language."""
         return bool(self.translator.targets)
 
     @property
     def reads_trees(self) -> bool:
-        """Whether it reads dependency trees."""
+        """Whether the model reads dependency trees."""
         return self.translator.reads_trees
 
     @cached_property
@@ -112,7 +112,7 @@ class ModelSystem:
 
 
 class FileSystem:
-    """Files of translations, one for each test set, read before anything is translated."""
+    """Files of translations, one for each test set, read before any translation starts."""
 
     def __init__(self, files: Sequence[Path], option: str, sets: Sequence[EvaluationSet]) -> None:
         if len(files) != len(sets):
@@ -144,7 +144,7 @@ def score_systems(
     lowercase: bool,
     reporter: Reporter,
 ) -> list[SetResult]:
-    """The scores of the first system on each test set, compared with those of the second, if there is one."""
+    """Score the first system on each test set, and compare it with the second, if given."""
     ours, *others = [system.translate(sets, reporter) for system in systems]
     settings = metrics, tokenize, lowercase
     results = []

@@ -32,7 +32,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_matching_lines(path: Path, other: Path, count: int) -> list[str]:
-    """The lines of a file, which must be as many as those of another."""
+    """The lines of a file; raise if their number differs from that of another file."""
     found = read_lines(path)
     if len(found) != count:
         message = (
@@ -60,7 +60,7 @@ def read_test_sets(
         (len(languages), (0, 1, n), f"--to languages for {plural(n, 'test set')}; give one for each, or one for all"),
     ):
         if count not in allowed:
-            raise DataError(f"there are {count} {expected}", code="count_mismatch")
+            raise DataError(f"got {count} {expected}", code="count_mismatch")
     targets = languages if languages[1:] else [languages[0] if languages else None] * n
     set_names: list[str] = []
     for name in names or [set_name(path) for path in references]:

@@ -49,7 +49,7 @@ def check_validation_set(prepared: Prepared, recipe: DataRecipe) -> None:
 
 
 class Validation:
-    """Computes the loss and greedy translations of the validation set.
+    """Compute the loss and greedy translations of the validation set.
 
     `loss` is the mean cross-entropy per target token without smoothing; `bleu` is sacreBLEU's, cased; `exact` is the
     percentage of translations that equal the reference. Translations have at most `max_length` tokens, for models
@@ -105,9 +105,9 @@ class Validation:
         return ValidationResult({"loss": total / tokens, **languages.figures()}, languages.samples())
 
     def estimate_seconds(self, model: Seq2Seq[State]) -> float:
-        """How long an evaluation takes, from its first batch.
+        """Estimate the time of an evaluation from its first batch.
 
-        For a model that is not trained yet: translations are as long as the references.
+        For an untrained model: translations are assumed to be as long as the references.
         """
         pairs = len(self.prepared.split("valid"))
         with self.prepared.loader(self.recipe, "valid", epochs=1, pin=False) as loader, torch.inference_mode():
@@ -126,9 +126,9 @@ class Validation:
 
 
 class TranslationsByLanguage:
-    """Translations by target language, which the first source token names; or of a single language.
+    """Translations by target language (given by the first source token), or of a single language.
 
-    At most `sentences` are translated, equally many of each language.
+    At most `sentences` are translated, equally many for each language.
     """
 
     def __init__(self, tokenizer: Tokenizer, sentences: int) -> None:
@@ -141,7 +141,7 @@ class TranslationsByLanguage:
         return first_token if first_token in self.codes else -1
 
     def select(self, first_tokens: Sequence[int]) -> list[int]:
-        """The sentences of a batch, by their first tokens, whose language needs more."""
+        """The sentences of a batch whose language, given by the first token, needs more."""
         left = {language: self.quota - len(rows) for language, rows in self.rows.items()}
         selected = []
         for i, language in enumerate(map(self.language, first_tokens)):
@@ -151,7 +151,7 @@ class TranslationsByLanguage:
         return selected
 
     def figures(self) -> dict[str, float]:
-        """BLEU and exact matches, and the BLEU of each language if there are several."""
+        """BLEU and exact matches, and BLEU for each language if there are several."""
         from sacrebleu.metrics.bleu import BLEU
 
         bleu, exact = {}, []

@@ -1,1 +1,1 @@
-"""From models to pictures and pages."""
+"""Pictures and pages of what a model does."""

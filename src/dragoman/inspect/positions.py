@@ -17,7 +17,7 @@ Codes = npt.NDArray[np.float64]
 def position_codes(model: Any, length: int) -> dict[str, Codes]:
     """`[length, D]`: what the model adds to an embedding at each position; one entry if both sides are the same.
 
-    The code is what zero embeddings become. A code for trees has two parts: order and depth.
+    The code is the output for zero embeddings. A code for trees has two parts: order and depth.
     """
     import torch
 
@@ -76,7 +76,7 @@ def draw_positions(codes: dict[str, Codes], path: str | Path, title: str = "") -
         span = np.abs(similarities).max()
         image = square.imshow(similarities, cmap="RdBu_r", vmin=-span, vmax=span, interpolation="nearest")
         figure.colorbar(image, ax=square, pad=0.02)
-        square.set(title="dot product of two positions, itself = 1", xlabel="position", ylabel="position")
+        square.set(title="dot product of two positions (1: same position)", xlabel="position", ylabel="position")
         mean, low, high = similarity_by_distance(code)
         curve.fill_between(range(len(mean)), low, high, color="#3b6ea8", alpha=0.2, linewidth=0)
         curve.plot(mean, color="#3b6ea8")

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence models: the Transformer (section 3.1), and the recurrent and convolutional models before it."""
+"""Sequence-to-sequence models: the Transformer (section 3.1) and the recurrent and convolutional models before it."""
 
 from dragoman.models.convolutional import Convolutional, ConvolutionalState
 from dragoman.models.encoder_decoder import EncoderDecoder

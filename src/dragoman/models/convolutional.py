@@ -1,7 +1,7 @@
-"""The convolutional encoder-decoder, ConvS2S (Gehring et al., 2017), which the paper's section 2 compares itself with.
+"""The convolutional encoder-decoder, ConvS2S (Gehring et al., 2017), discussed in section 2 of the paper.
 
-A layer sees a window of tokens, and its gated output is added to its input; the receptive field grows with each layer.
-The decoder's windows end at the token itself, and each of its layers attends to the source ("multi-step attention").
+Each layer sees a window of tokens and adds its gated output to its input; the receptive field grows with depth.
+Decoder windows end at the current token, and each decoder layer attends to the source ("multi-step attention").
 docs/explanation/rivals.md lists the differences from that paper.
 """
 
@@ -25,12 +25,12 @@ from dragoman.nn.attention.multi_head import start_projection
 from dragoman.nn.linear import Linear
 
 SQRT_HALF: Final = 0.5**0.5  # restores unit variance after adding two terms
-# Variance before a gate that gives 0.93 after it: with 1 and more, the variance of a deep stack would grow.
+# Input variance that gives 0.93 after the gate; at 1 or more, the variance of a deep stack would grow.
 GAIN: Final = 2.8
 
 
 class GatedConvolution(nn.Module):
-    """The k tokens of a window concatenated, times a matrix `[2 D, k D]`; half of the output gates the other half."""
+    """Multiply the k concatenated tokens of a window by a matrix `[2 D, k D]`; half of the output gates the other."""
 
     def __init__(self, d_model: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -76,9 +76,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, past: Tensor, embedded: Tensor, source: EncodedSource, weights: list[Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """`[R, T, D]` to `[R, T, D]`, and the last k - 1 inputs, with which the next windows begin.
+        """`[R, T, D]` to `[R, T, D]`, and the last k - 1 inputs, where the next windows start.
 
-        `past` holds the inputs before, and `embedded` the embeddings of the target, which are part of the query.
+        `past` holds the earlier inputs; `embedded` holds the target embeddings, which are part of the query.
         """
         inputs = torch.cat([past, x], dim=1)
         y = self.convolution(inputs)
@@ -90,20 +90,20 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class ConvolutionalState:
-    """The last k - 1 inputs `[R, k - 1, D]` of each decoder layer, and the source, once per sentence."""
+    """The last k - 1 inputs `[R, k - 1, D]` of each decoder layer, and the source, stored once per sentence."""
 
     position: int
     past: tuple[Tensor, ...]
     source: EncodedSource
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> ConvolutionalState:
-        """Reorder, repeat or drop rows; `sentences` are those that stay."""
+        """Reorder, repeat or drop rows; `sentences` are the ones to keep."""
         past = tuple(x.index_select(0, rows) for x in self.past)
         return ConvolutionalState(self.position, past, self.source.select(sentences))
 
 
 class Convolutional(EncoderDecoder):
-    """Gated convolutions with attention; a preset sets `d_model`, the numbers of layers and dropout."""
+    """Gated convolutions with attention; a preset sets `d_model`, the number of layers and dropout."""
 
     architecture = "convolutional"
 
@@ -148,7 +148,7 @@ class Convolutional(EncoderDecoder):
     def step(
         self, ids: Tensor, state: ConvolutionalState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, ConvolutionalState]:
-        """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
+        """Next-token logits `[B, V]` after ids `[B]`, and the new state; `[B, T, V]` for ids `[B, T]`."""
         target = self._step_ids(ids, len(state.source.key_values.keys), len(state.past[0]))
         layout = Padded(target.shape[1], offset=state.position)
         words = self.dropout(self.target_positions(self.embeddings.target(target), layout))

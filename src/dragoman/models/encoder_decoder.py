@@ -1,4 +1,4 @@
-"""The base class of all models: embeddings, teacher forcing by `encode` and `decode`, and the output projection."""
+"""Base class of all models: embeddings, teacher forcing with `encode` and `decode`, and the output projection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.values import suggest
 
 
 class EncoderDecoder(nn.Module, ABC):
-    """An encoder of the source, and a decoder that writes the target with attention to it.
+    """An encoder for the source, and a decoder that attends to it and generates the target.
 
     `recipe` is a preset's name, a `Recipe` or its `ModelRecipe`. `vocabulary` is the size of the shared vocabulary, or
     (source, target) for two. Ids equal to `pad` at the end of a row are padding.
@@ -28,7 +28,7 @@ class EncoderDecoder(nn.Module, ABC):
         super().__init__()
         if isinstance(recipe, str):
             if recipe not in PRESETS:
-                file = "; a file is read by Recipe.load" if recipe.endswith(".toml") else ""
+                file = "; load a recipe file with Recipe.load" if recipe.endswith(".toml") else ""
                 raise RecipeError(f"{recipe!r} is not a preset{suggest(recipe, PRESETS)}{file}", code="unknown_preset")
             recipe = preset_for(recipe, self.architecture)
         elif isinstance(recipe, Recipe):
@@ -73,9 +73,9 @@ class EncoderDecoder(nn.Module, ABC):
         target_layout: Layout | None = None,
         maps: AttentionMaps | None = None,
     ) -> Tensor:
-        """Teacher forcing: logits `[..., V]` for what follows each token of `target`.
+        """Teacher forcing: next-token logits `[..., V]` at each token of `target`.
 
-        Ids are `[B, S]` and `[B, T]`, padded on the right with `pad`; or laid out as the layouts given say.
+        Ids are `[B, S]` and `[B, T]`, padded on the right with `pad`, unless layouts are given.
         """
         return self.logits(self.hidden(source, target, source_layout, target_layout, maps))
 
@@ -96,7 +96,7 @@ class EncoderDecoder(nn.Module, ABC):
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The decoder's output `[..., D]` to a score for each token, `[..., V]`."""
+        """Project the decoder's output `[..., D]` to a score for each token, `[..., V]`."""
         return self.embeddings.logits(hidden)
 
     def projection(self) -> Tensor:
@@ -104,7 +104,7 @@ class EncoderDecoder(nn.Module, ABC):
         return self.embeddings.projection()
 
     def projection_bias(self) -> Tensor | None:
-        """What `logits` adds for each token `[V]`, if anything."""
+        """The bias `[V]` that `logits` adds, if any."""
         return self.embeddings.output_bias
 
     def parameter_count(self) -> int:
@@ -139,7 +139,7 @@ class EncoderDecoder(nn.Module, ABC):
 
 
 def count_sentences(ids: Tensor, layout: Layout | None) -> int | None:
-    """The number of sentences; None if the shape of the ids does not tell."""
+    """The number of sentences; None if the shape of the ids does not determine it."""
     if isinstance(layout, Packed):
         return len(layout.lengths)
     return len(ids) if ids.dim() == 2 else None

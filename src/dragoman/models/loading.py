@@ -35,12 +35,12 @@ def build_model(recipe: ModelRecipe, vocabulary: int | tuple[int, int], pad: int
 
 
 def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") -> tuple[nn.Module, Recipe]:
-    """Verify and load the model of a directory, in evaluation mode, and its recipe."""
+    """Verify and load the model in a directory, in evaluation mode; return it with its recipe."""
     recipe = read_recipe(directory)
     verify_manifest(directory, REQUIRED, EDITABLE)
     vocabulary, weights = read_info(directory).vocabulary, load_weights(directory)
     count, minimum = sum(w.numel() for w in weights.values()), min_parameter_count(recipe.model, vocabulary)
-    if count < minimum:  # before memory is allocated: a damaged recipe may ask for any size
+    if count < minimum:  # checked before allocating memory: a damaged recipe may describe a model of any size
         raise DamagedError(
             f"{directory / WEIGHTS} has {count:,} numbers; {RECIPE} and {INFO} next to it ask for over {minimum:,}; "
             "restore them from a copy",
@@ -54,7 +54,7 @@ def load_model(directory: Path, pad: int, device: torch.device | str = "cpu") ->
 
 
 def parameter_counts(recipe: ModelRecipe, vocabulary: int) -> dict[str, int]:
-    """The number of weights in each part of a model, without allocating any."""
+    """The number of weights in each part of a model, computed without allocating them."""
     sizes = vocabulary if recipe.tie == "all" else (vocabulary, vocabulary)
     with torch.device("meta"):
         model = build_model(recipe, sizes, pad=0)
@@ -67,7 +67,7 @@ def parameter_counts(recipe: ModelRecipe, vocabulary: int) -> dict[str, int]:
 
 
 def min_parameter_count(recipe: ModelRecipe, vocabulary: int | tuple[int, int]) -> int:
-    """A lower bound of the parameters: the matrices that each model has, whatever its kind of attention and norms."""
+    """A lower bound on the parameter count: the matrices that every model has, whatever its attention and norms."""
     rows = vocabulary if isinstance(vocabulary, int) else sum(vocabulary)
     positions = {"learned": 2 * recipe.max_positions, "syntax": recipe.d_model}.get(recipe.positions, 0)
     layers = recipe.encoder_layers + recipe.decoder_layers

@@ -1,4 +1,4 @@
-"""The one place where the words of a recipe become the objects of a model."""
+"""Turn recipe settings into model parts; the only module that does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dragoman.nn.residual import PostNorm, PreNorm, Residual
 
 @dataclass(frozen=True)
 class Parts:
-    """Makers of the parts of a model; each call makes a new part with weights of its own."""
+    """Factories for the parts of a model; each call returns a new part with its own weights."""
 
     encoder_attention: Callable[[], MultiHeadSelfAttention]
     decoder_attention: Callable[[], MultiHeadSelfAttention]
@@ -42,7 +42,7 @@ class Parts:
 
 
 def parts(recipe: ModelRecipe) -> Parts:
-    """Choose the object for each seam that the recipe names."""
+    """Choose the part that the recipe names for each seam."""
 
     def content() -> AttentionFunction:
         match recipe.attention:
@@ -52,7 +52,7 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return Additive(recipe.key_size, n_heads=recipe.n_heads)
 
     def within() -> AttentionFunction:
-        """Within one sequence, where attention may be told how far apart two tokens stand."""
+        """Self-attention, where the distance between two tokens may matter."""
         match recipe.positions:
             case "relative":
                 return RelativePositions(recipe.key_size, recipe.value_size, recipe.max_distance)
@@ -64,7 +64,7 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return content()
 
     def reading() -> AttentionFunction:
-        """Within the source, all of which is there."""
+        """Self-attention in the encoder, where the whole source is visible."""
         return LowRank(recipe.rank, recipe.max_positions) if recipe.pattern == "low_rank" else within()
 
     def pattern() -> Rule:
@@ -100,7 +100,7 @@ def parts(recipe: ModelRecipe) -> Parts:
                 return NoPositions()
 
     def source_positions() -> PositionCode:
-        """Of the source, which may come with a tree; what is being written has none yet."""
+        """Positions in the source, which may have a tree; an unfinished target has none."""
         return SyntaxPositions(recipe.d_model) if recipe.reads_trees else positions()
 
     heads: dict[str, Any] = {
@@ -123,14 +123,14 @@ def parts(recipe: ModelRecipe) -> Parts:
         source_positions=source_positions,
         target_positions=positions,
         encoder_sees=rule,
-        decoder_sees=causal if rule is everything else both(causal, rule),  # kernels know the plain triangle
+        decoder_sees=causal if rule is everything else both(causal, rule),  # kernels have a fast path for `causal`
     )
 
 
 def recurrent_attention(recipe: ModelRecipe, d_memory: int) -> tuple[nn.Module, nn.Module]:
-    """How a recurrent decoder asks the source: the score, and what makes keys of the encoder's output."""
+    """A recurrent decoder's attention to the source: the score, and the projection from encoder output to keys."""
     match recipe.attention:
         case "additive":
-            return Additive(recipe.d_model, d_memory), nn.Identity()  # it has a matrix for the keys itself
+            return Additive(recipe.d_model, d_memory), nn.Identity()  # has its own key matrix
         case "scaled_dot_product":
             return ScaledDotProduct(), Linear(d_memory, recipe.d_model, bias=False)

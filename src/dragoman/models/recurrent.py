@@ -1,8 +1,8 @@
-"""The recurrent encoder-decoder with attention, which the paper's section 1 sets out to replace.
+"""The recurrent encoder-decoder with attention, the model that section 1 of the paper sets out to replace.
 
-The design follows GNMT (Wu et al., 2016). The first encoder layer is bidirectional, the others read forwards. The first
+The design follows GNMT (Wu et al., 2016). The first encoder layer is bidirectional; the others read forward. The first
 decoder layer attends to the source (Bahdanau et al., 2015, or the dot product of Luong et al., 2015), and its context
-is an input of every higher layer. Nothing is fed back to the first layer, so in training each layer runs over the whole
+is an input to every higher layer. Nothing is fed back to the first layer, so in training each layer runs over the whole
 target at once. The output is Luong's attentional state, tanh(W [state; context]). docs/explanation/rivals.md lists the
 differences from these papers.
 """
@@ -30,7 +30,7 @@ CellState = tuple[Tensor, ...]  # [1, R, D] each: an LSTM's output and cell, a G
 
 
 class RecurrentLayer(nn.Module):
-    """A layer that reads from left to right, with dropout on its input and not on its state.
+    """A layer that reads from left to right, with dropout on its input but not on its state.
 
     With `residual`, the input is added to the output.
     """
@@ -47,7 +47,7 @@ class RecurrentLayer(nn.Module):
         """`[R, T, C]` to `[R, T, D]`, and the state after it; `context` is concatenated to `x`."""
         inputs = self.dropout(x if context is None else torch.cat([x, context], dim=-1))
         before: Any = past if past is None or isinstance(self.cell, nn.LSTM) else past[0]
-        if torch.is_autocast_enabled(x.device.type):  # cells stay in float32: not every cuDNN has others
+        if torch.is_autocast_enabled(x.device.type):  # cells stay in float32: not every cuDNN supports other types
             with torch.autocast(x.device.type, enabled=False):
                 y, after = self.cell(inputs.float(), before)
         else:
@@ -56,7 +56,7 @@ class RecurrentLayer(nn.Module):
 
 
 class BidirectionalLayer(nn.Module):
-    """Two layers in parallel, one of which reads each sentence backwards."""
+    """Two layers in parallel, one reading each sentence backward."""
 
     def __init__(self, cell: Cell, d_input: int, d_model: int, dropout: float) -> None:
         super().__init__()
@@ -95,19 +95,19 @@ def initialize_cell(cell: nn.RNNBase) -> None:
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """The state of each decoder layer, one row per hypothesis, and the source, once per sentence."""
+    """The state of each decoder layer, one row per hypothesis, and the source, stored once per sentence."""
 
     past: tuple[CellState, ...]
     source: EncodedSource
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> RecurrentState:
-        """Reorder, repeat or drop rows; `sentences` are those that stay."""
+        """Reorder, repeat or drop rows; `sentences` are the ones to keep."""
         past = tuple(tuple(x.index_select(1, rows) for x in layer) for layer in self.past)
         return RecurrentState(past, self.source.select(sentences))
 
 
 class Recurrent(EncoderDecoder):
-    """LSTMs or GRUs with attention; a preset sets `d_model`, the numbers of layers and dropout."""
+    """LSTMs or GRUs with attention; a preset sets `d_model`, the number of layers and dropout."""
 
     architecture = "recurrent"
 
@@ -154,7 +154,7 @@ class Recurrent(EncoderDecoder):
     def step(
         self, ids: Tensor, state: RecurrentState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
+        """Next-token logits `[B, V]` after ids `[B]`, and the new state; `[B, T, V]` for ids `[B, T]`."""
         x = self.embeddings.target(self._step_ids(ids, len(state.source.key_values.keys), state.past[0][0].shape[1]))
         hidden, past = self._decode(x, state.past, state.source, maps)
         logits = self.logits(hidden if ids.dim() == 2 else hidden[:, 0])

@@ -37,7 +37,7 @@ class EncodedSource:
     ) -> Tensor:
         """`[R, T, V]` from queries `[R, T, K]`; the weights `[R, 1, T, S]` are appended to `weights`.
 
-        The W rows (beams) of a sentence become that many queries of it.
+        The W rows (beams) of a sentence become W queries to it.
         """
         rows, length, size = query.shape
         sentences, queries = len(self.key_values.keys), length * (rows // max(1, len(self.key_values.keys)))

@@ -39,7 +39,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention to what was written, attention to the source, then a feed-forward network."""
+    """Masked self-attention, attention to the source, then a feed-forward network."""
 
     def __init__(self, make: Parts) -> None:
         super().__init__()
@@ -66,9 +66,9 @@ class DecoderLayer(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerState:
-    """What the decoder remembers: each layer's own past, and the source as each layer's keys and values.
+    """The decoder's cache: each layer's keys and values for its own past and for the source.
 
-    The source is held once a sentence, however many beams look at it.
+    The source is stored once per sentence, however many beams attend to it.
     """
 
     position: int
@@ -77,7 +77,7 @@ class TransformerState:
     source: tuple[KeyValues, ...]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> TransformerState:
-        """Reorder, widen or narrow the rows; `sentences` names those that stay."""
+        """Reorder, repeat or drop rows; `sentences` are the ones to keep."""
         own = tuple(cache.select(rows) for cache in self.own)
         if sentences is None:
             return TransformerState(self.position, self.source_layout, own, self.source)
@@ -96,14 +96,14 @@ class Transformer(EncoderDecoder):
         recipe = self.recipe
         make = parts(recipe)
         self.source_positions, self.target_positions = make.source_positions(), make.target_positions()
-        self.dropout = Dropout(recipe.dropout)  # section 5.4: also to the sums of embeddings and positions
+        self.dropout = Dropout(recipe.dropout)  # section 5.4: also on the sums of embeddings and positions
         self.encoder = nn.ModuleList(EncoderLayer(make) for _ in range(recipe.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(make) for _ in range(recipe.decoder_layers))
         self.encoder_norm, self.decoder_norm = make.last_norm(), make.last_norm()
         self.encoder_sees, self.decoder_sees = make.encoder_sees, make.decoder_sees
 
     def encode(self, source: Tensor, layout: Layout | None = None, maps: AttentionMaps | None = None) -> Memory:
-        """The sources, read: what the decoder looks at."""
+        """Encode the sources."""
         layout = self._layout(source, layout, "source")
         x = self.dropout(self.source_positions(self.embeddings.source(source), layout))
         sees, real = look(layout, layout, self.encoder_sees, x.device), layout.real(x.device)
@@ -129,14 +129,14 @@ class Transformer(EncoderDecoder):
         return self._decode(target, layout, sees, source, memory.layout, (None,) * len(source), maps)
 
     def start(self, memory: Memory) -> TransformerState:
-        """The state before the first target token, one row a sentence."""
+        """The state before the first target token, one row per sentence."""
         own = tuple(GrowingCache() for _ in self.decoder)
         return TransformerState(0, memory.layout.grid, own, self._remember(memory))
 
     def step(
         self, ids: Tensor, state: TransformerState, maps: AttentionMaps | None = None
     ) -> tuple[Tensor, TransformerState]:
-        """Logits `[B, V]` for what follows ids `[B]`, and the state after them; `[B, T, V]` for ids `[B, T]`."""
+        """Next-token logits `[B, V]` after ids `[B]`, and the new state; `[B, T, V]` for ids `[B, T]`."""
         past = state.own[0].past
         target = self._step_ids(ids, len(state.source[0].keys), None if past is None else len(past.keys))
         layout = Padded(target.shape[1], offset=state.position)

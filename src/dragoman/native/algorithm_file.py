@@ -16,7 +16,7 @@ _writing = Lock()
 
 
 class AlgorithmFile:
-    """The algorithms by machine and problem: as the file had them when it was opened, and those added since."""
+    """Algorithms by machine and problem: those in the file when it was opened, and those added since."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or cache_directory() / "products.json"
@@ -26,7 +26,7 @@ class AlgorithmFile:
         }
 
     def get(self, machine: str, problem: str) -> bytes | None:
-        """The algorithm that is known for a problem."""
+        """The stored algorithm for a problem, if any."""
         return self._known.get(machine, {}).get(problem)
 
     def add(
@@ -58,7 +58,7 @@ class AlgorithmFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One thread and, where the system can, one process at a time: otherwise they lose what others found."""
+        """Lock out other threads and, where the system supports it, other processes, so that no result is lost."""
         with _writing, ExitStack() as held:
             with suppress(OSError):
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

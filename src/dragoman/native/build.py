@@ -1,8 +1,8 @@
 """Compile the C libraries for this machine on first use, and cache them.
 
 All of them are optional: without a C compiler `library` returns None, and the caller uses its slower path. A new
-library is tested in a child process first, because some virtual machines announce instructions and then kill processes
-that use them.
+library is tested in a child process first, because some virtual machines advertise instructions and then kill
+processes that use them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ PLAIN: Final[tuple[str, ...]] = ()
 ON_X86: Final = (
     ("-march=native",),
     ("-march=native", "-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"),
-    ("-march=x86-64-v3",),  # with AVX2, for a virtual machine that announces more than it has
+    ("-march=x86-64-v3",),  # with AVX2, for a virtual machine that advertises more than it has
     PLAIN,
 )
-# The first set of flags whose library passes its self-test is kept. On ARM not every compiler knows -march=native, and
-# the library itself detects the processor's instructions (int8_neon.c).
+# The first set of flags whose library passes its self-test is used. On ARM not every compiler supports -march=native,
+# and the library itself detects the processor's instructions (int8_neon.c).
 TARGETS: Final = (PLAIN,) if platform.machine() in ("aarch64", "arm64") else ON_X86
-RETRY_SECONDS: Final = 24 * 3600  # until a failed build is tried again: memory or disk may have been short
+RETRY_SECONDS: Final = 24 * 3600  # before a failed build is retried: memory or disk may have been short
 SELF_TEST: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).self_test())"
 
 _reasons: dict[str, str] = {}
@@ -47,11 +47,11 @@ Structures = tuple[type[ctypes.Structure], ...]
 
 @cache
 def library(name: str, *flags: str, structures: Structures = ()) -> ctypes.CDLL | None:
-    """The library built from the folder `name`, or None if it is not available; `why_not` then says why.
+    """The library built from the folder `name`, or None if it is not available; `why_not` then returns the reason.
 
     Its `int self_test(void)` must use every kind of instruction of the library, and return 0 if the results are right.
-    `structures` mirror structures of the library; one that is laid out differently makes the library unavailable.
-    `DRAGOMAN_NATIVE=0` turns all libraries off; `CC` names another compiler.
+    `structures` mirror structures of the library; if a layout differs, the library is unavailable.
+    `DRAGOMAN_NATIVE=0` disables all libraries; `CC` selects another compiler.
     """
     try:
         built = _find_or_build(name, flags)
@@ -60,7 +60,7 @@ def library(name: str, *flags: str, structures: Structures = ()) -> ctypes.CDLL 
             wrong = layout_mismatch(code, structures)
             if wrong is None:
                 return code
-            built = f"{wrong}; the C and Python of this installation do not belong together: reinstall dragoman"
+            built = f"{wrong}; the C and Python files of this installation do not match: reinstall dragoman"
     except OSError as error:
         built = f"{error}; set DRAGOMAN_CACHE to a directory of your own"
     _reasons[name] = str(built)
@@ -86,11 +86,11 @@ def cache_directory() -> Path:
 def _find_or_build(name: str, flags: tuple[str, ...]) -> Path | str:
     """The path of the library, or the reason why it could not be built."""
     if os.environ.get("DRAGOMAN_NATIVE", "1") == "0":
-        return "DRAGOMAN_NATIVE=0 turns it off"
+        return "disabled by DRAGOMAN_NATIVE=0"
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     found = shutil.which(compiler[0])
     if found is None:
-        return f"there is no C compiler {compiler[0]!r} on this machine; install gcc or clang, or set CC"
+        return f"C compiler {compiler[0]!r} not found; install gcc or clang, or set CC"
     path = cache_directory() / f"{name}-{_key(HERE / name, found, compiler[1:], flags)}.so"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     failed = path.with_suffix(".failed")
@@ -103,12 +103,12 @@ def _find_or_build(name: str, flags: tuple[str, ...]) -> Path | str:
         return f"{failed.read_text(encoding='utf-8')} (cached result; remove {failed} to try again)"
     built = _build(HERE / name, [found, *compiler[1:]], flags, path)
     if isinstance(built, str):
-        failed.write_text(built, encoding="utf-8")  # the next process does not try again
+        failed.write_text(built, encoding="utf-8")  # so that the next process does not retry
     return built
 
 
 def _is_private(path: Path) -> bool:
-    """Whether only this user and root can write it."""
+    """Whether only this user and root can write to the file."""
     about = path.stat()
     return about.st_uid in (os.geteuid(), 0) and not about.st_mode & 0o022
 
@@ -117,13 +117,13 @@ def _load(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        if not re.search(r"map segment|allocate memory", str(error)):  # out of memory: the file is good
+        if not re.search(r"map segment|allocate memory", str(error)):  # out of memory: the file is intact
             path.unlink(missing_ok=True)  # damaged: the next process builds it again
         raise
 
 
 def _key(folder: Path, compiler: str, arguments: list[str], flags: tuple[str, ...]) -> str:
-    """A digest of what the library depends on: sources and headers, compiler, flags, processor."""
+    """A digest of everything the library depends on: sources and headers, compiler, flags, processor."""
     about = Path(compiler).resolve().stat()
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*.[ch]")):
@@ -155,7 +155,7 @@ def _first_error(output: str) -> str:
 
 
 def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> Path | str:
-    """Compile, test and install the library; the reason if no set of flags gives one that works."""
+    """Compile, test and install the library; return the reason if no set of flags works."""
     import logging
     import subprocess
 
@@ -177,7 +177,7 @@ def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path
                 built.replace(path)
                 return path
             reasons.append(f"{folder.name}, built with {' '.join(target) or 'plain flags'}, failed its self-test")
-    return reasons[0]  # of the flags that suit this machine best
+    return reasons[0]  # of the flags that best suit this machine
 
 
 class _Layout(ctypes.Structure):
@@ -203,7 +203,7 @@ def layout_mismatch(code: ctypes.CDLL, structures: Structures) -> str | None:
 def _reported_layouts(code: ctypes.CDLL) -> dict[str, tuple[int, int]]:
     try:
         rows = ctypes.pointer(_Layout.in_dll(code, "structure_layouts"))
-    except ValueError:  # the library does not report any
+    except ValueError:  # the library has no layouts to report
         return {}
     found = takewhile(lambda row: row.name is not None, map(rows.__getitem__, count()))
     return {row.name.decode(): (row.offset, row.size) for row in found}

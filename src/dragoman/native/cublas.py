@@ -1,4 +1,4 @@
-"""ctypes binding of NVIDIA's cuBLASLt, to choose among its algorithms for a product; PyTorch takes the first."""
+"""ctypes bindings for NVIDIA's cuBLASLt, to choose among its algorithms for a product; PyTorch takes the first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from threading import Lock
 from typing import Any, Final
 
-WORKSPACE_BYTES: Final = 32 << 20  # that a product may use besides its result
+WORKSPACE_BYTES: Final = 32 << 20  # scratch memory that a product may use
 MATRIX_ALIGNMENT: Final = 256  # of matrices and biases, in bytes
 
 DATA_TYPES: Final = {"float32": 0, "float16": 2, "bfloat16": 14}  # cudaDataType_t
@@ -19,7 +19,7 @@ COMPUTE_32F: Final = 68
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8  # of cublasLtMatmulDescAttributes_t
 NO_EPILOGUE, RELU_AND_BIAS = 1, 6
 MAX_WORKSPACE, REDUCTION = 1, 3  # of cublasLtMatmulPreferenceAttributes_t
-REDUCE_IN_FLOAT32: Final = 2  # parts of a sum are added as they were computed, and in one order
+REDUCE_IN_FLOAT32: Final = 2  # partial sums are added in full precision and in a fixed order
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _HeuristicResult(Structure):
 
 
 class CublasLt:
-    """The library; where it reports an error, methods return a negative answer instead of raising.
+    """The library; on errors, methods return False, None or an empty result instead of raising.
 
     `device` is the index of the GPU, which must be the current one: a handle belongs to the GPU it was created on.
     """
@@ -60,10 +60,10 @@ class CublasLt:
         self.version = int(self.functions.cublasLtGetVersion())
         self._handles: dict[int, c_void_p | None] = {}
         self._descriptions: dict[MatmulProblem, Any] = {}
-        self._bias = Lock()  # all threads share a description, which holds the address of the bias
+        self._bias = Lock()  # threads share a descriptor, which holds the address of the bias
 
     def algorithms(self, problem: MatmulProblem, limit: int, device: int) -> list[bytes]:
-        """Up to `limit` algorithms for such a product; first the one that the library expects to be fastest."""
+        """Up to `limit` algorithms for this product; first the one that the library expects to be fastest."""
         preference, reserve, sums = c_void_p(), c_size_t(WORKSPACE_BYTES), c_int32(REDUCE_IN_FLOAT32)
         if self.functions.cublasLtMatmulPreferenceCreate(byref(preference)):
             return []
@@ -83,7 +83,7 @@ class CublasLt:
         return [] if failed else [bytes(result.algorithm) for result in found[: count.value] if result.state == 0]
 
     def supports(self, problem: MatmulProblem, algorithm: bytes, device: int) -> bool:
-        """Whether the library has this algorithm for this problem."""
+        """Whether the library supports this algorithm for this problem."""
         handle, description, found = self._handle(device), self._description(problem), _HeuristicResult()
         if handle is None or description is None or len(algorithm) != ctypes.sizeof(found.algorithm):
             return False
@@ -105,7 +105,7 @@ class CublasLt:
         device: int,
         stream: int,
     ) -> bool:
-        """Enqueue the product of the matrices at these addresses; whether the library accepted it."""
+        """Enqueue the product of the matrices at these addresses; return whether the library accepted it."""
         handle, described = self._handle(device), self._description(problem)
         if handle is None or described is None:
             return False
@@ -122,14 +122,14 @@ class CublasLt:
             )  # fmt: skip
 
     def _handle(self, device: int) -> c_void_p | None:
-        """The handle of this GPU, created once; None if the library does not start on it."""
+        """The handle for this GPU, created once; None if the library cannot be initialized on it."""
         if device not in self._handles:
             handle = c_void_p()
             self._handles[device] = None if self.functions.cublasLtCreate(byref(handle)) else handle
         return self._handles[device]
 
     def _description(self, problem: MatmulProblem) -> tuple[c_void_p, c_void_p, c_void_p, c_void_p] | None:
-        """The library's descriptors of the product and its matrices, created once; None if it has none."""
+        """The library's descriptors of the product and its matrices, created once; None if it cannot create them."""
         if problem not in self._descriptions:
             created = list(self._describe(problem))
             self._descriptions[problem] = tuple(created) if all(created) else None

@@ -1,11 +1,11 @@
-"""The layers of section 3: tensors in, tensors out. Nothing here knows recipes, files or ranks.
+"""The layers of section 3: tensors in, tensors out. Nothing here depends on recipes, files or ranks.
 
 Dimension letters, as suffixes where a tensor's shape is not obvious:
 
     B  sentences in the batch      D  d_model                H  heads
     S  source positions            K  d_k, size of a key     W  beams
     T  target positions            C  any number of features
-    N  tokens, laid end to end     F  d_ff
+    N  tokens, packed end to end     F  d_ff
     L  the longest sentence        V  vocabulary (or d_v, beside a K)
 """
 

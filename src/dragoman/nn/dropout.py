@@ -13,10 +13,10 @@ HASH_ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))  # shifts a
 class Dropout(nn.Module):
     """Zeroes each element with probability `p` in training, and scales the rest by 1 / (1 - p).
 
-    On a CPU, PyTorch draws a random number for each element, which takes a quarter of a small model's training time.
-    There every 64 random bits are split into four of 16, and `p` is rounded to a multiple of 1/65536. Compiled for a
-    GPU, ten rounds of a cipher per element would cost more than reading and writing it; there two seeds are drawn, and
-    a hash of them and the element's index decides, which a backward pass can compute again.
+    On a CPU, PyTorch draws a random number per element, which takes a quarter of a small model's training time; here
+    each 64 random bits are split into four groups of 16, and `p` is rounded to a multiple of 1/65536. In code compiled
+    for a GPU, ten cipher rounds per element would cost more than reading and writing it; here a hash of two random
+    seeds and the element's index decides, which the backward pass can recompute.
     """
 
     def __init__(self, p: float) -> None:
@@ -24,7 +24,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` as it is in evaluation."""
+        """Apply dropout in training; return `x` unchanged in evaluation."""
         if not self.training or not self.p:
             return x
         if x.device.type == "cpu":
@@ -34,13 +34,13 @@ class Dropout(nn.Module):
         return F.dropout(x, self.p)
 
     def extra_repr(self) -> str:
-        """For printing."""
+        """The probability, for `repr`."""
         return f"p={self.p}"
 
 
 def keep_mask(x: Tensor, p: float) -> Tensor:
     """0 with probability `p` and 1 / (1 - p) otherwise, in the shape and type of `x`."""
-    dropped = min(round(p * LEVELS), LEVELS - 1)  # a p close to 1 leaves one level
+    dropped = min(round(p * LEVELS), LEVELS - 1)  # keeps at least one level if p is close to 1
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     levels = words.view(torch.int16)[: x.numel()].view(x.shape)
     return (levels >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))

@@ -14,7 +14,7 @@ class Embeddings(nn.Module):
 
     `tables` names the matrices of source, target and projection; equal names share one matrix, as all three do in the
     paper. A shared matrix is one parameter with one name: counted once and saved once. `bias` adds a number to each
-    token's logit, which the paper does not have and models of other toolkits may.
+    token's logit: not in the paper, but in some models of other toolkits.
     """
 
     def __init__(
@@ -35,22 +35,22 @@ class Embeddings(nn.Module):
         self.names = tables
         sizes = dict(zip(tables, (source_vocabulary, target_vocabulary, target_vocabulary), strict=True))
         self.scale = d_model**0.5
-        # Entries of standard deviation 1/sqrt(d_model) have unit variance after scaling, and give logits near it.
+        # With a standard deviation of 1/sqrt(d_model), scaled embeddings and initial logits have about unit variance.
         self.tables = nn.ParameterDict(
             {name: nn.Parameter(torch.randn(size, d_model) * d_model**-0.5) for name, size in sizes.items()}
         )
         self.output_bias = nn.Parameter(torch.zeros(target_vocabulary)) if bias else None
 
     def source(self, ids: Tensor) -> Tensor:
-        """Source ids `[...]` to `[..., D]`."""
+        """Embed source ids `[...]` as `[..., D]`."""
         return self._rows(ids, 0, "source")
 
     def target(self, ids: Tensor) -> Tensor:
-        """Target ids `[...]` to `[..., D]`."""
+        """Embed target ids `[...]` as `[..., D]`."""
         return self._rows(ids, 1, "target")
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The decoder's output `[..., D]` to a score for each token, `[..., V]`."""
+        """Project the decoder's output `[..., D]` to a score for each token, `[..., V]`."""
         return F.linear(hidden, self.projection(), self.output_bias)
 
     def projection(self) -> Tensor:

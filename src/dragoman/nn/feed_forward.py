@@ -18,7 +18,7 @@ ACTIVATIONS: Mapping[str, Activation] = {"relu": F.relu, "gelu": F.gelu, "silu":
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, at each position by itself; other activations in place of the ReLU."""
+    """max(0, x W1 + b1) W2 + b2, at each position separately; other activations can replace the ReLU."""
 
     def __init__(self, d_model: int, d_ff: int, activation: Activation = F.relu, dropout: float = 0.0) -> None:
         super().__init__()

@@ -1,9 +1,8 @@
-"""How the sentences of a batch lie in a tensor: padded, or packed end to end.
+"""The layout of the sentences of a batch in a tensor: padded, or packed end to end.
 
-Position-wise code works on `[..., D]` and never asks. Attention and positions ask a layout two things: at which
-position of its sentence a token stands, and how to lay tokens out as a grid `[B, L, C]`, one row a sentence, on which
-sentences cannot see each other. Both layouts give the same numbers at every real token; what stands at padding is
-finite and means nothing.
+Position-wise code works on `[..., D]` and needs no layout. Attention and position codes use it for two things: the
+position of each token in its sentence, and a grid `[B, L, C]` with one row per sentence, in which sentences cannot see
+each other. Both layouts give the same numbers at every real token; values at padding are finite and meaningless.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from torch import Tensor
 
 from dragoman.errors import ShapeError
 
-TILE: Final = 64  # rows that a program of the packed attention kernels holds; most sentences are shorter
+TILE: Final = 64  # rows per program of the packed attention kernels; most sentences are shorter
 
 
 @dataclass(frozen=True)
 class Padded:
-    """`[B, T, ...]`: a row a sentence, filled up on the right.
+    """`[B, T, ...]`: one row per sentence, padded on the right.
 
-    `lengths` None says that every token is real. `offset` is the position of the first column, for steps that continue
-    what a cache remembers. `depths [B, T]` is how deep each token stands in its sentence's tree, where that is known.
+    If `lengths` is None, every token is real. `offset` is the position of the first column, for decoding steps that
+    continue from a cache. `depths [B, T]` is the depth of each token in its sentence's tree, if known.
     """
 
     size: int
@@ -41,24 +40,24 @@ class Padded:
 
     @property
     def grid(self) -> Padded:
-        """The padded layout in which attention works: this one."""
+        """The padded layout that attention uses: this one."""
         return self
 
     @property
     def longest(self) -> int:
-        """No token stands at this position or beyond it."""
+        """An upper bound: every token's position is below it."""
         return self.offset + self.size
 
     def positions(self, device: torch.device) -> Tensor:
-        """Where each column stands in its sentence, `[T]`."""
+        """The position of each column in its sentence, `[T]`."""
         return torch.arange(self.offset, self.longest, device=device)
 
     def real(self, device: torch.device) -> Tensor | None:
-        """`[B, T]`, True at tokens and False at padding; None where all is real."""
+        """`[B, T]`, True at tokens and False at padding; None if there is no padding."""
         return None if self.lengths is None else self.positions(device) < self.lengths[:, None]
 
     def by_column(self, table: Tensor) -> Tensor:
-        """For each token, the row of `table [T, C]` that belongs to its column of the grid."""
+        """For each token, the row of `table [T, C]` for its column of the grid."""
         return table
 
     def to_grid(self, x: Tensor) -> Tensor:
@@ -72,11 +71,11 @@ class Padded:
 
 @dataclass(frozen=True)
 class Packed:
-    """`[N, ...]`: sentences end to end, no padding between them, filler after the last; every step has one shape.
+    """`[N, ...]`: sentences end to end without padding, then filler, so that every step has the same shape.
 
-    Made by `Packed.of`. Sentences of length 0 are allowed, so that their number can be fixed too. `tiles` (see
-    `joint_tiles`) lets attention work on the sentences as they lie; without them it spreads them over a grid.
-    `depths [N]` is how deep each token stands in its sentence's tree, where that is known.
+    Built by `Packed.of`. Sentences of length 0 are allowed, so that their number can be fixed too. With `tiles` (see
+    `joint_tiles`), attention works on the packed sentences directly; without, it first scatters them to a grid.
+    `depths [N]` is the depth of each token in its sentence's tree, if known.
     """
 
     size: int
@@ -100,7 +99,7 @@ class Packed:
     ) -> Packed:
         """Sentences of these `lengths`, in a tensor of `size` tokens, none longer than `longest`.
 
-        Giving `size` and `longest` keeps the shapes fixed from step to step and asks nothing of the device.
+        Giving `size` and `longest` keeps shapes fixed from step to step and avoids a device synchronization.
         """
         if not isinstance(lengths, Tensor):
             lengths = as_lengths(lengths)
@@ -112,7 +111,7 @@ class Packed:
         most = int(lengths.max()) if longest is None or cheap else None
         size = size if size is not None else total
         longest = longest if longest is not None else most
-        assert size is not None and longest is not None  # each is given or was just read from `lengths`
+        assert size is not None and longest is not None  # each is given or was just computed from `lengths`
         if total is not None and total > size:
             raise ShapeError(f"sentences of {total} tokens in all do not fit into a packed tensor of {size}")
         if most is not None and most > longest:
@@ -129,7 +128,7 @@ class Packed:
 
     @property
     def grid(self) -> Padded:
-        """The same sentences a row each, in which attention works."""
+        """The padded layout of the same sentences, which attention uses."""
         return Padded(self.longest, self.lengths)
 
     def real(self, device: torch.device) -> Tensor | None:
@@ -137,11 +136,11 @@ class Packed:
         return self.filled
 
     def by_column(self, table: Tensor) -> Tensor:
-        """For each token, the row of `table [L, C]` that belongs to its column of the grid."""
+        """For each token, the row of `table [L, C]` for its column of the grid."""
         return table[self.position]
 
     def bounds(self, other: Packed) -> tuple[Tensor, Tensor]:
-        """Where in `other` the sentence of each token begins and ends; nowhere for filler."""
+        """The start and end in `other` of each token's sentence; an empty range for filler."""
         ends = other.lengths.cumsum(0)
         low, high = (edge[self.sentence] * self.filled for edge in (ends - other.lengths, ends))
         return low.int(), high.int()
@@ -149,7 +148,7 @@ class Packed:
     def to_grid(self, x: Tensor) -> Tensor:
         """`[N, C]` to `[B, L, C]`, zeros at padding."""
         rows = len(self.lengths) * self.longest
-        # One row more takes all the filler; copying by index has a gather for its gradient, which is deterministic.
+        # An extra row takes the filler. The gradient of an indexed copy is a gather, which is deterministic.
         spread = x.new_zeros(rows + 1, x.shape[-1]).index_copy(0, self.slot, x)
         return spread[:rows].view(len(self.lengths), self.longest, x.shape[-1])
 
@@ -175,12 +174,11 @@ def as_lengths(lengths: Sequence[int]) -> Tensor:
 def joint_tiles(
     source: Tensor, target: Tensor, source_size: int, target_size: int, tile: int = TILE
 ) -> tuple[Tensor, Tensor]:
-    """Where tiles of at most `tile` rows begin among packed sources and targets; the sizes after the last.
+    """The first row of each tile of at most `tile` rows among packed sources and targets, padded with the sizes.
 
-    Lengths lie on the host. Both tables cut between the same sentences: as long as they fit on both sides, sentences
-    share a tile, and attention inside a tile needs nothing from another. A longer sentence is cut into tiles of its
-    own. Two tiles in a row hold more than `tile` rows on one side, or end a longer sentence: tables of one fixed size
-    hold them all.
+    Lengths are on the host. Both tables cut between the same sentences: sentences share a tile as long as they fit on
+    both sides, so attention inside a tile needs no other tile. A longer sentence gets tiles of its own. Two adjacent
+    tiles hold more than `tile` rows on one side, or end a longer sentence, which bounds the size of the tables.
     """
     starts: tuple[list[int], list[int]] = ([0], [0])
     a = b = 0

@@ -1,4 +1,4 @@
-"""The linear map of every projection, in float32 or by the bfloat16 kernel for CPUs."""
+"""The linear map of every projection, in float32 or with the bfloat16 kernel for CPUs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _enabled = False
 
 @contextmanager
 def bfloat16_matmul() -> Iterator[None]:
-    """Compute the products of this block, and of its gradients, in bfloat16; all else keeps its precision."""
-    global _enabled  # a plain name, which torch.compile can watch
+    """Compute products and their gradients inside this block in bfloat16; everything else keeps its precision."""
+    global _enabled  # a plain global, which torch.compile can guard
     before, _enabled = _enabled, True
     try:
         yield
@@ -26,12 +26,12 @@ def bfloat16_matmul() -> Iterator[None]:
 
 
 def uses_bfloat16(x: Tensor) -> bool:
-    """Whether products of `x` are computed by the kernel."""
+    """Whether the bfloat16 kernel computes products of `x`."""
     return _enabled and x.device.type == "cpu" and x.dtype == torch.float32
 
 
 def matmul_into(left: Tensor, right: Tensor, out: Tensor, *, add: bool = False) -> None:
-    """Write `left right` to `out`, or add it; for code that computes its own gradients."""
+    """Write `left right` to `out`, or add to it; for code that computes its own gradients."""
     if uses_bfloat16(left):
         cpu_bf16_matmul(left, right, out, None, add)
     elif add:
@@ -49,7 +49,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` by `linear`."""
+    """`torch.nn.Linear` that computes with `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., in]` to `[..., out]`."""

@@ -1,4 +1,4 @@
-"""Normalization: the paper's layer norm, and batch norm beside it for study."""
+"""Normalization: the paper's layer norm, and batch norm for comparison."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from torch import Tensor, nn
 
 
 class Norm(Protocol):
-    """A norm as the residual connection uses it."""
+    """A norm, as the residual connection calls it."""
 
     def __call__(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """`x [..., D]` normalized; `real [...]` is True at tokens and False at padding."""
 
 
 class LayerNorm(nn.LayerNorm):
-    """Each token by its own mean and variance (Ba et al., 2016); padding cannot matter to it."""
+    """Normalize each token by its own mean and variance (Ba et al., 2016); padding has no effect."""
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """Normalize each vector by itself."""
+        """Normalize each vector separately."""
         return super().forward(x)
 
 
 class BatchNorm(nn.Module):
-    """Each feature by its mean and variance over the tokens of the batch (Ioffe & Szegedy, 2015).
+    """Normalize each feature by its mean and variance over the tokens of the batch (Ioffe & Szegedy, 2015).
 
-    Statistics are taken over real tokens only: padding would distort them by as much as the batch happens to hold. They
-    still depend on which sentences share a batch, and in training leak a trace of later tokens; with the running
-    statistics of evaluation, tokens are independent again. Ranks of a distributed run keep their own statistics.
+    Statistics cover real tokens only: padding would distort them. They still depend on which sentences share a batch,
+    and in training they leak a little information about later tokens; with the running statistics of evaluation, tokens
+    are independent again. Each rank of a distributed run keeps its own statistics.
     """
 
     running_mean: Tensor
@@ -49,7 +49,7 @@ class BatchNorm(nn.Module):
         return y.to(x.dtype)
 
     def _measure(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance over real tokens, folded into the running ones (the variance there without its bias)."""
+        """Mean and variance over real tokens; also updates the running statistics (with the unbiased variance)."""
         flat = x.float().flatten(0, -2)
         kept = torch.ones_like(flat[:, :1]) if real is None else real.expand(x.shape[:-1]).reshape(-1, 1).float()
         count = kept.sum().clamp(min=1.0)

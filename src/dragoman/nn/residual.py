@@ -21,7 +21,7 @@ class Residual(Protocol):
 
 
 class PostNorm(nn.Module):
-    """The paper's: LayerNorm(x + Dropout(Sublayer(x)))."""
+    """Post-norm, as in the paper: LayerNorm(x + Dropout(Sublayer(x)))."""
 
     def __init__(self, norm: Norm, dropout: float) -> None:
         super().__init__()
@@ -38,9 +38,9 @@ class PostNorm(nn.Module):
 
 
 class PreNorm(nn.Module):
-    """A departure that trains deep stacks without warm-up: x + Dropout(Sublayer(LayerNorm(x))).
+    """Pre-norm, which trains deep stacks without warm-up: x + Dropout(Sublayer(LayerNorm(x))).
 
-    Nothing normalizes the residual stream, so a stack of these ends with a norm of its own.
+    Nothing normalizes the residual stream, so a pre-norm stack ends with a norm of its own.
     """
 
     def __init__(self, norm: Norm, dropout: float) -> None:

@@ -16,7 +16,7 @@ NEVER_WRITTEN = slice(PAD, BOS + 1)
 
 
 class Rules:
-    """Sets the logits of forbidden tokens to minus infinity, for a batch of sentences.
+    """Set the logits of forbidden tokens to minus infinity, for a batch of sentences.
 
     `limits [B]` are the maximum numbers of tokens. `prefixes` are forced and override all other rules. `avoided` masks
     avoided phrases.
@@ -33,7 +33,7 @@ class Rules:
         self.shortest, self.longest = (int(bound) for bound in self.limits.aminmax()) if len(limits) else (0, 0)
 
     def apply(self, logits: Tensor, written: Tensor, position: int, sentences: Tensor) -> None:
-        """Mask `logits [R, V]` in place; `written [R, T]` are the tokens so far, `sentences [R]` that of each row."""
+        """Mask `logits [R, V]` in place; `written [R, T]` are the tokens so far, `sentences [R]` their sentences."""
         end = logits[:, EOS].clone()
         forced = self.prefixes[sentences, position] if position < self.forced else None
         kept = None if forced is None else logits.gather(1, forced[:, None])
@@ -45,7 +45,7 @@ class Rules:
         if self.avoided is not None:
             self.avoided.forbid(logits)
         if self.avoided is not None or (self.search.no_repeat and position >= self.search.no_repeat):
-            end_here = logits.amax(-1) == -torch.inf  # no token is left
+            end_here = logits.amax(-1) == -torch.inf  # no token would be left
             logits[:, EOS] = torch.where(end_here, end, logits[:, EOS])
         if position >= self.shortest:
             full = self.limits[sentences] <= position
@@ -91,7 +91,7 @@ class Finished:
     def is_decided(self, sentences: Tensor, best: Tensor, length: int, n_best: int) -> Tensor:
         """Whether no open hypothesis can enter the n best, given the best open log-probability and its length.
 
-        A log-probability only falls, so the best possible score is this one over the largest normalizer.
+        Log-probabilities only decrease, so the best possible score is this one over the largest normalizer.
         """
         largest = self.normalizers[self.limits[sentences] + 1].maximum(self.normalizers[min(length + 1, len(self) - 1)])
         return self.scores[sentences].topk(n_best).values[:, -1] >= best / largest
@@ -130,10 +130,10 @@ def beam_search(
     """The `search.n_best` best hypotheses for each source, of at most `limits [B]` tokens.
 
     `constraints` are the lexical constraints of each sentence. A hypothesis ends only when it has all required phrases;
-    where none can, those with the fewest missing are returned.
+    if none can, those with the fewest missing are returned.
 
-    Decided sentences leave the batch, and a sentence's rows decrease as its slots finish. `patient` waits until every
-    slot has finished, which cannot change the result; it exists to test that.
+    Decided sentences leave the batch, and a sentence has fewer rows as its slots finish. `patient` waits until every
+    slot has finished; this cannot change the result, and exists to test that.
     """
     n, device = len(limits), limits.device
     avoided = required = None
@@ -146,7 +146,7 @@ def beam_search(
     totals = torch.zeros(n, 1, device=device)  # [B, W], the log-probability of each open hypothesis
     written = torch.full((n, 1, rules.longest), PAD, device=device)
     ids, state = torch.full((n,), BOS, device=device), model.start(model.encode(source, layout))
-    width, some_ended = search.beam, False  # the most open slots of any sentence; whether one may be decided
+    width, some_ended = search.beam, False  # the largest number of open slots; whether any sentence may be decided
     for position in range(rules.longest + 1 if n else 0):
         logits, state = model.step(ids, state)
         rows, beams = totals.shape
@@ -206,7 +206,7 @@ def apply_rules(
 ) -> tuple[Tensor, Tensor]:
     """The logits with forbidden tokens masked, and the normalizer to subtract for log-probabilities."""
     logits = logits.float()
-    total = logits.logsumexp(-1, keepdim=True)  # before masking: the probabilities stay the model's
+    total = logits.logsumexp(-1, keepdim=True)  # before masking: probabilities are over the whole vocabulary
     beams = written.shape[1]
     rules.apply(logits, written.flatten(0, 1), position, sentences.repeat_interleave(beams) if beams > 1 else sentences)
     return logits, total

@@ -1,4 +1,4 @@
-"""An ensemble as a model that any search can drive.
+"""An ensemble with the interface of a single model, for any search.
 
 At each step the search sees the mean of the models' predictions. The mean of probabilities is a mixture: a token that
 one model finds likely stays likely, even where another never learned it. The mean of log-probabilities, renormalized,
@@ -53,12 +53,12 @@ class Ensemble(nn.Module):
         return tuple(model.encode(source, layout) for model in self._members())
 
     def start(self, memories: tuple[Memory, ...]) -> EnsembleState:
-        """The state before the first target token, one row a sentence."""
+        """The state before the first target token, one row per sentence."""
         both = zip(self._members(), memories, strict=True)
         return EnsembleState(tuple(model.start(memory) for model, memory in both))
 
     def step(self, ids: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        """Logits for what follows ids, and the state after them."""
+        """Next-token logits after ids, and the new state."""
         both = zip(self._members(), state.states, strict=True)
         logits, states = zip(*(model.step(ids, own) for model, own in both), strict=True)
         return combine(logits, self.mean), EnsembleState(states)
@@ -82,7 +82,7 @@ class Ensemble(nn.Module):
     def forward(
         self, source: Tensor, target: Tensor, source_layout: Layout | None = None, target_layout: Layout | None = None
     ) -> Tensor:
-        """Teacher forcing: logits for what follows each target token."""
+        """Teacher forcing: next-token logits at each target token."""
         return self.logits(self.hidden(source, target, source_layout, target_layout))
 
     def _members(self) -> list[Any]:

@@ -30,7 +30,7 @@ def sampling_keys(sources: Ids, seed: int) -> list[int]:
 
 
 def uniform(keys: Tensor, position: int) -> Tensor:
-    """A number in [0, 1) for each key (int64), by two rounds of the mixing of SplitMix64."""
+    """A number in [0, 1) for each key (int64), from two rounds of SplitMix64's mixing."""
     step = (position + 1) * GAMMA + (1 << 63)
     x = keys + (step % (1 << 64) - (1 << 63))  # in int64, where sums and products wrap around
     for _ in range(2):
@@ -41,14 +41,14 @@ def uniform(keys: Tensor, position: int) -> Tensor:
 
 
 def draw_tokens(logits: Tensor, numbers: Tensor, sampling: Sampling) -> Tensor:
-    """One token for each row of `logits [R, V]`, chosen by the numbers in [0, 1)."""
+    """Sample one token for each row of `logits [R, V]`, given numbers in [0, 1)."""
     logits, order = logits.double() / sampling.temperature, None
     if sampling.top_k or sampling.top_p < 1:
         kept = min(sampling.top_k, logits.shape[-1]) or logits.shape[-1]
         logits, order = logits.topk(kept)
     likely = logits.softmax(-1)
     if sampling.top_p < 1:
-        likely = likely * (likely.cumsum(-1) - likely < sampling.top_p)  # the first always stays
+        likely = likely * (likely.cumsum(-1) - likely < sampling.top_p)  # always keep the first
     reached = likely.cumsum(-1)
     found = torch.searchsorted(reached, (numbers * reached[:, -1])[:, None], right=True)
     last = (likely > 0).long().cumsum(-1).argmax(-1, keepdim=True)  # rounding must not select a token of probability 0
@@ -99,7 +99,7 @@ def sample(
             avoided.advance(ids)
         if bool(ended.any()):
             finished.add(ended, sentences, totals, written, position)
-            totals = totals.masked_fill(ended, -torch.inf)  # what follows on these rows is ignored
+            totals = totals.masked_fill(ended, -torch.inf)  # later tokens of these rows are ignored
             keep = (totals > -torch.inf).any(1).nonzero().squeeze(1)
             if not len(keep):
                 break

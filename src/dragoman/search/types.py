@@ -12,14 +12,14 @@ from typing import Any, Final, Literal
 from dragoman.errors import SearchError
 from dragoman.values import describe_value
 
-Ids = Sequence[Sequence[int]]  # token ids, a row for each sentence
+Ids = Sequence[Sequence[int]]  # token ids, one row per sentence
 Mean = Literal["probabilities", "log-probabilities"]  # how an ensemble averages its models
 MAX_BEAM: Final = 10_000  # no machine has the memory for more
 MAX_TOKENS: Final = 100_000
-MAX_PENALTY: Final = 5.0  # keeps lp of the longest text within float32
+MAX_PENALTY: Final = 5.0  # keeps the length penalty of the longest text within float32
 WINDOW_BATCHES: Final = 16  # batches read ahead and sorted by length
 WINDOW_CHARACTERS: Final = 1 << 21  # at most this much text, except for a single longer line
-TYPICAL_TOKENS: Final = 80  # of a sentence; batches of longer ones have fewer sentences, to bound memory
+TYPICAL_TOKENS: Final = 80  # per sentence; batches of longer ones have fewer sentences, to bound memory
 NOT_FINITE: Final = "the model produced NaN for a sentence: its weights are not finite; use another checkpoint"
 
 
@@ -84,8 +84,8 @@ class Search:
 
     Hypotheses are ranked by log P(Y | X) / lp(Y), with lp(Y) = ((5 + |Y|) / 6) ** length_penalty, where |Y| counts
     tokens and the end mark. Y has at most `extra_length` tokens more than the source, and no more than `max_length`;
-    at that length only the end mark can follow. It has at least `min_length`.
-    `no_repeat` n forbids a token that would repeat an n-gram.
+    at that length only the end mark can follow. It has at least `min_length` tokens.
+    `no_repeat` n forbids tokens that would repeat an n-gram.
     Probabilities are the model's, over its whole vocabulary: forbidden tokens (always padding and the start mark) are
     excluded without renormalizing the rest.
     """
@@ -115,7 +115,7 @@ class Search:
         if not (self.sampling is None or isinstance(self.sampling, Sampling)):
             value = describe_value(self.sampling)
             raise SearchError(
-                f"sampling must be None or a Sampling, as Sampling(top_p=0.9); got {value}", code="wrong_type"
+                f"sampling must be None or a Sampling, such as Sampling(top_p=0.9); got {value}", code="wrong_type"
             )
         if not (isfinite(self.length_penalty) and abs(self.length_penalty) <= MAX_PENALTY):
             raise SearchError(
@@ -131,18 +131,18 @@ class Search:
             raise SearchError(message, code="out_of_range")
 
     def limit(self, source_tokens: int) -> int:
-        """The maximum output length for a source of so many tokens; neither counts the end mark."""
+        """The maximum output length for a source of this many tokens; neither counts the end mark."""
         longest = max(source_tokens + self.extra_length, self.min_length)
         return longest if self.max_length is None else min(longest, self.max_length)
 
     def normalizer(self, length: int) -> float:
-        """lp of a hypothesis of this length, which counts the end mark."""
+        """The length penalty lp of a hypothesis of this length, end mark included."""
         return float(((5 + length) / 6) ** self.length_penalty)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation as token ids, without the end mark; `score` is what it was ranked by."""
+    """One translation as token ids, without the end mark; hypotheses are ranked by `score`."""
 
     ids: list[int]
     score: float

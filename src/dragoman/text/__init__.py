@@ -1,4 +1,4 @@
-"""Text to ids and back (section 5.1): one normalizer, three ways to learn tokens, one base class."""
+"""Text to ids and back (section 5.1): one normalizer, three kinds of learned tokens, one base class."""
 
 from __future__ import annotations
 

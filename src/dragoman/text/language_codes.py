@@ -8,7 +8,7 @@ from typing import Final
 from dragoman.errors import SearchError
 from dragoman.values import close_matches
 
-# ISO 639-1, and of ISO 639-2 the codes of the same languages: the language's own, then that of its English name
+# ISO 639-1, and the ISO 639-2 codes of the same languages: the native one, then the one from the English name
 TWO_LETTER_CODES: Final = (
     "aa=aar ab=abk ae=ave af=afr ak=aka am=amh an=arg ar=ara as=asm av=ava ay=aym az=aze ba=bak be=bel bg=bul bh=bih "
     "bi=bis bm=bam bn=ben bo=bod=tib br=bre bs=bos ca=cat ce=che ch=cha co=cos cr=cre cs=ces=cze cu=chu cv=chv "
@@ -24,7 +24,7 @@ TWO_LETTER_CODES: Final = (
     "tn=tsn to=ton tr=tur ts=tso tt=tat tw=twi ty=tah ug=uig uk=ukr ur=urd uz=uzb ve=ven vi=vie vo=vol wa=wln wo=wol "
     "xh=xho yi=yid yo=yor za=zha zh=zho=chi zu=zul sh=hbs"
 )
-# ISO 639-2: languages, and families of them, that have no code of two letters
+# ISO 639-2: languages and language families without a two-letter code
 THREE_LETTER_CODES: Final = (
     "ace ach ada ady afa afh ain akk ale alg alt ang anp apa arc arn arp art arw ast ath aus awa bad bai bal ban bas "
     "bat bej bem ber bho bik bin bla bnt bra btk bua bug byn cad cai car cau ceb cel chb chg chk chm chn cho chp chr "
@@ -38,13 +38,13 @@ THREE_LETTER_CODES: Final = (
     "srr ssa suk sus sux syc syr tai tem ter tet tig tiv tkl tlh tli tmh tog tpi tsi tum tup tut tvl tyv udm uga umb "
     "vai vot wak wal war was wen xal yao yap ypk zap zbl zen zgh znd zun zza"
 )
-# ISO 639-3: codes beyond those, for which sentencex has rules of their own
+# ISO 639-3: further codes for which sentencex has rules
 SENTENCEX_ONLY: Final = (
     "aae acm aeb als apc arq ary arz atj avk bar bci blk bpy bxr egl eml ext fit frc frp gcf gcr gld guc hke hrx hyw "
     "jut kbp kea kjh kjp koi ksh ksw lbe lij lld lmo mhr mnw mrj olo pcd pdc pdt pfl pms pnt qug rgn rue rut sdc ses "
     "shy sjd sli sro stq sty szl tcy vec vls vmf vmw wls"
 )
-# ISO 639-3: the usual form of a language that has a code of two letters, or one that ends its sentences alike
+# ISO 639-3: the main variety of a language with a two-letter code, or one whose sentences end the same way
 MACROLANGUAGE_MEMBERS: Final = (
     "ar=arb az=azj et=ekk fa=pes=prs lv=lvs mg=plt mn=khk ms=zsm ne=npi or=ory ps=pbt sw=swh uz=uzn "
     "zh=cmn=yue=wuu=nan=hak=hsn=gan=lzh ku=ckb=kmr om=gaz yi=ydd"
@@ -69,15 +69,15 @@ KNOWN_CODES: Final = frozenset(
 
 
 def normalize_language(code: str) -> str:
-    """A language code as sentencex expects it: of two letters if there is one, without what follows a hyphen.
+    """A language code as sentencex expects it: two letters if possible, without anything after a hyphen.
 
     sentencex itself accepts unknown codes silently."""
     found = re.fullmatch(r"([a-z]{2,3})([-_][a-z0-9]+)*", code.lower()) if isinstance(code, str) else None
     if found is None or found[1] not in KNOWN_CODES:
         raise SearchError(
-            f"language={code!r} is not a known language code{suggest_language(code)}; give two letters, such as "
-            "'de' or 'zh' (ISO 639-1), or three for a language that has no code of two (ISO 639-2); for one that is "
-            "not known, give one whose sentences end alike",
+            f"language={code!r} is not a known language code{suggest_language(code)}; use two letters, such as "
+            "'de' or 'zh' (ISO 639-1), or three letters if the language has no two-letter code (ISO 639-2); for an "
+            "unknown language, use one whose sentences end the same way",
             code="unknown_language",
         )
     return TO_TWO_LETTERS.get(found[1], found[1])
@@ -92,7 +92,7 @@ def suggest_language(word: object) -> str:
     if start in countries:
         near = [countries[start]]
     elif len(start) > 3:
-        near = [start[:3]]  # names and codes of three letters begin alike: german, ger; deutsch, deu
+        near = [start[:3]]  # names and three-letter codes begin the same way: german, ger; deutsch, deu
     else:
         alike = [code for code in sorted(KNOWN_CODES) if len(code) == len(start) and code[0] == start[:1]]
         near = close_matches(start, alike, 3)

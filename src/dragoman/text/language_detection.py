@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 from dragoman.errors import TextError
 from dragoman.text.language_codes import TO_TWO_LETTERS
 
-MAX_CHARACTERS: Final = 5_000  # of a text: more does not change the result, but takes time
-NO_LANGUAGE: Final = "zxx"  # py3langid's label of numbers, markup and the like
-LABELS: Final = {"nb": "no", "fil": "tl"}  # py3langid's labels of codes that it does not have
+MAX_CHARACTERS: Final = 5_000  # per text: more characters take time without changing the result
+NO_LANGUAGE: Final = "zxx"  # py3langid's label for numbers, markup and the like
+LABELS: Final = {"nb": "no", "fil": "tl"}  # py3langid's labels for codes that it does not have
 
 
 class Detected(NamedTuple):
-    """A language and its probability among the languages in question."""
+    """A language and its probability among the candidates."""
 
     language: str
     confidence: float
@@ -33,14 +33,14 @@ def detection_available() -> bool:
 
 
 def detect_languages(text: str, languages: Collection[str] | None = None) -> list[Detected]:
-    """The languages of a text, the most likely first, among `languages` or among all that py3langid knows.
+    """The languages of a text, the most likely first, among `languages` or all that py3langid supports.
 
-    Languages that py3langid does not know are left out.
+    Languages that py3langid does not support are left out.
     """
     if languages is None:
         ranked = load_detector().rank(text[:MAX_CHARACTERS])
         return [Detected(label, confidence) for label, confidence in ranked if label != NO_LANGUAGE]
-    codes = {detector_label(code): code for code in reversed([*languages])}  # of two with one label, the first
+    codes = {detector_label(code): code for code in reversed([*languages])}  # the first of two with the same label
     labels = frozenset(codes).intersection(known_labels())
     if not labels:
         return []
@@ -49,12 +49,12 @@ def detect_languages(text: str, languages: Collection[str] | None = None) -> lis
 
 
 def detectable(languages: Iterable[str]) -> list[str]:
-    """Those of `languages` that py3langid knows."""
+    """Those of `languages` that py3langid supports."""
     return [code for code in languages if detector_label(code) in known_labels()]
 
 
 def detector_label(code: str) -> str:
-    """py3langid's label of a language code, as zh of zh-Hans."""
+    """py3langid's label for a language code, such as zh for zh-Hans."""
     language = re.split("[-_]", code)[0].lower()
     language = TO_TWO_LETTERS.get(language, language)
     return LABELS.get(language, language)
@@ -62,7 +62,7 @@ def detector_label(code: str) -> str:
 
 @cache
 def load_detector() -> Any:
-    """py3langid's identifier of all languages, with probabilities; it takes about a second and 100 MB."""
+    """py3langid's identifier for all languages, with probabilities; loading takes about a second and 100 MB."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
@@ -74,13 +74,13 @@ def load_detector() -> Any:
 
 @cache
 def known_labels() -> frozenset[str]:
-    """The languages that py3langid knows."""
+    """The languages that py3langid supports."""
     return frozenset(load_detector().labels) - {NO_LANGUAGE}
 
 
 @lru_cache(maxsize=32)
 def load_restricted_detector(labels: frozenset[str]) -> Any:
-    """An identifier of some languages; it shares the tables of the full one, which stays as it is."""
+    """An identifier for some languages; it shares the tables of the full one, which does not change."""
     restricted = copy.copy(load_detector())
     restricted.set_languages(labels)
     return restricted

@@ -7,7 +7,7 @@ from typing import Final
 
 from dragoman.text.language_codes import TO_TWO_LETTERS
 
-# ISO 639-1, and languages without a code of two letters that translation models are often trained for
+# ISO 639-1, and other languages that translation models are often trained for
 NAMES: Final = (
     "aa=Afar, ab=Abkhazian, ae=Avestan, af=Afrikaans, ak=Akan, am=Amharic, an=Aragonese, ar=Arabic, as=Assamese, "
     "av=Avaric, ay=Aymara, az=Azerbaijani, ba=Bashkir, be=Belarusian, bg=Bulgarian, bh=Bihari, bi=Bislama, "

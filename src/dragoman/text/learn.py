@@ -1,4 +1,4 @@
-"""Learn a tokenizer: count words, choose the characters that get a token, and let the libraries do the rest."""
+"""Learn a tokenizer: count words, choose the characters that get a token, and run the library's trainer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, pause_gc
 from dragoman.text.wordpiece import WordPieceTokenizer
 
 READ_CHARACTERS: Final = 50_000_000
-"""Larger corpora are subsampled to this: the vocabulary hardly changes any more, and memory stays bounded."""
+"""Larger corpora are subsampled to this size: more text hardly changes the vocabulary, and memory stays bounded."""
 
 DISTINCT_CHARACTERS: Final = 12_000_000
-"""The most that libraries are given; only text without spaces, where every line is a new "word", gets near it."""
+"""Limit for the libraries; only text without spaces, where every line is a new "word", comes close to it."""
 
 RESERVED: Final = frozenset({MARK, "\u2585"})
-"""Reserved by sentencepiece; spelled in bytes."""
+"""Reserved by sentencepiece; encoded as bytes."""
 
-LEARNING_THREADS: Final = 2  # fixed: unigram's sums, and so its tokens, depend on the number
+LEARNING_THREADS: Final = 2  # fixed: unigram's sums, and therefore its tokens, depend on this number
 
 
 def learn(
@@ -37,15 +37,15 @@ def learn(
     character_coverage: float = 0.9995,
     read_characters: int = READ_CHARACTERS,
 ) -> Tokenizer:
-    """A tokenizer from lines of text; the same lines give the same tokenizer.
+    """Learn a tokenizer from lines of text; the same lines give the same tokenizer.
 
-    `vocabulary_size` counts the 4 special ids and the 256 bytes. Data too small for it give fewer tokens, because a
-    token that never occurs is useless: see the tokenizer's own `vocabulary_size`. Rare characters of large
-    alphabets, beyond the `character_coverage` of the text, are spelled in bytes.
+    `vocabulary_size` counts the 4 special ids and the 256 bytes. Small data give fewer tokens, because a token that
+    never occurs is useless: see the tokenizer's own `vocabulary_size`. Rare characters of large alphabets, beyond
+    `character_coverage` of the text, are encoded as bytes.
     """
     if kind not in LEARNED_SUFFIXES:
         raise TextError(
-            f"unknown kind of tokenizer {kind!r}; there are: {', '.join(LEARNED_SUFFIXES)}", code="unknown_choice"
+            f"unknown kind of tokenizer {kind!r}; use one of: {', '.join(LEARNED_SUFFIXES)}", code="unknown_choice"
         )
     if isinstance(lines, str | bytes):
         raise TextError(
@@ -56,8 +56,8 @@ def learn(
         raise TextError(f"vocabulary_size must be an int; got {vocabulary_size!r}", code="wrong_type")
     if vocabulary_size <= FIRST_LEARNED + 1:
         raise TextError(
-            f"vocabulary_size={vocabulary_size} leaves no room for tokens: {FIRST_LEARNED} ids are the special ones "
-            "and the 256 bytes; use at least 300, 8000 is usual",
+            f"vocabulary_size={vocabulary_size} leaves no room for tokens: special ids and the 256 bytes take "
+            f"{FIRST_LEARNED}; use at least 300 (8000 is usual)",
             code="out_of_range",
         )
     if not 0 < character_coverage <= 1:
@@ -79,7 +79,7 @@ def learn(
 
 
 def subsample(lines: Iterable[str], characters: int) -> list[str]:
-    """A uniform random sample of the lines with at most so many characters; the same lines give the same sample."""
+    """A uniform random sample of the lines with at most this many characters; the same lines give the same sample."""
     random = Random(0)
     kept: list[str] = []
     size, rate = 0, 1.0
@@ -109,10 +109,10 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) -> frozenset[str]:
-    """The characters that get a token, the most frequent first, and always some room left for longer tokens.
+    """The characters that get a token, the most frequent first; some room is always left for longer tokens.
 
-    All of them where they are few, as in a European language; where they are many, as in Chinese, those that make up
-    `coverage` of the text, and never more than half of what is to be learned.
+    All of them if they are few, as in European languages; if they are many, as in Chinese, those that make up
+    `coverage` of the text, and never more than half of the learned tokens.
     """
     small, maximum = vocabulary_size // 16, (vocabulary_size - FIRST_LEARNED) // 2
     characters: Counter[str] = Counter()
@@ -132,7 +132,7 @@ def choose_alphabet(words: Counter[str], coverage: float, vocabulary_size: int) 
 
 
 def limit_chunks(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> Counter[str]:
-    """The table with a random part of the chunks that occur once, if all of them would be too many."""
+    """The table with only a random part of the chunks that occur once, if it would be too large."""
     once = sum(len(chunk) for chunk, count in table.items() if count == 1)
     over = sum(map(len, table)) - characters
     if over <= 0 or not once:
@@ -142,10 +142,10 @@ def limit_chunks(table: Counter[str], characters: int = DISTINCT_CHARACTERS) -> 
 
 
 def learn_bpe(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
-    """BPE by sentencepiece, stopped where no pair occurs twice.
+    """Learn BPE with sentencepiece, up to the last pair that occurs twice.
 
-    The library goes on to pairs that occur no more. A pair's frequency only falls from merge to merge, and the last
-    merge's frequency is that of its token in the text, so the last useful size is found by halving.
+    The library continues with pairs that no longer occur. Frequencies only decrease from merge to merge, and the last
+    merge's frequency is that of its token in the text, so the largest useful size is found by bisection.
     """
     tokenizer = train_sentencepiece("bpe", table, vocabulary_size)
     if last_merge_repeats(tokenizer, table):
@@ -197,7 +197,7 @@ def train_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) ->
     }  # fmt: skip
     try:
         SentencePieceTrainer.train(sentence_iterator=iter(rows), model_writer=model, **options)
-    except Exception as error:  # the library's own class differs from release to release
+    except Exception as error:  # the library's exception class differs between releases
         raise TextError(
             f"sentencepiece could not learn {kind} with vocabulary_size={vocabulary_size}: {error}",
             code="learning_failed",
@@ -206,7 +206,7 @@ def train_sentencepiece(kind: str, table: Counter[str], vocabulary_size: int) ->
 
 
 def learn_wordpiece(table: Counter[str], vocabulary_size: int) -> SubwordTokenizer:
-    """WordPiece by `tokenizers`, whose trainer merges the most frequent pair, as BPE does."""
+    """Learn WordPiece with `tokenizers`, whose trainer merges the most frequent pair, like BPE."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     parts: Counter[str] = Counter({" ": 1})

@@ -1,4 +1,4 @@
-"""The lengths of the lines that a model was trained on, which tell how much text it can translate at a time."""
+"""The lengths of the lines that a model was trained on: how much text it can translate at a time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 MAX_SENTENCES: Final = 8  # lines with more are counted with those of 8
-PERCENTILES: Final = (50, 95, 99)  # of the tokens of lines with the same number of sentences
+PERCENTILES: Final = (50, 95, 99)  # percentiles of the token counts of lines with the same number of sentences
 USUAL: Final = PERCENTILES.index(95)
-MIN_SHARE: Final = 0.05  # of the training lines; what is rarer was not learned well enough to rely on
+MIN_SHARE: Final = 0.05  # share of the training lines; rarer lengths were not learned well enough
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LineLengths:
     def measure(
         cls, sentences: Sequence[int], source: Sequence[int], target: Sequence[int], longest: int
     ) -> LineLengths:
-        """The record of lines, each with its number of sentences and of tokens on both sides."""
+        """Build the record from lines, each with its number of sentences and of tokens on both sides."""
         import numpy as np
 
         counts, tokens = np.clip(sentences, 1, MAX_SENTENCES), np.asarray(source)
@@ -48,7 +48,7 @@ class LineLengths:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> LineLengths:
-        """The record as `model.json` has it; ValueError if it is malformed."""
+        """Parse the record of `model.json`; raise ValueError if it is malformed."""
         try:
             tokens = tuple(tuple(map(int, row)) for row in table["tokens"])
             low, high = map(float, table["ratio"])
@@ -64,13 +64,13 @@ class LineLengths:
         return asdict(self)
 
     def supports(self, n_sentences: int, n_tokens: int) -> bool:
-        """Whether enough training lines had as many sentences, and usually as many tokens."""
+        """Whether enough training lines had this many sentences, with a usual number of tokens."""
         if n_sentences > len(self.shares) or self.shares[n_sentences - 1] < MIN_SHARE:
             return False
         return n_tokens <= self.tokens[n_sentences - 1][USUAL]
 
 
 def common_lengths(records: Iterable[LineLengths | None]) -> LineLengths | None:
-    """The record that several models share; None where they differ or one has none."""
+    """The record that all models share; None if they differ or one has none."""
     distinct = set(records)
     return distinct.pop() if len(distinct) == 1 else None

@@ -1,4 +1,4 @@
-"""Sampling for a whole batch in C (native/subword_sampling/), which samples the same as text/subword_sampling.py."""
+"""Subword sampling for a whole batch in C (native/subword_sampling/), with the results of subword_sampling.py."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NATIVE_KINDS: Final = ("bpe", "unigram", "wordpiece")  # numbered as in C
 
 
 class NativeSampler:
-    """Samples with a vocabulary's tokens in C. `resample` may be called from several threads at once."""
+    """Subword sampling with a vocabulary's tokens, in C. `resample` may be called from several threads at once."""
 
     def __init__(self, code: ctypes.CDLL, kind: str, table: TokenTable, scores: Sequence[float]) -> None:
         learned = table.token_bytes[FIRST_LEARNED:]
         characters = {c for token in learned for c in token.decode()} if kind == "bpe" else set()
-        # A character that has no token of its own, as part of one; what is left of it in the end is spelled in bytes.
+        # Characters inside tokens that have no token themselves; if one is left in the end, it is encoded as bytes.
         tokens = table.token_bytes + sorted({c.encode() for c in characters}.difference(learned))
         self.code = code
         self.bytes = np.frombuffer(b"".join(tokens) or b" ", np.uint8)
@@ -40,18 +40,18 @@ class NativeSampler:
 
     @classmethod
     def build(cls, kind: str, table: TokenTable, scores: Sequence[float]) -> NativeSampler | None:
-        """The sampler, or None without a C compiler; products and sums are not fused, to match Python's."""
+        """The sampler, or None without a C compiler; built without fused multiply-add, to match Python's numbers."""
         code = library("subword_sampling", "-ffp-contract=off")
         return None if code is None else cls(declare_functions(code), kind, table, scores)
 
     def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
-        """Another segmentation of each of the sentences concatenated in `ids`."""
+        """Sample another segmentation of each of the sentences concatenated in `ids`."""
         old_ids = np.ascontiguousarray(ids, np.int32)
         old_lengths = np.ascontiguousarray(lengths, np.int64)
         seed_array = np.ascontiguousarray(seeds, np.uint64)
         assert old_lengths.min(initial=0) >= 0 and old_lengths.sum() == len(old_ids)
         assert len(seed_array) == len(old_lengths)
-        room = int(self.sizes[old_ids].sum())  # no new token writes less than a byte
+        room = int(self.sizes[old_ids].sum())  # every token writes at least one byte
         drawn, drawn_lengths = np.empty(room, np.int32), np.empty(len(old_lengths), np.int64)
         failed = self.code.resample(
             self.tokens, len(old_lengths), address(old_ids), address(old_lengths), alpha, run_scale(alpha),

@@ -1,19 +1,19 @@
-"""Normalization and splitting into words: what happens to a text before it becomes tokens.
+"""Normalization and splitting into words, before tokenization.
 
-Whatever becomes ids goes through `normalize` first, and nothing else changes a text.
+All text passes through `normalize` before it becomes ids, and nothing else changes it.
 
-1. Invisible leftovers are dropped: control characters that are no white space (NUL, DEL, C1, ...), the byte order mark
-   U+FEFF and the soft hyphen U+00AD. Joiners and direction marks stay, because emoji, Persian and Hebrew need them.
-2. Unicode NFC: a letter and its accents become one code point where there is one. Not NFKC, which would rewrite what a
-   translator has to be able to say (m², ½, ，).
-3. Every run of white space, as `str.split` sees it (no-break and ideographic spaces and U+2028 included), becomes one
-   space, and none is left at either end.
+1. Invisible characters are removed: control characters that are not white space (NUL, DEL, C1, ...), the byte order
+mark U+FEFF and the soft hyphen U+00AD. Joiners and direction marks stay: emoji, Persian and Hebrew need them.
+2. Unicode NFC: a letter and its accents become one code point if one exists. Not NFKC, which would rewrite characters
+that a translation may need (m², ½, ，).
+3. Every run of white space, as in `str.split` (including no-break and ideographic spaces and U+2028), becomes one
+space; leading and trailing white space is removed.
 
-The order makes it idempotent: dropping first, because NFC must see the neighbors that remain.
+The order makes it idempotent: characters are removed first, so that NFC sees the remaining neighbors.
 
 A word includes the space before it: "▁cat" is one token, and decoding is plain joining. The first word of a text gets a
-space, too, so a word is the same token everywhere. Scripts without spaces (Chinese, Japanese, Thai) get none: a space
-in front of them is a token of its own.
+space too, so a word is the same token everywhere. Scripts without spaces (Chinese, Japanese, Thai) get none: a space
+before them is a separate token.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from typing import Final
 from dragoman.errors import TextError
 
 VERSION: Final = 1
-"""Saved with every tokenizer; grows when the same text would come out differently."""
+"""Saved with every tokenizer; incremented when the result of normalization changes."""
 
 DROPPED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\ufeff]+")
 
 
 def normalize(text: str) -> str:
-    """The text as tokenizers read and write it; nearly free for text that is already normalized."""
+    """Normalize a text for tokenizers; nearly free if it is already normalized."""
     if not isinstance(text, str):
         raise TextError(f"a text must be a str; got {type(text).__name__} {text!r:.60}", code="wrong_type")
     if (
-        text.isprintable()  # rules out control characters, every white space but " ", and lone surrogates
+        text.isprintable()  # excludes control characters, all white space except " ", and lone surrogates
         and "  " not in text
         and text.strip() is text
         and (text.isascii() or unicodedata.is_normalized("NFC", text))
@@ -49,14 +49,14 @@ def normalize(text: str) -> str:
     except UnicodeEncodeError as error:
         raise TextError(
             f"the text has a lone surrogate, U+{ord(text[error.start]):04X}, at character {error.start}: half of a "
-            "UTF-16 pair is not Unicode text; decode the file as UTF-8 (or, if it is UTF-16, as UTF-16)",
+            "UTF-16 pair is not valid Unicode; decode the file as UTF-8 (or as UTF-16, if that is its encoding)",
             code="invalid_character",
         ) from None
     return " ".join(unicodedata.normalize("NFC", DROPPED.sub("", text)).split())
 
 
 MARK: Final = "▁"
-"""How a space is shown inside a token; a U+2581 of the text itself is spelled with its three byte tokens."""
+"""The symbol of a space inside a token; a U+2581 in the text itself is encoded as three byte tokens."""
 
 SPACELESS: Final = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
@@ -68,14 +68,14 @@ CACHED_CHARACTERS: Final = 16 * CACHED_WORDS
 
 
 def mark(text: str) -> str:
-    """A normalized text with the space of its first word."""
-    if "" < text < "\u0e00":  # before the first spaceless script: the usual case, decided quickly
+    """A normalized text with a space before its first word."""
+    if "" < text < "\u0e00":  # below the first spaceless script: fast path for the usual case
         return " " + text
     return text if not text or SPACELESS.match(text) else " " + text
 
 
 def split_word(word: str, alphabet: frozenset[str]) -> Iterator[str]:
-    """The parts of a word to learn from: with its space, and split where a character is left to byte tokens."""
+    """The parts of a word to learn from: with its space, and split at characters that byte tokens encode."""
     marked = mark(word)
     if alphabet.issuperset(marked):
         yield marked
@@ -87,7 +87,7 @@ def split_word(word: str, alphabet: frozenset[str]) -> Iterator[str]:
 
 @lru_cache(maxsize=1 << 16)
 def character_class(character: str) -> str:
-    """Letters, spaceless letters, digits and the rest: no token of WordPiece crosses from one to another."""
+    """Letters, letters of spaceless scripts, digits and the rest: no WordPiece token spans two classes."""
     category = unicodedata.category(character)
     if category[0] in "LM":
         return "spaceless" if SPACELESS.match(character) else "letter"
@@ -95,7 +95,7 @@ def character_class(character: str) -> str:
 
 
 def segments(chunk: str) -> Iterator[str]:
-    """A chunk split where the class changes; the space stays with what follows, digits and their space are alone."""
+    """Split a chunk where the class changes; a space stays with what follows, digits and their space are single."""
     space = chunk[:1] if chunk[:1] == " " else ""
     for kind, run in groupby(chunk[len(space) :], character_class):
         if kind == "digit":
@@ -109,14 +109,14 @@ def segments(chunk: str) -> Iterator[str]:
 
 
 class WordCache:
-    """A cache of the ids of words, as looking one up is faster than any library's encoding."""
+    """A cache of the ids of words: a lookup is faster than any library's encoding."""
 
     def __init__(self) -> None:
         self.known: dict[str, tuple[int, ...]] = {}
-        self.characters = 0  # in total: words from a server's clients may have any length
+        self.characters = 0  # total characters: words from a server's clients may have any length
 
     def encode(self, texts: Iterable[str], encode_words: Callable[[list[str]], Iterable[list[int]]]) -> list[list[int]]:
-        """The ids of normalized texts; new words are encoded at once, as no token crosses a space."""
+        """The ids of normalized texts; new words are encoded together, because no token spans a space."""
         split = [text.split(" ") for text in texts]
         if len(self.known) > CACHED_WORDS or self.characters > CACHED_CHARACTERS:
             self.known, self.characters = {}, 0  # replaced, not cleared: another thread may be reading the old one
@@ -129,6 +129,6 @@ class WordCache:
 
 
 def has_words(texts: Sequence[str]) -> bool:
-    """Whether a cache of words helps, which needs spaces; guessed from a few texts, and only for speed."""
+    """Whether a cache of words helps, judged by the spaces in a few texts; affects only the speed."""
     sample = texts[:: len(texts) // 64 + 1]
     return 2 * sum(SPACELESS.search(text) is not None for text in sample) < len(sample)

@@ -1,4 +1,4 @@
-"""BPE and unigram tokenizers of the sentencepiece library, which leaves the text as our normalizer made it."""
+"""BPE and unigram tokenizers of the sentencepiece library, with our normalizer instead of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.text.tokenizer import ENCODE_BLOCK, SubwordTokenizer, pause_gc
 
 
 class SentencePieceTokenizer(SubwordTokenizer):
-    """A sentencepiece model; a space mark ▁ in the text itself is spelled in bytes, around the library."""
+    """A sentencepiece model; a ▁ in the text itself is encoded as bytes outside of the library."""
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         self.processor = load_processor(model)
@@ -29,7 +29,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         self.lattices: dict[tuple[str, float], Lattice] = {}
 
     def encode_marked(self, marked: str) -> list[int]:
-        """By the library; each ▁ of the text itself as its three bytes."""
+        """Encode with the library; each ▁ of the text itself becomes its three bytes."""
         first, *rest = marked.split(MARK)
         ids: list[int] = self.processor.encode(first)
         for part in rest:
@@ -38,7 +38,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return ids
 
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text; if the library does it, each thread also normalizes its block."""
+        """`encode` for each text; if the library encodes, each thread also normalizes its block."""
         if threads <= 1 or len(texts) <= ENCODE_BLOCK or (self.kind == "bpe" and has_words(texts)):
             return super().encode_many(texts, threads)
         from concurrent.futures import ThreadPoolExecutor  # short texts need no threads, and start faster without
@@ -48,13 +48,13 @@ class SentencePieceTokenizer(SubwordTokenizer):
             return [*chain.from_iterable(pool.map(super().encode_many, blocks))]
 
     def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
-        """BPE of text with words by the cache; text without spaces, and unigram, by the library."""
+        """Encode BPE with the word cache; text without spaces, and unigram, with the library."""
         if self.kind == "bpe" and has_words(texts):
             return super().encode_block(texts, threads)
         return self.encode_marked_many([mark(text) for text in texts], threads)
 
     def encode_marked_many(self, marked: list[str], threads: int) -> list[list[int]]:
-        """By the library in one call, with its own threads."""
+        """Encode with the library in one call, with its own threads."""
         rows: list[list[int]] = self.processor.encode(marked, num_threads=threads)
         for number, text in enumerate(marked):
             if MARK in text:
@@ -62,7 +62,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return rows
 
     def sample_word(self, word: str, alpha: float, draws: DropStream) -> list[int]:
-        """BPE-dropout, or a draw from the lattice of all segmentations."""
+        """BPE-dropout, or a sample from the lattice of all segmentations."""
         if self.kind == "unigram":
             return self.spell(sample_path(word, self.lattice(word, alpha), draws))
         merges, plain = self.plain_merges(word)
@@ -72,7 +72,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return plain
 
     def spell(self, tokens: list[str]) -> list[int]:
-        """The ids of tokens, in bytes where a character has none."""
+        """The ids of tokens; characters without a token become bytes."""
         ids: list[int] = []
         for token in tokens:
             known = self.ids.get(token)
@@ -80,7 +80,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return ids
 
     def plain_merges(self, word: str) -> tuple[int, list[int]]:
-        """How many merges BPE needs for a word, and its ids, remembered."""
+        """The number of BPE merges of a word, and its ids; cached."""
         known = self.merges.get(word)
         if known is None:
             tokens = bpe_dropout(word, self.ids)
@@ -90,7 +90,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         return known
 
     def lattice(self, word: str, alpha: float) -> Lattice:
-        """The word's segmentations, remembered, because drawing is cheap and weighing them is not."""
+        """The word's segmentations; cached, because sampling is cheap and building the lattice is not."""
         lattice = self.lattices.get((word, alpha))
         if lattice is None:
             lattice = unigram_lattice(word, self.score_of, self.longest, alpha)
@@ -104,19 +104,19 @@ class SentencePieceTokenizer(SubwordTokenizer):
             super().check_alpha(alpha)
         elif not 0 <= alpha < float("inf"):
             raise TextError(
-                f"alpha={alpha} must be a finite number from 0; for unigram it is the exponent of the segmentations' "
-                "probabilities, the smaller the more varied (0 is plain encoding); 0.2 is usual",
+                f"alpha={alpha} must be finite and at least 0; for unigram it is the exponent of the segmentations' "
+                "probabilities: smaller is more varied, 0 disables sampling, 0.2 is usual",
                 code="out_of_range",
             )
 
 
 def load_processor(model: bytes) -> Any:
-    """The library's processor of a model."""
+    """The library's processor for a model."""
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
-    except Exception as error:  # the library's own class differs from release to release
+    except Exception as error:  # the library's exception class differs between releases
         raise NotATokenizerError(f"these {len(model)} bytes are not a sentencepiece model: {error}") from None
     return processor

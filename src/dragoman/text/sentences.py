@@ -1,4 +1,4 @@
-"""Split a line of text into sentences: by sentencex where it is installed, else by a few rules."""
+"""Split a line of text into sentences: with sentencex if it is installed, else with a few rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 from dragoman.errors import DragomanWarning
 
 Span = tuple[int, int]
-# The end of a sentence with its closing quotes, then a space and what can begin a sentence; Chinese and Japanese need
-# neither.
+# The end of a sentence with its closing quotes, then a space and a character that can begin a sentence; Chinese and
+# Japanese need neither.
 BOUNDARY: Final = re.compile(
     r"""[.!?…؟۔।]+["'”’»)\]]*\s+(?=["'“‘«„(\[¿¡]*[^\W_a-zß-öø-ÿа-я])|[。！？]+[”’」』）]*(?=.)""", re.DOTALL
 )
@@ -20,12 +20,12 @@ ABBREVIATION: Final = re.compile(
     r"""(?:^|[\s("“„])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|No|Nr|Abs|bzw|ca|usw|vgl|Sra|Sres?|Mme|Mlle|e\.g|i\.e"""
     r"""|[A-Z]\.[A-Z]|z\.\s?B|d\.\s?h|u\.\s?a|\d{1,2})\.\s+$"""
 )
-# A line without this has one sentence in any language: no mark stands before its last word, except within words.
+# A line without a match has one sentence in any language: no mark before its last word, except within words.
 INNER_MARK: Final = re.compile(r"[^\w\s,'’-]\W*\w")
 
 
 def sentence_spans(line: str, language: str) -> list[Span]:
-    """Start and end of each sentence of a line, without the space around it."""
+    """Start and end of each sentence of a line, without surrounding spaces."""
     if INNER_MARK.search(line) is None:
         return [(0, len(line))] if line else []
     spans, start = [], 0
@@ -39,7 +39,7 @@ def sentence_spans(line: str, language: str) -> list[Span]:
 
 
 def sentencex_boundaries(line: str, language: str) -> list[int]:
-    """Where sentences end, by the rules of sentencex for the language."""
+    """Ends of sentences by sentencex's rules for the language."""
     from sentencex import segment
 
     ends, cursor = [], 0
@@ -50,9 +50,9 @@ def sentencex_boundaries(line: str, language: str) -> list[int]:
 
 
 def simple_boundaries(line: str, language: str) -> list[int]:
-    """Where sentences end: after a full stop, question or exclamation mark, but not after an abbreviation.
+    """Ends of sentences: after a period, question or exclamation mark, but not after an abbreviation.
 
-    A full stop after a number or an initial does not count: German writes "am 3. Mai".
+    A period after a number or an initial does not count: German writes "am 3. Mai".
     """
     ends = (found.end() for found in BOUNDARY.finditer(line))
     return [end for end in ends if not ABBREVIATION.search(line, max(0, end - 12), end)]
@@ -60,7 +60,7 @@ def simple_boundaries(line: str, language: str) -> list[int]:
 
 @cache
 def _splitter() -> Callable[[str, str], list[int]]:
-    """sentencex, or with a warning the rules above."""
+    """The splitter of sentencex, or the rules above, with a warning."""
     try:
         import sentencex  # noqa: F401
     except ImportError:

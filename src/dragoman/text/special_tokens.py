@@ -1,4 +1,4 @@
-"""The ids that mean something other than a token of text; the same in every vocabulary."""
+"""The ids of special tokens, the same in every vocabulary."""
 
 from __future__ import annotations
 

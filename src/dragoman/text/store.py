@@ -18,17 +18,17 @@ from dragoman.text.wordpiece import WordPieceTokenizer
 from dragoman.values import rename_keys, suggest, suggest_directory
 
 TOKENIZER_FORMAT: Final = 1
-TARGETS_FORMAT: Final = 2  # with tokens for target languages, which older versions do not know
+TARGETS_FORMAT: Final = 2  # with tokens for target languages, which older versions cannot read
 OLD_KEYS: Final = {"normaliser": "normalizer"}  # written by earlier versions
 NAME_PATTERN: Final = r"[\w-][\w.-]*"
 DESCRIPTION_TYPES: Final = {"format": int, "kind": str, "vocabulary_size": int, "normalizer": int, "sha256": str}
 LEARNED_SUFFIXES: Final = {"bpe": ".spm", "unigram": ".spm", "wordpiece": ".tokenizer.json"}
 TOKENIZER_SUFFIXES: Final = {**LEARNED_SUFFIXES, "imported": ".imported.json"}
-"""The ending of each kind's file; those of other toolkits are not learned, but imported."""
+"""The file suffix of each kind; tokenizers of other toolkits are imported, not learned."""
 
 
 def make_tokenizer(kind: str, model: bytes, targets: Sequence[str]) -> Tokenizer:
-    """A tokenizer from its model's bytes."""
+    """Create a tokenizer from its model's bytes."""
     if kind == "imported":
         from dragoman.text.imported.tokenizer import ImportedTokenizer  # rare, and takes time to import
 
@@ -38,10 +38,10 @@ def make_tokenizer(kind: str, model: bytes, targets: Sequence[str]) -> Tokenizer
 
 
 def check_name(name: str) -> None:
-    """Reject what cannot be the name of a tokenizer's files."""
+    """Reject names that are not valid for a tokenizer's files."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise TextError(
-            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', as in 'shared' or 'source'",
+            f"{name!r} is not a tokenizer name; use letters, digits, '-', '_' and '.', such as 'shared' or 'source'",
             code="invalid_name",
         )
 
@@ -49,7 +49,7 @@ def check_name(name: str) -> None:
 def save_tokenizer(
     kind: str, model: bytes, vocabulary_size: int, directory: Path, name: str, targets: Sequence[str] = ()
 ) -> list[Path]:
-    """Write the model, then the description, so a half-written model never has one."""
+    """Write the model, then its description, so that a half-written model never has one."""
     check_name(name)
     directory.mkdir(parents=True, exist_ok=True)
     path, description = directory / (name + TOKENIZER_SUFFIXES[kind]), directory / f"{name}.json"
@@ -89,7 +89,7 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
         raise NotATokenizerError(f"{path} cannot be loaded: {error}") from None
     if tokenizer.vocabulary_size != about["vocabulary_size"]:
         raise TextError(
-            f"{path} holds {tokenizer.vocabulary_size} tokens, but {description} says {about['vocabulary_size']}; "
+            f"{path} has {tokenizer.vocabulary_size} tokens, but {description} lists {about['vocabulary_size']}; "
             "copy the tokenizer again, or learn it again",
             code="file_damaged",
         )
@@ -97,7 +97,7 @@ def load_tokenizer(directory: Path, name: str) -> Tokenizer:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The content of a `<name>.json`, checked."""
+    """Read and check a `<name>.json`."""
     content = read_file(path)
     try:
         about = rename_keys(json.loads(content), OLD_KEYS)
@@ -130,10 +130,10 @@ def read_file(path: Path) -> bytes:
 
 
 def explain_missing(directory: Path, name: str) -> str:
-    """Why there is no such tokenizer, with a suggestion."""
+    """The reason why there is no such tokenizer, with a suggestion."""
     if there := list_tokenizers(directory):
         return f"{directory} has no tokenizer with name={name!r}{suggest(name, there)}"
-    lacking = f"there is no directory {directory}"
+    lacking = f"{directory} does not exist"
     if directory.is_dir():
         lacking = f"{directory} has no tokenizer"
     elif directory.exists():
@@ -141,8 +141,8 @@ def explain_missing(directory: Path, name: str) -> str:
     hint = suggest_directory(directory, lambda path: bool(list_tokenizers(path)))
     endings = " or ".join(dict.fromkeys(name + ending for ending in LEARNED_SUFFIXES.values()))
     return (
-        f"{lacking}; a tokenizer is {name}.json and {endings}, in a model or in prepared "
-        f"data{hint or '; give such a directory'}"
+        f"{lacking}; a tokenizer is {name}.json and {endings}, in a model directory or in "
+        f"prepared data{hint or '; give such a directory'}"
     )
 
 

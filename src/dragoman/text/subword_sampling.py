@@ -1,9 +1,9 @@
 """Random segmentations of a word, for subword regularization in training.
 
-BPE-dropout (Provilkov et al., 2020) and subword regularization (Kudo, 2018) for one word at a time. They are written
-here, and not taken from sentencepiece, because its generator cannot be seeded again within a thread, and a training run
-that is continued must draw what the run that was not stopped would have drawn. `native/subword_sampling/` does the same
-for whole batches, number for number; without a C compiler this is what is used.
+BPE-dropout (Provilkov et al., 2020) and subword regularization (Kudo, 2018) for one word at a time. sentencepiece's own
+sampling cannot be used: its generator cannot be reseeded within a thread, and a resumed run must sample what the
+uninterrupted run would have sampled. `native/subword_sampling/` gives the same results for whole batches; this module
+is the fallback without a C compiler.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Final
 from dragoman.randomness import GAMMA, MASK, mix64
 
 Lattice = list[tuple[list[int], list[float]]]
-"""For each end: where tokens that end there start, and the running sum of their probabilities."""
+"""For each end position: the starts of tokens that end there, and the running sum of their probabilities."""
 
 NEVER: Final = 2.0**62
-UNKNOWN_SCORE: Final = -100.0  # any number: a character without a token can be spelled in one way only
+UNKNOWN_SCORE: Final = -100.0  # arbitrary: a character without a token has only one segmentation
 
 
 class DropStream:
     """A random stream that drops candidates with probability `alpha`.
 
-    Drops are drawn for many candidates at once: `kept` of them stay before the next is dropped, so most words need no
-    random number.
+    Drops are sampled for many candidates at once: `kept` of them stay before the next is dropped, so most words need
+    no random number.
     """
 
     def __init__(self, seed: int, alpha: float) -> None:
@@ -42,7 +42,7 @@ class DropStream:
         return (mix64(self.state) >> 11) * 2.0**-53
 
     def draw_run(self) -> int:
-        """How many candidates in a row stay."""
+        """The number of candidates that stay before the next drop."""
         return int(min(math.log(1 - self.uniform()) * self.scale, NEVER))
 
     def drops_next(self) -> bool:
@@ -62,7 +62,7 @@ def run_scale(alpha: float) -> float:
 def bpe_dropout(word: str, ranks: Mapping[str, int], draws: DropStream | None = None) -> list[str]:
     """Merge as BPE does, but drop some candidates at each step; none without `draws`.
 
-    Candidates are tried from best to worst until one stays: those after it would not have been chosen anyway.
+    Candidates are tried from best to worst until one stays; the rest could not have been chosen.
     """
     symbols = list(word)
     before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
@@ -74,7 +74,7 @@ def bpe_dropout(word: str, ranks: Mapping[str, int], draws: DropStream | None = 
         _, left, merged = candidate
         right = after[left]
         if right >= len(symbols) or not symbols[left] or symbols[left] + symbols[right] != merged:
-            continue  # one of the two has been merged with another since
+            continue  # one of the two has since been merged with another
         if draws is not None and draws.drops_next():
             dropped.append(candidate)
             continue

@@ -1,7 +1,7 @@
-"""The tokens of a vocabulary, and the bytes that each writes; decoding joins them.
+"""The tokens of a vocabulary, and the bytes that each writes; decoding joins the bytes.
 
-A target language is a token before the source (Johnson et al., 2017). It belongs to the vocabulary alone: no text is
-split into it, and it writes nothing. No learned token has its name, because digits are tokens by themselves.
+A target language is a token before the source (Johnson et al., 2017). It exists only in the vocabulary: no text is
+encoded as it, and it writes nothing. No learned token can have its name, because digits are always single tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def language_token(code: str) -> str:
 
 
 def is_language_code(code: object) -> bool:
-    """Whether something can name a target language: letters and digits, with hyphens between them."""
+    """Whether a value is valid as a target language: letters and digits, with hyphens between them."""
     return isinstance(code, str) and len(code) <= MAX_LANGUAGE_CODE and re.fullmatch(LANGUAGE_CODE, code) is not None
 
 
@@ -39,14 +39,16 @@ def check_language_codes(codes: Sequence[str]) -> tuple[str, ...]:
                 code="invalid_language_code",
             )
     if len({*codes}) != len(codes):
-        raise TextError(f"the target languages {', '.join(codes)} name one of them twice", code="duplicate_language")
+        raise TextError(
+            f"the target languages {', '.join(codes)} contain a duplicate; list each once", code="duplicate_language"
+        )
     return tuple(codes)
 
 
 def split_language_tokens(ids: IntArray, lengths: IntArray, first: int) -> tuple[IntArray, IntArray, IntArray]:
     """Concatenated sentences without the language token that each may begin with, their lengths, and those tokens.
 
-    Ids from `first` on are languages; a sentence that begins with none has -1.
+    Ids from `first` on are languages; -1 stands for a sentence without a language token.
     """
     import numpy as np
 
@@ -68,11 +70,11 @@ def add_language_tokens(ids: IntArray, lengths: IntArray, languages: IntArray) -
 SPECIAL_TOKENS: Final = ("<pad>", "<s>", "</s>", "<unk>")
 BYTE_TOKENS: Final = tuple(f"<0x{byte:02X}>" for byte in range(256))
 FIRST_LEARNED: Final = N_SPECIAL + len(BYTE_TOKENS)
-"""Every vocabulary starts with the special ids and the 256 bytes; what was learned comes after them."""
+"""Every vocabulary starts with the special ids and the 256 bytes, followed by the learned tokens."""
 
 
 def byte_ids(text: str) -> list[int]:
-    """Text spelled with byte tokens, for characters that have no token."""
+    """Text as byte tokens, for characters without a token."""
     return [N_SPECIAL + byte for byte in text.encode("utf-8")]
 
 
@@ -89,7 +91,7 @@ MARK_IDS: Final = byte_ids(MARK)
 
 
 class Vocabulary:
-    """The names of a vocabulary's tokens by id, and their ids by name."""
+    """A vocabulary's token names by id, and ids by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
@@ -114,7 +116,7 @@ class Vocabulary:
             ) from None
 
     def check_ids(self, ids: Iterable[int]) -> list[int]:
-        """The ids as a list; reject those outside of the vocabulary, as -1 would silently be the last token."""
+        """The ids as a list; reject ids outside of the vocabulary: -1 would silently be the last token."""
         try:
             numbers = [index(number) for number in ids]
         except TypeError:
@@ -130,7 +132,7 @@ class Vocabulary:
 class TokenTable(Vocabulary):
     """The tokens of a vocabulary by id, as text and as the bytes that they write.
 
-    The last are those of target languages, if there are any, which write nothing.
+    Tokens of target languages, if any, are the last ones and write nothing.
     """
 
     def __init__(self, tokens: Sequence[str], targets: Sequence[str] = ()) -> None:
@@ -141,7 +143,7 @@ class TokenTable(Vocabulary):
             )
         if taken := {*map(language_token, targets)}.intersection(tokens):
             raise TextError(
-                f"{min(taken)} is a learned token, so it cannot be the token of a target language; use another code",
+                f"{min(taken)} is already a learned token and cannot stand for a target language; use another code",
                 code="duplicate_token",
             )
         super().__init__([*tokens, *map(language_token, targets)])

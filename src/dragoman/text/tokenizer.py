@@ -29,9 +29,9 @@ ENCODE_BLOCK: Final = 1024
 class Tokenizer(ABC):
     """Text to ids and back: decode(encode(text)) == normalize(text) for any text, and nothing is ever unknown.
 
-    Imported ones promise neither; they behave like the toolkit that they come from. All that is saved and pickled is
-    the kind ("bpe", "unigram", "wordpiece" or "imported"), the bytes of the model, and the target languages that have a
-    token to put before a source, usually none.
+    Imported tokenizers guarantee neither; they behave like the toolkit that they come from. Saving and pickling store
+    only the kind ("bpe", "unigram", "wordpiece" or "imported"), the bytes of the model, and the target languages that
+    have a token (usually none).
     """
 
     vocabulary_size: int  # the number of ids, special ids included
@@ -52,12 +52,12 @@ class Tokenizer(ABC):
     @property
     @abstractmethod
     def marks_words(self) -> bool:
-        """Whether a token shows by itself that a word begins with it."""
+        """Whether a token itself marks the beginning of a word."""
 
     @property
     @abstractmethod
     def resamples_in_threads(self) -> bool:
-        """Whether threads can resample in parallel; otherwise it takes processes."""
+        """Whether threads can resample in parallel; if not, use processes."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -65,11 +65,11 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode_marked(self, marked: str) -> list[int]:
-        """The ids of normalized text as it is, with or without a space before its first word."""
+        """The ids of normalized text, exactly as given, with or without a space before its first word."""
 
     @abstractmethod
     def encode_many(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for each text, in the fastest way."""
+        """`encode` for each text, as fast as possible."""
 
     @abstractmethod
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
@@ -101,7 +101,7 @@ class Tokenizer(ABC):
     def target_id(self, language: str) -> int:
         """The id of a target language's token."""
         if language not in self.targets:
-            there = f"there are: {', '.join(self.targets)}" if self.targets else "it has none"
+            there = f"use one of: {', '.join(self.targets)}" if self.targets else "it has none"
             raise TextError(f"this vocabulary has no target language {language!r}; {there}", code="unknown_language")
         return self.first_target + self.targets.index(language)
 
@@ -110,10 +110,11 @@ class Tokenizer(ABC):
         return type(self)(self.kind, self.model, targets)
 
     def check_batch(self, texts: Sequence[str], threads: int) -> None:
-        """Reject one text for several, and a number of threads that is out of range."""
+        """Reject a single text instead of a list, and a number of threads that is out of range."""
         if isinstance(texts, str):
             raise TextError(
-                f"texts must be a list of str; got one str, {texts!r:.60}; use encode for it", code="wrong_type"
+                f"texts must be a list of str; got a single str, {texts!r:.60}; use `encode` for one text",
+                code="wrong_type",
             )
         if not 1 <= threads <= MAX_THREADS:  # sentencepiece aborts the process if it cannot start a thread
             raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")
@@ -126,7 +127,7 @@ class Tokenizer(ABC):
 
 
 class SubwordTokenizer(Tokenizer):
-    """Normalizing, words and decoding; subclasses find and sample tokens."""
+    """Normalization, words and decoding; subclasses find and sample tokens."""
 
     def __init__(
         self, kind: str, model: bytes, names: Sequence[str], targets: Sequence[str] = (), scores: Sequence[float] = ()
@@ -135,7 +136,7 @@ class SubwordTokenizer(Tokenizer):
         self.table = TokenTable(names, self.targets)
         self.vocabulary_size = len(self.table)
         self.first_target = len(names)
-        self.scores = scores  # of the learned tokens, if there are any
+        self.scores = scores  # of the learned tokens, if the kind has scores
         self.words = WordCache()
 
     marks_words = True
@@ -163,13 +164,13 @@ class SubwordTokenizer(Tokenizer):
         return rows
 
     def encode_block(self, texts: list[str], threads: int) -> list[list[int]]:
-        """The ids of some normalized texts, by cached words: faster with one thread than the libraries are with two."""
+        """The ids of normalized texts from cached words: faster with one thread than the libraries with two."""
         rows = self.words.encode(texts, lambda words: self.encode_marked_many([" " + word for word in words], threads))
         for number, text in enumerate(texts):
             if not text:
                 rows[number] = []
             elif text >= "\u0e00" and SPACELESS.match(text):
-                del rows[number][0]  # the space in front of such a word is a token of its own
+                del rows[number][0]  # the space before such a word is a separate token
         return rows
 
     def encode_marked_many(self, marked: list[str], threads: int) -> list[list[int]]:
@@ -187,7 +188,7 @@ class SubwordTokenizer(Tokenizer):
         return [i for word in words + [" " + r for r in rest] for i in self.sample_word(word, alpha, draws)]
 
     def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
-        """`sample` for encoded sentences, in C if there is a compiler; `ids` must be as `encode` makes them."""
+        """`sample` for encoded sentences, in C if there is a compiler; `ids` must come from `encode`."""
         self.check_alpha(alpha)
         if ids.min(initial=0) < 0 or ids.max(initial=0) >= len(self.table):
             self.table.check_ids(ids)  # the error names it
@@ -247,7 +248,7 @@ class SubwordTokenizer(Tokenizer):
 
 
 def vocabulary_sizes(source: Tokenizer, target: Tokenizer) -> int | tuple[int, int]:
-    """The vocabulary size if both sides have the same tokens, else that of each side.
+    """The vocabulary size if both sides have the same tokens, else the size of each side.
 
     Imported models may have two tokenizers for one vocabulary.
     """
@@ -259,7 +260,7 @@ def vocabulary_sizes(source: Tokenizer, target: Tokenizer) -> int | tuple[int, i
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Pause the garbage collector: scanning the many lists of ids, none of them garbage, doubles the time."""
+    """Pause the garbage collector: scanning many live lists of ids doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -13,14 +13,14 @@ from dragoman.text.tokenizer import Tokenizer
 
 BYTE_RUN: Final = re.compile("(?:<0x[0-9A-F]{2}>)+")  # characters that the vocabulary lacks
 SILENT: Final = tuple(token for byte, token in enumerate(BYTE_TOKENS) if not byte_token_output(byte))
-INVISIBLE: Final = frozenset(["", "<0x20>", "<pad>", "<s>", "</s>", *SILENT])  # tokens that write no letter or sign
+INVISIBLE: Final = frozenset(["", "<0x20>", "<pad>", "<s>", "</s>", *SILENT])  # tokens without a visible character
 
 
 @dataclass(frozen=True)
 class Word:
     """A word: its text and the positions of its tokens.
 
-    A word that a reader does not see, such as a lone ▁, is not `visible`. Start, end and language marks are `special`.
+    A word without a visible character, such as a lone ▁, is not `visible`. Special and language tokens are `special`.
     """
 
     text: str
@@ -30,13 +30,13 @@ class Word:
 
     @property
     def label(self) -> str:
-        """What a picture shows for it."""
+        """The label in pictures."""
         return self.text or "␣"
 
 
 @dataclass(frozen=True)
 class Side:
-    """The source or the target of a sentence pair: tokens, and the words that they make."""
+    """The source or the target of a sentence pair: tokens, and the words that they form."""
 
     tokens: tuple[str, ...]
     words: tuple[Word, ...]
@@ -49,9 +49,9 @@ class Side:
         before: str = "",
         after: str = "",
     ) -> Side:
-        """Group tokens into words, with a mark before or after them.
+        """Group tokens into words, with special tokens before or after them.
 
-        `decode` returns the text of the tokens at some positions, for tokenizers whose token names do not spell it.
+        `decode` returns the text of the tokens at some positions, for tokenizers whose token names are not their text.
         """
         shift = 1 if before else 0
         words = [
@@ -68,7 +68,7 @@ class Side:
 
     @classmethod
     def from_ids(cls, tokenizer: Tokenizer, ids: Sequence[int], before: str = "", after: str = "") -> Side:
-        """Group token ids into words, with a mark before or after them."""
+        """Group token ids into words, with special tokens before or after them."""
         return cls.from_tokens(
             tokenizer.tokens(ids), lambda group: tokenizer.decode([ids[i] for i in group]), before, after
         )
@@ -106,12 +106,12 @@ def visible_word_ids(tokens: Sequence[str]) -> list[int]:
 
 
 def count_visible_words(tokens: Sequence[str]) -> int:
-    """The number of words that a reader sees."""
+    """The number of visible words."""
     return max(visible_word_ids(tokens), default=-1) + 1
 
 
 def is_visible(token: str) -> bool:
-    """Whether a token writes a letter or a sign."""
+    """Whether a token writes a visible character."""
     return token.strip(MARK) not in INVISIBLE
 
 

@@ -1,9 +1,9 @@
-"""WordPiece: the longest token that fits, again and again (Schuster and Nakajima, 2012; Wu et al., 2016).
+"""WordPiece: greedy longest match (Schuster and Nakajima, 2012; Wu et al., 2016).
 
-As in Wu et al. the beginning of a word carries the mark ("▁wor", "k"), not its continuation ("wor", "##k"): decoding is
-joining, and Chinese characters need not be in the vocabulary twice. The file is a `tokenizers` one and that library
-learns it; matching walks down a trie here, because the library's time grows with the cube of a word's length and it
-knows no bytes to fall back on.
+As in Wu et al., the beginning of a word carries the mark ("▁wor", "k"), not its continuation ("wor", "##k"): decoding
+is joining, and Chinese characters need not be in the vocabulary twice. The `tokenizers` library learns the vocabulary
+and defines the file format; matching uses a trie here, because the library's time grows with the cube of a word's
+length and it has no fallback to bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WordPieceTokenizer(SubwordTokenizer):
             node[""] = number
 
     def encode_marked(self, marked: str) -> list[int]:
-        """Longest match first; the trie holds no ▁ but spaces, so a ▁ of the text itself is spelled in bytes."""
+        """Longest match first; a ▁ in the trie is always a space, so a ▁ of the text itself is encoded as bytes."""
         return self.match(marked)
 
     def sample_word(self, word: str, alpha: float, draws: DropStream) -> list[int]:

@@ -158,7 +158,7 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
         (["tiny", "the old box"], "use --text and --translation"),
         (["tiny", "--source", "the old box", "--target", "test.de"], "use --text and --translation"),
         (["tiny", "--text", "the old box"], "--translation is missing"),
-        (["tiny", "--text", "the old box", "--target", "test.de"], "--text and --target exclude each other"),
+        (["tiny", "--text", "the old box", "--target", "test.de"], "--text and --target cannot be combined"),
         (["tiny", "pairs.tsv", "--text", "the old box", "--translation", "nine"], "--text cannot be combined with"),
         (["tiny", "--source", "test.en"], "--target is missing"),
         (["tiny", "--target", "test.de"], "--source is missing"),
@@ -177,7 +177,7 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
             "--target-key has no effect",
         ),
         (["tiny", "pairs.tsv", "-o", "pairs.tsv"], "pairs.tsv is also an input"),
-        (["tiny", "pairs.tsv", "--device", "tpu"], "there is no device 'tpu' here"),
+        (["tiny", "pairs.tsv", "--device", "tpu"], "device 'tpu' is not available"),
     ],
 )
 def test_errors_that_help(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:

@@ -192,7 +192,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}/recipe.toml", "{}"], b"", "recipe.toml is a file; a model is a directory"),
         (["{}", "-o", "{}/new.xz"], b"a", "new.xz ends in .xz, but text is written uncompressed"),
         (["{}", "--beam", "0"], b"a", "beam must be at least 1"),
-        (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 cannot come from --beam 2; use --beam 3"),
+        (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 needs --beam 3 or more; got --beam 2"),
         (["{}", "--top-p", "2"], b"a", "top_p must be greater than 0 and at most 1 (no limit)"),
         (["{}", "--engine", "ctranslate3"], b"a", "ctranslate3"),
         (["{}", "-o", "{}/no/where"], b"a", "create it, or choose another --output"),

@@ -14,18 +14,22 @@ from dragoman.errors import TrainingError
 @click.command(name="average")
 @click.argument("models", nargs=-1, required=True, type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
+@click.option("--last", type=click.IntRange(1), help="Number of last regular checkpoints.  [default: train.average]")
 @click.option(
-    "--last", type=click.IntRange(1), help="How many of the last regular checkpoints; by default train.average."
+    "--checkpoints",
+    "given",
+    multiple=True,
+    metavar="STEP,STEP...",
+    help="Steps of the checkpoints to average, such as 1000,2000.",
 )
-@click.option("--checkpoints", "given", multiple=True, metavar="STEP,STEP...", help="The checkpoints of these steps.")
 def command(models: tuple[Path, ...], out: Path, last: int | None, given: tuple[str, ...]) -> None:
-    """Average weights into one model that is often better than each (section 6.1).
+    """Average weights into one model, which is often better than each of them (section 6.1).
 
-    MODELS is the directory of one training, whose checkpoints are averaged, or two or more finished models of the same
-    shape and vocabulary.
+    MODELS is the directory of one run, whose checkpoints are averaged, or two or more finished models with the same
+    architecture and vocabulary.
     """
     result = api.average(models, out=out, last=last, checkpoints=parse_steps(given))
-    what = "the average of: " if len(result.parts) > 1 else "a model of one checkpoint: "
+    what = "the average of: " if len(result.parts) > 1 else "the model of one checkpoint: "
     click.echo(f"{out} is {what}" + "; ".join(result.parts))
 
 

@@ -11,7 +11,7 @@ from dragoman.cli.options import FILE
 from dragoman.errors import TextError
 from dragoman.text import load_tokenizer
 
-MAX_ID_DIGITS = 40  # far more than any id has
+MAX_ID_DIGITS = 40  # more than any id has
 
 
 @click.command()
@@ -30,12 +30,12 @@ def command(directory: Path, name: str, ids: bool) -> None:
 
 
 def parse_ids(words: list[str]) -> list[int]:
-    """The ids in some words."""
+    """Parse words as ids."""
     for word in words:
         if not (word.isascii() and word.removeprefix("-").isdecimal()) or len(word) > MAX_ID_DIGITS:
             raise TextError(
-                f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers separated by spaces; without it, "
-                "tokens are read",
+                f"{word[:MAX_ID_DIGITS]!r} is not an id; --ids reads integers separated by spaces; leave it out to "
+                "read tokens",
                 code="wrong_type",
             )
     return [int(word) for word in words]

@@ -1,4 +1,4 @@
-"""`dragoman engines`: the engines, what they support, and which can be used here."""
+"""`dragoman engines`: what each engine supports, and which are available here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dragoman.cli.output import check_stdout
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--json", "as_json", is_flag=True, help="A JSON array with one object per engine.")
 def command(model: str | None, device: str, as_json: bool) -> None:
-    """Show what each engine supports, and why one cannot be used here.
+    """Show what each engine supports, and whether it is available here.
 
-    With MODEL (a directory, or a model's name), for that model.
+    With MODEL (a directory, or a model's name), check whether it can run that model.
     """
     check_stdout()
     from dragoman.engines.select import check_device, has_gpu

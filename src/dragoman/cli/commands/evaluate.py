@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--source-trees", "trees", type=FILE, multiple=True,
               help="Dependency trees of the sources (CoNLL-U), for a model that reads them.")  # fmt: skip
 @click.option("--to", "languages", multiple=True, metavar="CODE",
-              help="Language of the references, for a model with several: one per test set, or one.")  # fmt: skip
+              help="Language of the references, for a multilingual model: one, or one per test set.")  # fmt: skip
 @click.option("--hypothesis", "hypotheses", type=FILE, multiple=True, help="Translations to score, without a model.")
 @click.option("--against", type=FILE, multiple=True, help="Compare with a model, or a file per test set.")
 @click.option("--name", "names", multiple=True, help="Name of each test set.")
@@ -76,12 +76,12 @@ def command(
     chosen = [name for name in METRICS if not metrics or name in metrics]
     if model is None and (len(against) != 1 or against[0].is_file()):
         options = ("beam", "length_penalty", "language", "engine", "device", "precision", "threads", "batch")
-        reject_unused(options, "nothing is translated, as there are only files of translations")
+        reject_unused(options, "nothing is translated, because only files of translations are given")
     if model is None:
-        reject_unused(("ensemble",), "there is no MODEL for an ensemble")
+        reject_unused(("ensemble",), "an ensemble needs MODEL")
     models = ensemble_arguments(ensemble, mean)
     if chosen == ["chrF"]:
-        reject_unused(("tokenize",), "chrF counts letters, whatever the words; it is for BLEU")
+        reject_unused(("tokenize",), "it applies to BLEU; chrF counts letters")
     result = api.evaluate(
         model,
         reference=references,

@@ -1,4 +1,4 @@
-"""`dragoman finish`: make a model of a training that was stopped."""
+"""`dragoman finish`: write a model from the checkpoints of a stopped run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dragoman.cli.options import FILE
 
 @click.command(name="finish")
 @click.argument("run", type=FILE)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to evaluate the checkpoints.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device that evaluates the checkpoints.")
 def command(run: Path, device: str | None) -> None:
-    """Make a model of a stopped training, from its checkpoints.
+    """Write a model from the checkpoints of a stopped run.
 
-    RUN is the --out of the training. The weights that score best on the validation set are kept, as at the end of a
-    training. Run the same `dragoman train` again to train on.
+    RUN is the --out directory of `dragoman train`. The weights that score best on the validation set are kept, as at
+    the end of a complete run. To continue training, run the same `dragoman train` command again.
     """
     api.finish(run, device=device)

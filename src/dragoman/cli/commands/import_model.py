@@ -15,7 +15,7 @@ from dragoman.cli.options import FILE
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--tokenizer", type=FILE,
               help="Subword model of the text, if PATH does not have it: sentencepiece, or subword-nmt codes. "
-                   "Without it, text must come as tokens separated by spaces.")  # fmt: skip
+                   "Without it, text must be given as tokens separated by spaces.")  # fmt: skip
 @click.option("--target-tokenizer", type=FILE, help="Subword model of the target, if it has its own.")
 @click.option("--vocabulary", type=FILE, help="fairseq: directory with dict.xx.txt, if not next to PATH.")
 @click.option("--one-target", is_flag=True,
@@ -28,10 +28,10 @@ def command(
     vocabulary: Path | None,
     one_target: bool,
 ) -> None:
-    """Convert the model in PATH, which another toolkit has trained.
+    """Convert the model in PATH, which was trained with another toolkit.
 
-    PATH is a directory of Opus-MT (Hugging Face Marian) or of JoeyNMT, or a checkpoint of fairseq. Models with parts
-    that Dragoman does not have are rejected, and nothing is written.
+    PATH is an Opus-MT (Hugging Face Marian) or JoeyNMT directory, or a fairseq checkpoint. Models with parts that
+    Dragoman does not support are rejected, and nothing is written.
     """
     result = api.import_model(
         path,
@@ -41,6 +41,6 @@ def command(
         vocabulary=vocabulary,
         one_target=one_target,
     )
-    click.echo(f"{out} is the model of {path}, which was trained with {result.toolkit}")
+    click.echo(f"converted {path}, trained with {result.toolkit}, to {out}")
     for note in result.notes:
         click.echo(note)

@@ -65,8 +65,8 @@ def attention(
     """Show the attention of every layer and head for one sentence pair.
 
     Without a translation, the model translates the sentence, and its translation is printed. A picture shows all
-    layers and heads of one kind. A page (.html) holds all kinds, to explore in a browser without network. --kind,
-    --layer, --head and --words select a part, for both.
+    layers and heads of one kind. A page (.html) has all kinds, to explore offline in a browser. --kind, --layer, --head
+    and --words select a part, for both.
     """
     check_suffix(out, PAGE_SUFFIXES)
     check_pair_options(text, translation, source, target, paired=False)
@@ -153,7 +153,7 @@ def alignment(
     from dragoman.inspect.alignment import align_pairs, draw_alignment, format_pharaoh
     from dragoman.text.word_groups import Side
 
-    if out is not None and not gold_links and trees is None:  # with trees, all pairs are needed to match them
+    if out is not None and not gold_links and trees is None:  # trees are matched with all pairs in order
         pairs, number = [pairs[number - 1]], 1
     links = align_pairs(translator, [s for s, _ in pairs], [t for _, t in pairs], load_trees(trees), to)
     for each in links if out is None else ():
@@ -185,7 +185,7 @@ def positions(model: str, out: Path, length: int | None) -> None:
     maximum = recipe.max_positions if recipe.positions == "learned" else 4000
     if length is not None and length > maximum:
         raise DragomanError(
-            f"--length {length} is over the {maximum} learned positions of {model}", code="out_of_range"
+            f"--length {length} exceeds the {maximum} learned positions of {model}", code="out_of_range"
         )
     codes = position_codes(translator.engines.torch.model, length or min(100, maximum))
     print_note(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
@@ -204,8 +204,8 @@ def costs(
 ) -> None:
     """Measure Table 1 of the paper: the cost of self-attention, recurrent and convolutional layers. Needs no model.
 
-    Operations are counted by PyTorch; the chain is the number of sequential products; the path is the number of steps
-    from the first position to the last; times are of one sentence on this CPU.
+    PyTorch counts the operations; the chain is the number of sequential products; the path is the number of steps
+    from the first position to the last; times are for one sentence on this CPU.
     """
     if out is not None:
         check_suffix(out, PICTURES)
@@ -236,7 +236,7 @@ def check_suffix(path: Path, suffixes: tuple[str, ...]) -> None:
 
 
 def check_line(number: int, count: int, source: Path | None) -> None:
-    """Reject an empty file, and the number of a line that is not there."""
+    """Reject an empty file, and a line number that is out of range."""
     if source is not None and not count:
         raise DragomanError(f"{source} is empty; expected a sentence per line", code="file_empty")
     if number > count:
@@ -246,14 +246,14 @@ def check_line(number: int, count: int, source: Path | None) -> None:
 
 
 def load_translator(model: str) -> Any:
-    """Load a model with PyTorch on the CPU, which has the weights of every head."""
+    """Load a model with PyTorch on the CPU, which gives the weights of every head."""
     from dragoman.translation.translator import Translator
 
     return Translator.load(model, device="cpu", engine="torch")
 
 
 def load_trees(path: Path | None) -> list[Tree] | None:
-    """The trees of a file, if there is one."""
+    """The trees of a file, if given."""
     from dragoman.data.corpora.reader import read_trees_file
 
     return None if path is None else list(read_trees_file(path))

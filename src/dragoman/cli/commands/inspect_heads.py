@@ -34,7 +34,7 @@ DEFAULT_PAIRS = 300
 @click.option("--pairs", type=click.IntRange(1), default=DEFAULT_PAIRS, show_default=True, help="Number of pairs.")
 @click.option("--ablate/--no-ablate", default=None,
               help="Remove each head in turn (default: if it takes a few minutes at most).")  # fmt: skip
-@click.option("--curve", is_flag=True, help="Also remove heads together, the least important first.")
+@click.option("--curve", is_flag=True, help="Also remove heads cumulatively, the least important first.")
 @click.option("--bleu", is_flag=True, help="Score translations at each point of the curve.")
 @click.option("--out", type=OUTPUT_FILE, help=f"Also write a picture, a page or data: {', '.join(SURVEY_SUFFIXES)}.")
 def command(
@@ -51,12 +51,12 @@ def command(
 ) -> None:
     """Show what each head attends to, and how important it is, over a corpus of sentence pairs.
 
-    The importance is the rise of the cross-entropy per target token when the head is removed (exact, a pass for each
-    head), or else the absolute gradient at the head's gate (one backward pass for all heads, a ranking only).
+    The importance is the increase in cross-entropy per target token when the head is removed (exact, one pass per
+    head), or else the absolute gradient at the head's gate (one backward pass for all heads, for ranking only).
     """
     if out is not None and out.suffix.lower() not in SURVEY_SUFFIXES:
         raise DragomanError(f"{out} has no known format; use {', '.join(SURVEY_SUFFIXES)}", code="unsupported_format")
-    if out is not None and out.is_dir():  # before the work
+    if out is not None and out.is_dir():  # checked before the work
         raise OutputError(f"{out} is a directory; choose another --out", code="not_a_file")
     if bleu and not curve:
         raise DragomanError("--bleu needs --curve, whose points it scores", code="missing_option")
@@ -101,11 +101,11 @@ def command(
 
 
 def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list[str]]:
-    """The first pairs of two files; both are read to the end, to notice different numbers of lines."""
+    """The first pairs of two files; both are read to the end, to detect different numbers of lines."""
     from dragoman.data.corpora.corpus import Corpus
     from dragoman.data.corpora.reader import read_pairs
 
-    check_readable([source, target], "--source and --target are files with a sentence per line")
+    check_readable([source, target], "--source and --target are files with one sentence per line")
     sources: list[str] = []
     targets: list[str] = []
     for some, others in read_pairs(Corpus(source, target), 4096):
@@ -115,14 +115,14 @@ def first_pairs(source: Path, target: Path, count: int) -> tuple[list[str], list
 
 
 def score_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """BLEU by sacreBLEU."""
+    """BLEU from sacreBLEU."""
     from dragoman.evaluation.metrics import score_corpus
 
     return score_corpus(hypotheses, references, ["BLEU"])[0].value
 
 
 def print_survey(survey: HeadSurvey) -> None:
-    """Print a table on stdout, and what it is based on to stderr."""
+    """Print a table to stdout, and what it is based on to stderr."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -141,14 +141,14 @@ def print_survey(survey: HeadSurvey) -> None:
     if survey.curve:
         bleu = survey.curve[0].bleu is not None
         points = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("removed together", "cross-entropy", *(["BLEU"] if bleu else [])):
+        for column in ("heads removed", "cross-entropy", *(["BLEU"] if bleu else [])):
             points.add_column(column, justify="right")
         for point in survey.curve:
             score = [f"{point.bleu:.2f}"] if point.bleu is not None else []
             points.add_row(str(point.removed), f"{point.cross_entropy:.4f}", *score)
         console.print()
         console.print(points)
-    skipped = f" ({survey.skipped_pairs:,} skipped: empty on a side, or too long)" if survey.skipped_pairs else ""
+    skipped = f" ({survey.skipped_pairs:,} skipped: one side is empty or too long)" if survey.skipped_pairs else ""
     note(
         f"{plural(survey.sentences, 'pair')}{skipped}, {survey.tokens:,} target tokens and end marks, "
         f"cross-entropy {survey.cross_entropy:.4f} nats per token"

@@ -22,8 +22,8 @@ from dragoman.values import MAX_THREADS, plural
               help="A preset or a TOML file.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
-@click.option("--processes", type=click.IntRange(1, MAX_THREADS), help="Processes to work in; all cores by default.")
-@click.option("--anew", is_flag=True, help="Replace what --out holds, if it was prepared from other inputs.")
+@click.option("--processes", type=click.IntRange(1, MAX_THREADS), help="Number of processes.  [default: all cores]")
+@click.option("--anew", is_flag=True, help="Replace the data in --out if they were prepared from other inputs.")
 def command(
     data: CorpusArguments,
     out: Path,
@@ -35,8 +35,8 @@ def command(
 ) -> None:
     """Learn the tokenizer, clean the pairs, and write them as ids for training.
 
-    Several corpora can be given, each by its own --source and --target, --tsv or --jsonl; weights and trees go with
-    them in that order. Files may be compressed as .gz, .xz or .zst.
+    Several corpora can be given, each with its own --source and --target, --tsv or --jsonl; give weights and trees in
+    the same order. Files may be compressed as .gz, .xz or .zst.
     """
     started = time.monotonic()
     prepared = api.prepare(

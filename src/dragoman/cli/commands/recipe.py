@@ -23,7 +23,7 @@ from dragoman.values import MAX_INT
 def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
     """Show a recipe in full.
 
-    SOURCE is a preset or a TOML file. What is printed is itself a recipe: save it, change it, use it.
+    SOURCE is a preset or a TOML file. The output is itself a recipe: save it, edit it, use it.
     """
     check_stdout()
     recipe = Recipe.load(source, changes)

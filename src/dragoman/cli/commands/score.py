@@ -1,4 +1,4 @@
-"""`dragoman score`: the log-probability of given translations, one line for each pair."""
+"""`dragoman score`: the log-probability of given translations, one line per pair."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.command()
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=NAME)
-@click.option("--text", metavar="SENTENCE", help="A source sentence.")
-@click.option("--translation", metavar="SENTENCE", help="Its translation, to be scored.")
-@click.option("--source", type=NAME, help="Plain text with one source sentence per line.")
-@click.option("--target", type=NAME, help="Its translation, line by line, to be scored.")
+@click.option("--text", metavar="SENTENCE", help="Source sentence.")
+@click.option("--translation", metavar="SENTENCE", help="Translation to score.")
+@click.option("--source", type=NAME, help="Plain text, one source sentence per line.")
+@click.option("--target", type=NAME, help="Translations to score, one per line.")
 @click.option("--source-key", default="", help="Source column in TSV, from 1.")
 @click.option("--target-key", default="", help="Target column in TSV.")
 @click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
-@click.option("--per-token", is_flag=True, help="log P / number of tokens, the end mark included.")
+@click.option("--per-token", is_flag=True, help="log P / number of tokens, end mark included.")
 @click.option("--length-penalty", type=float,
               help="log P / lp with this exponent, like `translate --scores` (0.6 there).")  # fmt: skip
 @click.option(
@@ -51,7 +51,7 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.option("--threads", type=int, help="CPU threads.  [default: OMP_NUM_THREADS, or all]")
 @click.option("--batch", type=int, help="Pairs per batch.  [default: the engine's choice]")
 @click.option("--progress/--no-progress", default=None,
-              help="Show engine, speed and the mean on stderr; by default if that is a terminal.")  # fmt: skip
+              help="Show engine, speed and mean on stderr; the default if stderr is a terminal.")  # fmt: skip
 def command(
     model: str,
     files: tuple[str, ...],
@@ -73,11 +73,11 @@ def command(
     progress: bool | None,
     **engine: Any,
 ) -> None:
-    """Write log P(target | source), the natural logarithm, that MODEL gives each pair of sentences.
+    """Write log P(target | source), the natural logarithm, of each sentence pair under MODEL.
 
-    Pairs are lines of FILES or of standard input, source, tab, target; or lines i of --source and --target; or --text
-    and --translation. Each pair gives one line, in order. The whole pair is scored, however long: nothing is dropped,
-    split or cut.
+    Pairs are lines of FILES or standard input (source, tab, target), or lines i of --source and --target, or --text
+    and --translation. Each pair gives one line, in order. Pairs of any length are scored whole: nothing is dropped,
+    split or truncated.
     """
     from dragoman.modeldir.locate import find_model
 
@@ -96,7 +96,7 @@ def command(
     if plain:
         reject_unused(("source_key", "target_key"), "they are columns of TSV; other input has none")
     if per_token and length_penalty is not None:
-        raise click.UsageError("--per-token and --length-penalty exclude each other")
+        raise click.UsageError("--per-token cannot be combined with --length-penalty; drop one of them")
     if as_json:
         reject_unused(("per_token",), "--json always has it, as per_token")
     models = ensemble_arguments(ensemble, mean)
@@ -154,7 +154,7 @@ def input_files(files: Sequence[str], source: str | None, target: str | None) ->
 
 
 def read_pair_files(files: Sequence[Path | None], corpora: Sequence[Corpus]) -> PairBatches:
-    """The pairs of TSV files as they arrive; pairs before an invalid line come before the error."""
+    """The pairs of TSV files as they arrive; all pairs before an invalid line precede the error."""
     for path, corpus in zip(files, corpora, strict=True):
         number = 0
         for lines in stream_lines([path]):
@@ -186,14 +186,14 @@ def format_json(scored: Any, number: int) -> bytes:
 
 
 class ScoreReport(LineReporter):
-    """Progress, and at the end the mean over all tokens."""
+    """Show progress, and at the end the mean over all tokens."""
 
     def __init__(self, live: bool, path: Path | None = None) -> None:
         super().__init__(live, path)
         self.tokens, self.total = 0, 0.0
 
     def count(self, scored: Any) -> None:
-        """One pair more."""
+        """Count a pair."""
         self.done += 1
         self.tokens += len(scored.tokens)
         self.total += scored.log_probability
@@ -203,5 +203,5 @@ class ScoreReport(LineReporter):
         super().__exit__(*error)
         if self.live and self.tokens:
             mean = self.total / self.tokens
-            perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "beyond any number"
-            note(f"{plural(self.tokens, 'token')}, log P {mean:.4f} a token, perplexity {perplexity}")
+            perplexity = f"{math.exp(-mean):,.2f}" if -mean < 700 else "infinite"
+            note(f"{plural(self.tokens, 'token')}, log P {mean:.4f} per token, perplexity {perplexity}")

@@ -47,7 +47,7 @@ def command(
 ) -> None:
     """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page.
 
-    A NAME such as en-de gives the languages of a model that does not know them; --languages does so for a single one.
+    A NAME such as en-de gives the languages of a model that does not record them; so does --languages, for one model.
     The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits.
     There is no authentication: read docs/howto/serving.md before you expose the server to others.
     """
@@ -65,7 +65,7 @@ def command(
     server_limits = Limits(beam=beam, **limits)
     pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models)
-    bound = bind(host, port)  # before the models, which take long to load: a port in use fails at once
+    bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
     from dragoman.serve.app import create_app
     from dragoman.serve.service import DEFAULT_BATCH, Service
 

@@ -1,4 +1,4 @@
-"""`dragoman tokenize`: lines of text to lines of tokens or ids."""
+"""`dragoman tokenize`: convert lines of text to tokens or ids."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from dragoman.text import load_tokenizer
 @click.argument("directory", type=FILE)
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Print numbers instead of tokens.")
-@click.option("--sample", "alpha", type=float, default=0.0, metavar="ALPHA", help="Draw another segmentation.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Which draws; line N uses SEED + N - 1.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads to encode with.")
+@click.option(
+    "--sample", "alpha", type=float, default=0.0, metavar="ALPHA", help="Sample another segmentation, with this alpha."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed for sampling; line N uses SEED + N - 1.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Number of threads.")
 def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, threads: int) -> None:
-    """Turn each line of standard input into tokens of the tokenizer in DIRECTORY, separated by spaces."""
+    """Convert each line of standard input to tokens of the tokenizer in DIRECTORY, separated by spaces."""
     if alpha:
-        reject_unused(("threads",), "draws are made one after the other; leave it out, or --sample")
+        reject_unused(("threads",), "sampling uses one thread; leave it out, or drop --sample")
     else:
-        reject_unused(("seed",), "nothing is drawn; add --sample ALPHA")
+        reject_unused(("seed",), "nothing is sampled; add --sample ALPHA")
     tokenizer = load_tokenizer(directory, name)
 
     def encode(lines: list[str], number: int) -> list[str]:
@@ -44,7 +46,8 @@ def command(directory: Path, name: str, ids: bool, alpha: float, seed: int, thre
 def convert_lines(convert: Callable[[list[str], int], list[str]], what: str) -> None:
     """Convert standard input to standard output, line by line, each as soon as it arrives.
 
-    `convert` takes lines and the number of the first; `what` a line holds. All lines before a wrong one are written.
+    `convert` takes lines and the number of the first; `what` names the content of a line. All lines before an invalid
+    one are written.
     """
     check_readable([None])
     resolve_output(None, [None])
@@ -54,7 +57,7 @@ def convert_lines(convert: Callable[[list[str], int], list[str]], what: str) -> 
         try:
             write(convert(texts, number))
         except TextError:
-            for i, text in enumerate(texts, number):  # again, one at a time, to find the line
+            for i, text in enumerate(texts, number):  # again, one at a time, to find the invalid line
                 try:
                     write(convert([text], i))
                 except TextError as error:
@@ -63,6 +66,6 @@ def convert_lines(convert: Callable[[list[str], int], list[str]], what: str) -> 
 
 
 def write(lines: list[str]) -> None:
-    """Write lines and flush, for a reader that waits for each answer."""
+    """Write lines and flush, for readers that wait for each answer."""
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     sys.stdout.buffer.flush()

@@ -17,15 +17,24 @@ from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 @corpus_options
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--recipe", shell_complete=complete_recipe,
-              help="A preset or a TOML file; without it, sizes are chosen to suit the data.")  # fmt: skip
+              help="A preset or a TOML file; without it, sizes are chosen by the amount of data.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
 @click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenizers are kept.")
-@click.option("--minutes", type=float, help="How long the run may take on this machine; its length is chosen to fit.")
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Where to train; a GPU by default, if there is one.")
+@click.option(
+    "--minutes", type=float, help="Time that the run may take on this machine; the number of steps is chosen to fit."
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="Device to train on.  [default: a GPU if there is one]"
+)
 @click.option("--tensorboard", is_flag=True, help="Also write training/tensorboard in the model directory.")
-@click.option("--processes", type=click.IntRange(1), default=1, help="Processes on this machine, a GPU or cores each.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    default=1,
+    help="Number of processes on this machine, each with a GPU or a share of the cores.",
+)
 @click.option("--dry-run", is_flag=True, help="Prepare the data, print the plan with its time and memory, and stop.")
-@click.option("--finish-now", is_flag=True, help="Make a model of the checkpoints so far, as `dragoman finish` does.")
+@click.option("--finish-now", is_flag=True, help="Write a model from the checkpoints so far, like `dragoman finish`.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -48,7 +57,7 @@ def command(
     """
     if finish_now:
         if dry_run:
-            raise click.UsageError("--dry-run and --finish-now exclude each other")
+            raise click.UsageError("--dry-run cannot be combined with --finish-now; drop one of them")
         api.finish(out, device=device)
         return
     if dry_run:
@@ -84,7 +93,7 @@ def command(
 
 
 def command_line(context: click.Context) -> list[str]:
-    """The options of this call as arguments, for the processes that do the work."""
+    """The options of this call as arguments, for the worker processes."""
     words = []
     for option in context.command.params:
         value = context.params[str(option.name)]

@@ -27,11 +27,11 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--text", "texts", multiple=True, metavar="SENTENCE", help="A sentence to translate; repeatable.")
 @click.option("-o", "--output", type=NAME, default="-", help="Output file; it appears when it is complete.")
 @click.option(
-    "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations of each line, best first."
+    "--nbest", type=click.IntRange(1, MAX_BEAM), default=1, help="Number of translations per line, best first."
 )
 @click.option("--scores", is_flag=True, help="Add a column with the score, log P / lp; --json always has it.")
 @click.option("--alignments", is_flag=True, help="Add a column with word alignments, such as 0-0 1-2, source first.")
-@click.option("--json", "as_json", is_flag=True, help="Write a JSON object for each line, with all results.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line, with all results.")
 @click.option("--beam", type=int, help="Beam size; 1 is greedy search.  [default: 4, or --nbest if that is larger]")
 @click.option(
     "--length-penalty",
@@ -52,7 +52,7 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @constraint_options
 @click.option("--sample", is_flag=True, help="Sample translations; implied by the next three options.")
 @click.option(
-    "--temperature", type=float, help="Sampling temperature; under 1 sharpens the distribution, over 1 flattens it."
+    "--temperature", type=float, help="Sampling temperature; below 1 sharpens the distribution, above 1 flattens it."
 )
 @click.option("--top-k", type=int, help="Sample from the K likeliest tokens.")
 @click.option("--top-p", type=float, help="Sample from the likeliest tokens with total probability P.")
@@ -63,9 +63,9 @@ LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 @click.option("--language", help="Source language, for splitting lines into sentences.  [default: the model's, or en]")
 @engine_options
 @click.option("--batch", type=int, help="Sentences per batch.  [default: the engine's choice]")
-@click.option("--reproducible", is_flag=True, help="Bit-identical output, whatever else is translated; slower.")
+@click.option("--reproducible", is_flag=True, help="Bit-identical output, independent of the other lines; slower.")
 @click.option("--progress/--no-progress", default=None,
-              help="Show engine and speed on stderr; by default if that is a terminal.")  # fmt: skip
+              help="Show engine and speed on stderr; the default if stderr is a terminal.")  # fmt: skip
 def command(
     model: str,
     files: tuple[str, ...],
@@ -97,7 +97,7 @@ def command(
     """
     from dragoman.modeldir.locate import find_model
 
-    directory = find_model(model)  # before the files: if the two are swapped, the error names the model
+    directory = find_model(model)  # before the files: if model and file are swapped, the error names the model
     if texts and files:
         raise DataError(f"--text cannot be combined with {files[0]}; give one of them", code="conflicting_options")
     sentences = [line for text in texts for line in decode_argument("--text", text).split("\n")]
@@ -163,7 +163,9 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
     else:
         reject_unused(("seed",), "nothing is sampled; add --sample")
     if beam is not None and 0 < beam < nbest:
-        raise click.UsageError(f"--nbest {nbest} cannot come from --beam {beam}; use --beam {nbest}, or leave it out")
+        raise click.UsageError(
+            f"--nbest {nbest} needs --beam {nbest} or more; got --beam {beam}; raise it, or leave it out"
+        )
     return Search(
         beam=max(Search.beam, nbest) if beam is None else beam,
         n_best=nbest,
@@ -177,14 +179,14 @@ def make_search(nbest: int, beam: int | None, sampling: Sampling | None, setting
 
 
 class Columns:
-    """Formats a translation as columns or JSON."""
+    """Format a translation as columns or JSON."""
 
     def __init__(self, scores: bool, alignments: bool, numbered: bool, as_json: bool) -> None:
         self.scores, self.alignments, self.numbered, self.as_json = scores, alignments, numbered, as_json
         self.plain = not (scores or alignments or numbered)
 
     def lines(self, translation: Any, number: int) -> bytes:
-        """The line of a translation, or the lines of its n best."""
+        """The line of a translation, or the lines of its n-best list."""
         if self.as_json:
             return self._json(translation, number)
         if self.plain:

@@ -1,4 +1,4 @@
-"""`dragoman trees`: constituency trees as lines to train on, and lines back to trees (section 6.3)."""
+"""`dragoman trees`: convert constituency trees to training lines, and lines back to trees (section 6.3)."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 @click.group(name="trees")
 def command() -> None:
-    """Convert constituency trees (Penn Treebank brackets) to lines that a model learns to write, and back.
+    """Convert constituency trees (Penn Treebank brackets) to lines for training a parser, and back.
 
     A line has the label of a phrase at both brackets, and XX (or a tag) for each word: (S (NP XX )NP XX )S.
     (Dependency trees, which some models read, are an option of other commands: --source-trees.)
     """
 
 
-@command.command(name="lines", short_help="Convert trees to sentences and lines to train on.")
+@command.command(name="lines", short_help="Convert trees to sentences and training lines.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--source", required=True, type=NAME, help="Output file for the sentences.")
 @click.option("--target", required=True, type=NAME, help="Output file for the lines of their trees.")
@@ -49,7 +49,7 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
 
     outputs = [resolve_output(parse_output(path), files) for path in (source, target)]
     if outputs[0] == outputs[1]:
-        raise DataError(f"--source and --target are both {source}; they must differ", code="duplicate_file")
+        raise DataError(f"--source and --target are both {source}; give two different files", code="duplicate_file")
     count = 0
     with ExitStack() as stack:
         streams = [stack.enter_context(open_output(output)) for output in outputs]
@@ -113,7 +113,7 @@ def score(lines: str, gold: tuple[Path, ...]) -> None:
 
 
 def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
-    """The trees of files, each of which must have at least one."""
+    """The trees of files; raise if a file has none."""
     from dragoman.data.corpora.reader import read_brackets_file
 
     check_readable(files)
@@ -128,7 +128,7 @@ def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
 
 
 def pair_lines(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterator[tuple[str, T]]:
-    """Pair each line with its tree or sentence from `files`; reject different numbers."""
+    """Pair each line with its tree or sentence from `files`; raise if the counts differ."""
     path = parse_path(lines)
     check_readable([path, *files])
     counts = [0, 0]
@@ -147,7 +147,7 @@ def pair_lines(lines: str, files: Sequence[Path], others: Iterator[T]) -> Iterat
 
 
 class RepairCounter:
-    """Counts the lines that did not fit their sentences, and how they were repaired."""
+    """Count the lines that did not fit their sentences, and how they were repaired."""
 
     def __init__(self) -> None:
         self.lines = self.repaired = 0

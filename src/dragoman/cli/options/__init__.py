@@ -14,7 +14,7 @@ from dragoman.errors import OutputError
 
 
 class NamedPath(click.Path):
-    """A path whose name is not empty; click would take the name of an unset shell variable for the current directory.
+    """A path whose name is not empty; click would take an unset shell variable for the current directory.
 
     With `is_output_file`, a name that ends in a slash is rejected too, because a Path drops the slash.
     """
@@ -24,7 +24,7 @@ class NamedPath(click.Path):
         self.is_output_file = is_output_file
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path of a word."""
+        """Convert a word to a path."""
         word = os.fsdecode(value)
         if not word:
             self.fail("the name is empty", param, ctx)
@@ -55,14 +55,14 @@ def reject_unused(names: tuple[str, ...], reason: str) -> None:
 
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Directories, and the models that have a name."""
+    """Complete directories and names of models."""
     from dragoman.modeldir.locate import model_names
 
     return [CompletionItem(incomplete, type="dir"), *matching(incomplete, model_names())]
 
 
 def complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files, and presets."""
+    """Complete files and presets."""
     from dragoman.config import PRESETS
 
     return [CompletionItem(incomplete, type="file"), *matching(incomplete, list(PRESETS))]

@@ -1,4 +1,4 @@
-"""Command-line options for lexical constraints, and the files they name."""
+"""Command-line options for lexical constraints, and their files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
 from dragoman.values import plural
 
-MAX_WARNINGS = 5  # lines with unmet phrases that are reported; --json has them all
+MAX_WARNINGS = 5  # number of lines with unmet phrases to report; --json has them all
 CONSTRAINT_OPTIONS = [
     click.option("--terms", type=NAME, multiple=True, metavar="TSV",
                  help="Terminology: source phrase, tab, target phrase, or alternatives separated by tabs."),
-    click.option("--ignore-case", is_flag=True, help="Match the source phrases of --terms in any case."),
+    click.option("--ignore-case", is_flag=True, help="Ignore case when matching the source phrases of --terms."),
     click.option("--require", multiple=True, metavar="PHRASE", help="Phrase that every translation must contain."),
     click.option("--avoid", multiple=True, metavar="PHRASE", help="Phrase that no translation may contain."),
     click.option("--avoid-file", type=NAME, multiple=True, help="Phrases to avoid, one per line."),
@@ -40,7 +40,7 @@ def constraint_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def constraint_files(settings: dict[str, Any]) -> list[Path]:
-    """The files that the options name; raise if one is missing."""
+    """The files given by the options; raise if one is missing."""
     names = [
         *settings["terms"],
         *settings["avoid_file"],
@@ -53,7 +53,7 @@ def constraint_files(settings: dict[str, Any]) -> list[Path]:
 
 
 class LineConstraints:
-    """The constraints of all lines, and those of each line as it comes."""
+    """The constraints of all lines, and those of each line as it arrives."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         if not settings["terms"]:
@@ -84,7 +84,7 @@ class LineConstraints:
     def take(self, texts: list[str]) -> tuple[list[str], dict[str, Any], DragomanError | None]:
         """The next lines that have constraints, the options of `Translator.stream` for them, and an error.
 
-        The error is what is wrong with the constraints of the line after them, if anything.
+        The error is that of the following line's constraints, if they are invalid.
         """
         if self.each is None:
             return texts, self.all, None
@@ -98,7 +98,7 @@ class LineConstraints:
         if wrong is None and len(found) < len(texts):
             wrong = DataError(
                 f"--constraints has {plural(self.taken, 'line')}, but there are more lines to translate; give one for "
-                "each, {} for none",
+                "each, and {} for a line without constraints",
                 code="count_mismatch",
             )
         return texts[: len(found)], {**self.all, "constraints": found}, wrong
@@ -116,7 +116,7 @@ class LineConstraints:
         if translation.unmet and self.warned < MAX_WARNINGS:
             self.warned += 1
             lacks = ", ".join(map(repr, translation.unmet))
-            note(f"line {number} lacks the required {lacks}: the search found no translation that has it")
+            note(f"line {number} lacks the required {lacks}: the search found no translation with it")
 
 
 def read_avoided(path: Path) -> list[str]:
@@ -155,9 +155,9 @@ def parse_constraint(line: str) -> dict[str, Sequence[Any]]:
         return {}
     try:
         found = json.loads(line)
-    except (ValueError, RecursionError) as error:  # not JSON, a number of thousands of digits, or nested too deeply
+    except (ValueError, RecursionError) as error:  # not JSON, a number with thousands of digits, or nested too deeply
         raise DataError(
-            f'not JSON: {error}; expected an object such as {{"require": ["Haus"]}}', code="invalid_json"
+            f'not valid JSON: {error}; expected an object such as {{"require": ["Haus"]}}', code="invalid_json"
         ) from None
     if not isinstance(found, dict) or not set(found) <= set(KEYS):
         raise DataError(

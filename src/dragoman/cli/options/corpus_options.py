@@ -1,4 +1,4 @@
-"""The options that name files of sentence pairs, for every command that reads them."""
+"""Options for files of sentence pairs, shared by all commands that read them."""
 
 from __future__ import annotations
 
@@ -16,49 +16,55 @@ from dragoman.errors import DataError
 from dragoman.values import plural
 
 CORPUS_OPTIONS = [
-    click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, a source sentence per line."),
-    click.option("--target", "targets", type=FILE, multiple=True, help="Its translation, line by line."),
-    click.option("--tsv", "tsvs", type=FILE, multiple=True, help="Source, tab, target on each line."),
-    click.option("--jsonl", "jsonls", type=FILE, multiple=True, help='An object per line: {"en": ..., "de": ...}.'),
-    click.option("--source-key", default="", help="The source in JSON lines (such as en), or its column in TSV."),
-    click.option("--target-key", default="", help="The target in JSON lines (such as de), or its column in TSV."),
+    click.option("--source", "sources", type=FILE, multiple=True, help="Plain text, one source sentence per line."),
+    click.option("--target", "targets", type=FILE, multiple=True, help="The translations, one per line."),
+    click.option("--tsv", "tsvs", type=FILE, multiple=True, help="TSV file: source, tab, target on each line."),
     click.option(
-        "--source-trees", "trees", type=FILE, multiple=True, help="The sources' dependency trees, in CoNLL-U."
+        "--jsonl", "jsonls", type=FILE, multiple=True, help='JSON lines: one object per line, {"en": ..., "de": ...}.'
     ),
-    click.option("--weight", "weights", type=float, multiple=True, help="How often an epoch passes through a corpus."),
+    click.option(
+        "--source-key", default="", help="Key of the source in JSON lines (such as en), or its column in TSV."
+    ),
+    click.option(
+        "--target-key", default="", help="Key of the target in JSON lines (such as de), or its column in TSV."
+    ),
+    click.option(
+        "--source-trees", "trees", type=FILE, multiple=True, help="Dependency trees of the sources, in CoNLL-U."
+    ),
+    click.option("--weight", "weights", type=float, multiple=True, help="Number of passes over a corpus per epoch."),
     click.option(
         "--to",
         "languages",
         multiple=True,
         metavar="CODE",
-        help="For one model of several target languages: what each corpus is translated into, such as de.",
+        help="Target language of each corpus, such as de, for a multilingual model.",
     ),
-    click.option("--to-key", default="", help="Where each line of JSON lines or TSV says its own target language."),
+    click.option("--to-key", default="", help="Key or TSV column with the target language of each line."),
     click.option(
         "--valid-source",
         "valid_sources",
         type=FILE,
         multiple=True,
-        help="Validation sentences; without them, pairs are held out by hash.",
+        help="Validation sentences; without them, some pairs are held out.",
     ),
     click.option("--valid-target", "valid_targets", type=FILE, multiple=True, help="Their translations."),
-    click.option("--valid-source-trees", "valid_trees", type=FILE, help="The trees of the validation sources."),
+    click.option("--valid-source-trees", "valid_trees", type=FILE, help="Trees of the validation sources."),
     click.option(
-        "--valid-tsv", "valid_tsvs", type=FILE, multiple=True, help="Validation pairs as --tsv, with the same keys."
+        "--valid-tsv", "valid_tsvs", type=FILE, multiple=True, help="Validation pairs, like --tsv, with the same keys."
     ),
     click.option(
         "--valid-jsonl",
         "valid_jsonls",
         type=FILE,
         multiple=True,
-        help="Validation pairs as --jsonl, with the same keys.",
+        help="Validation pairs, like --jsonl, with the same keys.",
     ),
     click.option(
         "--valid-to",
         "valid_languages",
         multiple=True,
         metavar="CODE",
-        help="The target language of each validation set, where there are several.",
+        help="Target language of each validation set, for a multilingual model.",
     ),
 ]
 
@@ -72,7 +78,7 @@ class CorpusArguments:
 
 
 def corpus_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options above to a command, and pass what they name as `data`."""
+    """Add the options above to a command, and pass the corpora as `data`."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **values: Any) -> None:
@@ -136,8 +142,8 @@ def parse_corpora(
     valid = assign_languages(valid, valid_languages, "--valid-to")
     if len(valid) > 1 and not all(corpus.names_target for corpus in valid):
         raise DataError(
-            f"there can be one validation set, but you gave {' and '.join(v.name for v in valid)}; join them, or give "
-            "--valid-to for each if the model has several target languages",
+            f"got several validation sets, {' and '.join(v.name for v in valid)}; join them, or give --valid-to "
+            "for each if the model has several target languages",
             code="several_validation_sets",
         )
     if valid_trees is not None and len(valid) != 1:

@@ -31,7 +31,7 @@ ENGINE_OPTIONS = (
 )
 ENSEMBLE_OPTIONS = (
     click.option(
-        "--with", "ensemble", multiple=True, metavar="MODEL", help="A further model of an ensemble; repeatable."
+        "--with", "ensemble", multiple=True, metavar="MODEL", help="Another model for an ensemble; repeatable."
     ),
     click.option(
         "--mean",
@@ -60,5 +60,5 @@ def ensemble_options(function: Callable[..., None]) -> Callable[..., None]:
 def ensemble_arguments(ensemble: tuple[str, ...], mean: str) -> dict[str, Any]:
     """The arguments of `Translator.load` for an ensemble."""
     if not ensemble:
-        reject_unused(("mean",), "there is only one model; add --with MODEL")
+        reject_unused(("mean",), "there is only one model: add --with MODEL")
     return {"ensemble": ensemble, "mean": mean}

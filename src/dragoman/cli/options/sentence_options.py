@@ -30,7 +30,7 @@ def sentence_options(function: Callable[..., None]) -> Callable[..., None]:
 def check_pair_options(
     text: str | None, translation: str | None, source: object, target: object, *, paired: bool = True
 ) -> None:
-    """Reject sentences mixed with files, and, where a command needs pairs, a side without the other."""
+    """Reject sentences mixed with files and, if a command needs pairs, one side without the other."""
     for sentence, file, names in (
         (text, source, "--text and --source"),
         (text, target, "--text and --target"),
@@ -38,14 +38,14 @@ def check_pair_options(
     ):
         if sentence is not None and file is not None:
             raise DataError(
-                f"{names} exclude each other; give sentences with --text and --translation, or files with --source and "
+                f"{names} cannot be combined; give sentences with --text and --translation, or files with --source and "
                 "--target",
                 code="conflicting_options",
             )
     if text is None and source is None:
         lacking = "--text is missing; --translation needs it" if translation is not None else ""
         lacking = "--source is missing; --target needs it" if target is not None else lacking
-        message = lacking or "there is no sentence; give --text SENTENCE, or --source FILE with a sentence per line"
+        message = lacking or "no sentence given; use --text SENTENCE, or --source FILE with one sentence per line"
         raise DataError(message, code="missing_option")
     if paired and translation is None and target is None:
         given, lacking = ("--text", "--translation") if text is not None else ("--source", "--target")
@@ -55,7 +55,7 @@ def check_pair_options(
 def read_given_pairs(
     text: str | None, translation: str | None, source: Path | None, target: Path | None
 ) -> Iterator[tuple[str, str | None]]:
-    """The sentences of checked options, each with its translation if that is given."""
+    """The sentences of checked options, each with its translation if given."""
     if text is not None:
         given = None if translation is None else decode_argument("--translation", translation)
         return iter([(decode_argument("--text", text), given)])
@@ -67,12 +67,12 @@ def read_given_pairs(
 
 
 def check_sentence_file(path: Path, sentence_option: str) -> None:
-    """Reject a file that cannot be read; a sentence given instead of a file has another option."""
+    """Reject a file that cannot be read; suggest another option if a sentence was given instead of a file."""
     check_readable([path], f"use {sentence_option} for a sentence")
 
 
 def read_file_pairs(source: Path, target: Path | None) -> Iterator[tuple[str, str | None]]:
-    """The lines of a file, each with the line of the other if there is one."""
+    """The lines of a file, each with the line of the other file if given."""
     from dragoman.data.corpora.corpus import Corpus
     from dragoman.data.corpora.reader import read_line_blocks, read_pairs
 

@@ -1,7 +1,7 @@
 """Rules that drop sentence pairs; each counts what it drops and keeps examples, so nothing is dropped silently.
 
-`check_chunk` looks at a chunk of pairs alone and can run in any process; `Cleaner` holds what is remembered from chunk
-to chunk: the pairs seen so far, the counts and the examples.
+`check_chunk` needs only the chunk and can run in any process; `Cleaner` keeps the state between chunks: the pairs seen
+so far, the counts and the examples.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from dragoman.errors import DataError
 from dragoman.text.normalization import normalize
 from dragoman.values import suggest
 
-# The order in which rules claim a pair: each dropped pair is counted once, under the first rule that it breaks.
+# In order of precedence: each dropped pair is counted once, under the first rule that it breaks.
 RULES = {
-    "empty": "one side or both hold no text",
+    "empty": "one or both sides have no text",
     "length": "a side has more than data.max_characters characters",
     "ratio": "one side is more than data.max_ratio times as long as the other, in UTF-8 bytes",
-    "copy": "both sides are the same text",
-    "script": "too few of the letters are of the script that the side is written in",
+    "copy": "both sides have the same text",
+    "script": "too few letters of a side belong to its script",
     "held out": "the pair is in the validation set",
-    "duplicate": "the same pair came before",
+    "duplicate": "the same pair occurred earlier",
     "tokens": "a side has more than data.max_tokens tokens",
 }
 STATELESS = ("empty", "length", "ratio", "copy", "script")
 CODES = {rule: code for code, rule in enumerate(RULES, 1)}
-RATIO_SLACK = 16  # bytes that may always differ: "Yes." and "Jawohl, gewiss." are no accident
+RATIO_SLACK = 16  # bytes of difference that are always allowed: "Yes." and "Jawohl, gewiss." are a valid pair
 EXAMPLES = 3
 
-Verdicts = npt.NDArray[np.uint8]  # for each pair 0 (kept) or the code of the rule that drops it
+Verdicts = npt.NDArray[np.uint8]  # per pair: 0 (kept) or the code of the rule that drops it
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -54,7 +54,7 @@ class CheckedChunk:
 
 @dataclass
 class DroppedPairs:
-    """The pairs that one rule has dropped: how many, and examples."""
+    """The number of pairs dropped by one rule, and examples."""
 
     count: int = 0
     examples: list[tuple[str, str]] = field(default_factory=list)
@@ -67,9 +67,9 @@ def check_chunk(
     scripts: tuple[frozenset[str], frozenset[str]],
     languages: Sequence[str] = (),
 ) -> CheckedChunk:
-    """Normalize a chunk and apply the rules that look at one pair alone; without scripts, all are expected.
+    """Normalize a chunk and apply the rules for single pairs; without scripts, all scripts are allowed.
 
-    With `languages`, of each pair's target, the same pair in another language is another pair.
+    With `languages` (of each pair's target), equal pairs in different languages are different pairs.
     """
     sources, targets = [normalize(s) for s in sources], [normalize(t) for t in targets]
     packed = [s.encode() + b"\0" + t.encode() for s, t in zip(sources, targets, strict=True)]
@@ -99,7 +99,7 @@ def check_chunk(
 
 
 class HashSet:
-    """A set of 64-bit hashes at eight bytes each: sorted runs, each at least twice as long as the next.
+    """A set of 64-bit hashes in eight bytes each: sorted runs, each at least twice as long as the next.
 
     Two different pairs share a hash once in about 10^7 corpora of a million pairs.
     """
@@ -129,7 +129,7 @@ class HashSet:
 
 
 class Cleaner:
-    """Applies the rules to all corpora, chunk by chunk and in order."""
+    """Apply the rules to all corpora, chunk by chunk and in order."""
 
     def __init__(self, recipe: DataRecipe, held_out: HashSet | None = None) -> None:
         self.recipe = recipe
@@ -139,7 +139,7 @@ class Cleaner:
         self.n_read = 0
 
     def filter(self, chunk: CheckedChunk) -> npt.NDArray[np.bool_]:
-        """A mask of the pairs of the next chunk that stay."""
+        """A mask of the pairs to keep of the next chunk."""
         self.n_read += len(chunk.verdicts)
         verdicts = chunk.verdicts.copy()
         verdicts[(verdicts == 0) & self.held_out.contains(chunk.hashes)] = CODES["held out"]
@@ -147,7 +147,7 @@ class Cleaner:
             fresh = np.flatnonzero(verdicts == 0)
             hashes = chunk.hashes[fresh]
             first = np.zeros(len(hashes), bool)
-            first[np.unique(hashes, return_index=True)[1]] = True  # the index of the first of equals
+            first[np.unique(hashes, return_index=True)[1]] = True  # index of the first occurrence
             first &= ~self.seen.contains(hashes)
             verdicts[fresh[~first]] = CODES["duplicate"]
             self.seen.add(hashes[first])
@@ -159,18 +159,18 @@ class Cleaner:
         return kept
 
     def count_dropped(self, rule: str, count: int, examples: list[tuple[str, str]]) -> None:
-        """Add to what a rule has dropped."""
+        """Count the pairs dropped by a rule."""
         dropped = self.dropped_by[rule]
         dropped.count += count
         dropped.examples += examples[: EXAMPLES - len(dropped.examples)]
 
     @property
     def n_dropped(self) -> int:
-        """How many pairs all rules together have dropped."""
+        """The number of pairs dropped by all rules together."""
         return sum(dropped.count for dropped in self.dropped_by.values())
 
 
-# Languages written in more than one script, and names that people use for one; the rest are Unicode's own.
+# Languages written in several scripts, and other common names; all other names are Unicode's.
 ALIASES = {
     "HAN": frozenset({"CJK"}),
     "CHINESE": frozenset({"CJK"}),
@@ -181,7 +181,7 @@ ALIASES = {
 
 @cache
 def letters() -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
-    """The names of all scripts, and for each code point the index of its script; 0 for what is not a letter."""
+    """The names of all scripts, and the index of the script of each code point; 0 if it is not a letter."""
     names = {"": 0}
     table = np.zeros(sys.maxunicode + 1, np.uint16)
     for code in range(sys.maxunicode + 1):
@@ -194,7 +194,7 @@ def letters() -> tuple[tuple[str, ...], npt.NDArray[np.uint16]]:
 
 
 def large_scripts() -> list[str]:
-    """The names of scripts with several letters; a sign such as Kelvin's is the only letter of its own."""
+    """The names of scripts with several letters; a sign such as the Kelvin sign would be a script of one letter."""
     names, table = letters()
     sizes = np.bincount(table, minlength=len(names))
     return [name for name, size in zip(names[1:], sizes[1:], strict=True) if size > 4]
@@ -208,7 +208,7 @@ def count_letters(texts: Sequence[str]) -> dict[str, int]:
 
 
 def detect_scripts(texts: Sequence[str]) -> frozenset[str]:
-    """The script of most letters, with those that are mixed with it; empty if there are no letters."""
+    """The script of most letters, with the scripts mixed with it; empty if there are no letters."""
     found = count_letters(texts)
     if not found:
         return frozenset()
@@ -220,7 +220,7 @@ def detect_scripts(texts: Sequence[str]) -> frozenset[str]:
 
 
 def parse_script(script: str) -> frozenset[str]:
-    """The scripts of a name such as "latin" or "japanese"."""
+    """The scripts for a name such as "latin" or "japanese"."""
     name = script.upper()
     if name in ALIASES:
         return ALIASES[name]
@@ -237,12 +237,12 @@ def parse_script(script: str) -> frozenset[str]:
 def expected_share(texts: Sequence[str], scripts: frozenset[str]) -> npt.NDArray[np.float64]:
     """For each text, the share of its letters that are in `scripts`; 1 if it has no letters, or without scripts.
 
-    Letters count by their UTF-8 bytes: one Chinese character says about what three Latin letters say.
+    Letters are weighted by their UTF-8 bytes: one Chinese character carries about as much as three Latin letters.
     """
     shares = np.ones(len(texts))
     if not scripts:
         return shares
-    # A text of ASCII alone holds no letters but Latin ones, and most text in this field is that.
+    # Pure ASCII text, the most common case, has only Latin letters.
     checked = [i for i, text in enumerate(texts) if text and not ("LATIN" in scripts and text.isascii())]
     if not checked:
         return shares

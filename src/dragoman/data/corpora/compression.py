@@ -15,14 +15,14 @@ from dragoman.data.corpora.document_formats import document_kind
 from dragoman.errors import DataError, MissingExtraError
 from dragoman.values import close_matches, plural
 
-OpenFile = Callable[[Path], IO[bytes]]  # how a file is opened: plainly, or to be hashed while it is read
+OpenFile = Callable[[Path], IO[bytes]]  # opens a file, possibly hashing it while it is read
 
 BLOCK_BYTES = 1 << 20
 DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
 COMPRESSIONS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive; unpack it first",
-    b"BZh91AY": "packed with bzip2; unpack it with bunzip2 first",
+    b"BZh91AY": "compressed with bzip2; decompress it with bunzip2 first",
     b"\xff\xfe": "UTF-16; convert it with: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "UTF-16; convert it with: iconv -f UTF-16 -t UTF-8",
 }
@@ -34,7 +34,7 @@ def open_binary(path: Path) -> IO[bytes]:
 
 
 def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes]:
-    """The bytes of a file, decompressed if its first bytes say that it is compressed."""
+    """The bytes of a file, decompressed if its first bytes show that it is compressed."""
     check_file(path)
     with open_file(path) as raw:
         start = raw.read(8)
@@ -43,8 +43,8 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
         check_text_format(path, start)
         if start and path.suffix in COMPRESSIONS.values() and path.suffix != compression:
             raise DataError(
-                f"{path} is named {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
-                f"{path.suffix} file; rename it to what it is",
+                f"{path} has the suffix {path.suffix}, but its first bytes ({start[:4].hex(' ')}) are not those of a "
+                f"{path.suffix} file; rename it to match its content",
                 code="wrong_file_format",
             )
         done = 0
@@ -52,7 +52,7 @@ def read_blocks(path: Path, open_file: OpenFile = open_binary) -> Iterator[bytes
             for block in decompress(raw, compression):
                 done = raw.tell()
                 yield block
-            while raw.read(BLOCK_BYTES):  # what follows the end of an archive belongs to the file, too
+            while raw.read(BLOCK_BYTES):  # bytes after the end of the archive are part of the file too
                 pass
         except DAMAGE as error:
             raise DataError(
@@ -75,7 +75,7 @@ def check_text_format(path: Path, start: bytes) -> None:
 
 
 def decompress(raw: IO[bytes], compression: str) -> Iterator[bytes]:
-    """Blocks of at most about a megabyte from an open file; those before any damage come before the error."""
+    """Blocks of at most about a megabyte from an open file; all blocks before any damage precede the error."""
     match compression:
         case ".zst":
             yield from decompress_zstd(raw)
@@ -94,13 +94,13 @@ def decompress(raw: IO[bytes], compression: str) -> Iterator[bytes]:
             position += len(block)
             yield block
     except DAMAGE:
-        raw.seek(0)  # again in smaller reads, as `read` returns nothing of a block that it cannot fill
+        raw.seek(0)  # retry in smaller reads: `read` returns nothing of a block that it cannot fill
         yield from read_until_damage(reader(), position)
         raise
 
 
 def read_until_damage(stream: Any, skipped: int) -> Iterator[bytes]:
-    """The bytes of a stream until it fails, without the first `skipped`."""
+    """The bytes of a stream up to the failure, without the first `skipped`."""
     with suppress(*DAMAGE):
         while data := stream.read1(BLOCK_BYTES):
             if len(data) > skipped:
@@ -131,7 +131,7 @@ def decompress_zstd(raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_file(path: Path) -> None:
-    """Reject what is not a readable regular file."""
+    """Reject anything but a readable regular file."""
     if path.is_dir():
         raise DataError(f"{path} is a directory; expected a file with a sentence per line", code="not_a_file")
     if path.is_symlink() and not path.exists():

@@ -1,4 +1,4 @@
-"""A corpus: the files of a set of sentence pairs, how they are read, and its weight."""
+"""A corpus: files of sentence pairs, how to read them, and their weight."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Form = Literal["plain", "tsv", "jsonl"]
 
 @dataclass(frozen=True)
 class Corpus:
-    """One set of sentence pairs on disk, and how often an epoch goes through it.
+    """One set of sentence pairs on disk, and the number of passes over it per epoch.
 
-    Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. The keys are
-    the languages' names in JSON lines, and column numbers from 1 in TSV (without them, a line has exactly two columns).
-    `source_trees` is a CoNLL-U file with the tree of each source sentence that is not empty. For a model of several
-    target languages, `to` is that of all pairs, or `to_key` the key or column with the language of each pair.
+    Plain files hold one side each; in TSV and JSON lines `source` holds both and `target` is None. Keys are the names
+    of the languages in JSON lines, and column numbers from 1 in TSV (without keys, a line has exactly two columns).
+    `source_trees` is a CoNLL-U file with the tree of each non-empty source sentence. For a model with several target
+    languages, `to` is the language of all pairs, or `to_key` the key or column with the language of each pair.
     """
 
     source: Path
@@ -35,13 +35,13 @@ class Corpus:
     to_key: str = ""
 
     def __post_init__(self) -> None:
-        """Reject fields that do not go together; files may be given as str."""
+        """Reject fields that contradict each other; files may be given as str."""
         for side in ("source", "target", "source_trees"):
             if isinstance(getattr(self, side), str):
                 object.__setattr__(self, side, Path(getattr(self, side)))
         if not isinstance(self.source, Path) or not isinstance(self.target, Path | None):
             raise DataError(
-                f"source and target must be files, as in Corpus('train.en', 'train.de'); got {self.source!r} and "
+                f"source and target must be paths, as in Corpus('train.en', 'train.de'); got {self.source!r} and "
                 f"{self.target!r}",
                 code="wrong_type",
             )
@@ -82,7 +82,7 @@ class Corpus:
         return DataError(f"{self.source}: {problem}", code=code)
 
     def _check_language(self) -> None:
-        """Reject what cannot be a target language."""
+        """Reject invalid target languages."""
         if self.to and not is_language_code(self.to):
             raise self._error(
                 f"to={self.to!r} is not a language code; use letters, digits and hyphens, such as 'de' or 'zh-Hans'",
@@ -95,11 +95,11 @@ class Corpus:
             )
         if self.to and self.to_key:
             raise self._error(
-                f"to={self.to!r} and to_key={self.to_key!r} exclude each other; drop one", code="conflicting_options"
+                f"to={self.to!r} and to_key={self.to_key!r} cannot be combined; drop one", code="conflicting_options"
             )
         if self.form == "tsv" and self.to_key and not column_number(self.to_key):
             raise self._error(
-                f"to_key={self.to_key!r} must be the number of a column of the TSV, from 1", code="invalid_column"
+                f"to_key={self.to_key!r} must be a column number of the TSV file, counted from 1", code="invalid_column"
             )
         if self.to_key and self.to_key in self._both_keys():
             raise self._error(
@@ -107,17 +107,17 @@ class Corpus:
             )
 
     def _both_keys(self) -> tuple[str, str]:
-        """The keys of both sides; by default the first two columns of a TSV file with languages."""
+        """The keys of both sides; the default is the first two columns of a TSV file with languages."""
         return (self.source_key, self.target_key) if self.source_key or not self.to_key else ("1", "2")
 
     @property
     def names_target(self) -> bool:
-        """Whether it names the language that it is translated into."""
+        """Whether the corpus names its target language."""
         return bool(self.to or self.to_key)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys or columns of a pair: both sides, and its language if each line has its own; perhaps empty."""
+        """The keys or columns of a pair: both sides, and the language if each line names it; may be empty."""
         return (*self._both_keys(), self.to_key) if self.to_key else self._both_keys()
 
     @property
@@ -138,15 +138,15 @@ def plain_corpora(sources: Sequence[Path], targets: Sequence[Path], kind: str = 
     """Plain files as corpora; `kind` is "validation " in messages about validation sets."""
     if len(sources) != len(targets):
         raise DataError(
-            f"there are {plural(len(sources), f'{kind}source file')} but {plural(len(targets), f'{kind}target file')}; "
-            "give a target file for each source file",
+            f"got {plural(len(sources), f'{kind}source file')} but {plural(len(targets), f'{kind}target file')}; "
+            "give one target file for each source file",
             code="count_mismatch",
         )
     return [Corpus(*files) for files in zip(sources, targets, strict=True)]
 
 
 def all_corpora(sources: Sequence[Path], targets: Sequence[Path], others: Sequence[Corpus]) -> list[Corpus]:
-    """Plain files as corpora, and the other corpora after them; reject none at all."""
+    """Plain files as corpora, followed by the other corpora; raise if there are none."""
     found = [*plain_corpora(sources, targets), *others]
     if not found:
         raise DataError("there are no sentence pairs; give source and target files, TSV or JSON lines", code="no_data")

@@ -9,7 +9,7 @@ from typing import Final
 ZIP: Final = b"PK\x03\x04"
 STARTS: Final = {
     b"%PDF-": "a PDF document",
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a document of an old Microsoft Office (.doc, .ppt, .xls)",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a legacy Microsoft Office document (.doc, .ppt, .xls)",
     b"{\\rtf": "an RTF document",
 }
 OFFICE_DIRECTORIES: Final = {
@@ -26,9 +26,9 @@ MIMETYPES: Final = {
 
 
 def document_kind(path: Path, start: bytes) -> str | None:
-    """What a file with these first bytes is, with an article, if it is a document; None if it is not.
+    """The kind of document of a file with these first bytes, with an article; None if it is not a document.
 
-    The parts of a zip archive are listed where `path` is a file, and searched for in `start` where it is a pipe.
+    The parts of a zip archive are listed if `path` is a file, and searched for in `start` if it is a pipe.
     """
     for magic, kind in STARTS.items():
         if start.startswith(magic):
@@ -46,7 +46,7 @@ def document_kind(path: Path, start: bytes) -> str | None:
 
 
 def zip_parts(path: Path) -> tuple[list[str], bytes]:
-    """The names in a zip archive, and its part `mimetype`; empty where it cannot be read."""
+    """The names in a zip archive, and its part `mimetype`; empty if it cannot be read."""
     try:
         if not path.is_file():
             return [], b""

@@ -1,8 +1,7 @@
-"""Read sentence pairs: plain parallel files, TSV and JSON lines, each perhaps compressed as .gz, .xz or .zst.
+"""Read sentence pairs: plain parallel files, TSV and JSON lines, optionally compressed as .gz, .xz or .zst.
 
-A line ends only at `\\n`, so U+2028 and the like stay inside their sentence; a `\\r` before it is dropped. What cannot
-be read is a DataError that names the file and the line, because a corpus that is off by one line trains a model that is
-wrong everywhere.
+A line ends only at `\\n`, so U+2028 and the like stay inside their sentence; a `\\r` before it is dropped. Unreadable
+lines are never skipped, because a corpus that is off by one line ruins the model: a DataError names the file and line.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def read_pairs(corpus: Corpus, size: int, open_file: OpenFile = open_binary) -> 
 def read_pairs_with_languages(
     corpus: Corpus, size: int, open_file: OpenFile = open_binary
 ) -> Iterator[tuple[list[str], list[str], list[str]]]:
-    """`read_pairs` with the target language of each pair; empty for a blank line, and if the corpus names none."""
+    """`read_pairs` with the target language of each pair; empty for a blank line, or if the corpus names none."""
     if corpus.target is not None:
         for sources, targets in read_parallel(corpus.source, corpus.target, size, open_file):
             yield sources, targets, [corpus.to] * len(sources)
@@ -51,7 +50,7 @@ def read_pairs_with_languages(
 
 
 def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) -> Iterator[tuple[list[str], list[str]]]:
-    """Line i of one file with line i of the other; both must have as many lines."""
+    """Pair line i of one file with line i of the other; both must have the same number of lines."""
     counts = [0, 0]
     both: Iterator[tuple[list[str], list[str]]] = zip_longest(
         rechunk(read_line_blocks(source, open_file), size),
@@ -63,7 +62,7 @@ def read_parallel(source: Path, target: Path, size: int, open_file: OpenFile) ->
         if len(sources) == len(targets):
             yield sources, targets
             continue
-        for more_sources, more_targets in both:  # to the end, for the counts in the message
+        for more_sources, more_targets in both:  # read to the end, for the counts in the message
             counts = [counts[0] + len(more_sources), counts[1] + len(more_targets)]
         raise DataError(
             f"{source} has {plural(counts[0], 'line')} but {target} has {counts[1]:,}; line i of one must be the "
@@ -88,7 +87,7 @@ def read_brackets_file(path: str | Path) -> Iterator[Bracketing]:
 
 
 def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
-    """The two sentences of one TSV line, and its language; empty for a blank line, which cleaning counts."""
+    """The two sentences of a TSV line, and its language; empty for a blank line, which cleaning counts."""
     if not line.strip():
         return [""] * len(corpus.keys)
     cells = line.split("\t")
@@ -96,7 +95,7 @@ def parse_tsv_line(corpus: Corpus, line: str, number: int) -> list[str]:
         if len(cells) != 2:
             raise DataError(
                 f"{corpus.source}, line {number}: {plural(len(cells), 'column')}, but expected source, tab, target; "
-                "choose two of several columns with a source key and a target key, such as 1 and 2",
+                "select two of several columns with a source key and a target key, such as 1 and 2",
                 code="wrong_columns",
             )
         return cells
@@ -117,9 +116,9 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     where = f"{corpus.source}, line {number}"
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError) as error:  # no JSON, one number of thousands of digits, or nested too deep
+    except (ValueError, RecursionError) as error:  # not JSON, a number with thousands of digits, or nested too deeply
         raise DataError(
-            f"{where}: not JSON ({error}); each line must be one JSON object", code="invalid_json"
+            f"{where}: not valid JSON ({error}); each line must be one JSON object", code="invalid_json"
         ) from None
     if isinstance(entry, dict) and isinstance(entry.get("translation"), dict):
         outside = {corpus.to_key: entry[corpus.to_key]} if corpus.to_key in entry else {}
@@ -133,10 +132,10 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
     for key in corpus.keys:
         if key not in entry:
             keys = ", ".join(map(repr, list(entry)[:8])) or "none"
-            raise DataError(f"{where}: there is no key {key!r}; the keys are {keys}", code="missing_key")
+            raise DataError(f"{where}: no key {key!r}; the keys are {keys}", code="missing_key")
         text = entry[key]
         if not isinstance(text, str):
-            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a text", code="wrong_type")
+            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a string", code="wrong_type")
         if "\0" in text:
             raise DataError(f"{where}: {key!r} has a NUL character; remove it", code="invalid_character")
         try:
@@ -164,9 +163,9 @@ def read_line_blocks(
 
 
 def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
-    """The lines of blocks of bytes, those of each block as soon as it arrives; `path` is for messages.
+    """The lines in blocks of bytes, yielded as each block arrives; `path` is for messages.
 
-    All lines before one that cannot be read are returned before the error.
+    All lines before an unreadable one are yielded before the error.
     """
     number, rest = 0, b""
     for block in blocks:
@@ -195,9 +194,9 @@ def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
 
 
 def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError | None]:
-    """Lines of UTF-8 as text, up to the first that cannot be decoded, and the error of that one.
+    """Decode UTF-8 lines up to the first that cannot be decoded; return them with its error.
 
-    `before` is the number of lines of the file before them.
+    `before` is the number of earlier lines of the file.
     """
     wrong = None
     try:
@@ -216,7 +215,7 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         start = text.rfind("\n", 0, text.index("\0")) + 1
         line = before + text.count("\n", 0, start) + 1
         wrong = DataError(
-            f"{path}, line {line}: a NUL byte; expected UTF-8, but this may be UTF-16 or not be text",
+            f"{path}, line {line}: NUL byte; expected UTF-8 text, but this may be UTF-16 or a binary file",
             code="invalid_character",
         )
         text = text[:start]
@@ -224,7 +223,7 @@ def decode(path: Path, block: bytes, before: int) -> tuple[list[str], DataError 
         text = text[1:]
     found = text.split("\n")
     if wrong is not None:
-        found.pop()  # the empty rest after the last good line
+        found.pop()  # the empty remainder after the last valid line
     return [line.removesuffix("\r") for line in found] if "\r" in text else found, wrong
 
 

@@ -1,1 +1,1 @@
-"""From corpora to prepared data: tokenizers learned, sentences encoded, everything recorded."""
+"""From corpora to prepared data: clean, learn tokenizers, encode, and record everything in a manifest."""

@@ -1,4 +1,4 @@
-"""Cleaned text to ids: it lies on disk, and every process reads and encodes a part of it."""
+"""Encode cleaned text: it is on disk, and every process reads and encodes a part of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def append_bytes(writer: SentenceWriter, sentences: Sequence[bytes]) -> None:
 
 
 def read_texts(directory: Path, name: str, start: int, stop: int) -> list[str]:
-    """Sentences start .. stop - 1 that `append_bytes` wrote; read and not mapped, as mapped pages count as memory."""
+    """Sentences start .. stop - 1 that `append_bytes` wrote; read, not mapped, because mapped pages count as memory."""
     offsets = map_file(directory / f"{name}.offsets", "int64")[start : stop + 1].tolist()
     with (directory / f"{name}.ids").open("rb") as file:
         file.seek(offsets[0])
@@ -76,7 +76,7 @@ def encode_side(directory: Path, name: str, tokenizer: str, start: int, stop: in
 def encode_pairs(
     directory: Path, name: str, tokenizers: tuple[str, str], start: int, stop: int, dtypes: tuple[str, str]
 ) -> tuple[EncodedSide, EncodedSide]:
-    """Encode both sides of the pairs start .. stop - 1; this is what runs in every process."""
+    """Encode both sides of the pairs start .. stop - 1; runs in every process."""
     source = encode_side(directory, f"{name}.source", tokenizers[0], start, stop, dtypes[0])
     return source, encode_side(directory, f"{name}.target", tokenizers[1], start, stop, dtypes[1])
 
@@ -93,7 +93,7 @@ def encode_splits(
     valid: CleanText | None,
     tokenizers: SideTokenizers,
 ) -> dict[str, dict[str, Any]]:
-    """Encode all text into the files of the splits; returns what each split holds."""
+    """Encode all text into the files of the splits; return the content of each split."""
     dtypes = [dtype_for(tokenizers[side].vocabulary_size) for side in SIDES]
     splits: dict[str, dict[str, Any]] = {}
     with ExitStack() as open_files:
@@ -128,7 +128,7 @@ def encode_splits(
                     splits[name]["parts"].append(asdict(written))
     if not splits["train"]["pairs"]:
         raise DataError(
-            f"no pair is left: all have more than data.max_tokens={context.recipe.data.max_tokens} tokens",
+            f"no pair is left: all have more than data.max_tokens={context.recipe.data.max_tokens} tokens; raise it",
             code="no_pairs_left",
         )
     return splits
@@ -137,7 +137,7 @@ def encode_splits(
 def encode_text(
     context: PrepareContext, text: CleanText, part: SplitPart, tokenizers: SideTokenizers, dtypes: Sequence[str]
 ) -> Iterator[tuple[int, tuple[EncodedSide, EncodedSide]]]:
-    """The chunks of one part of a text, encoded, each with the number of its first pair."""
+    """The encoded chunks of one part of a text, each with the number of its first pair."""
     names = tuple(tokenizers[side].name for side in SIDES)
     chunks = list(chunk_ranges(part.start, part.stop, PAIRS_PER_CHUNK))
     tasks = ((context.staging, text.name, names, start, stop, tuple(dtypes)) for start, stop in chunks)

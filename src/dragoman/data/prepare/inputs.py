@@ -1,4 +1,4 @@
-"""The inputs of prepared data as facts that can be compared later: files with their hashes, and settings."""
+"""The inputs of prepared data, recorded for later comparison: files with their hashes, and settings."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class InputHashes:
         self.digests: dict[Path, str] = {}
 
     def open(self, path: Path) -> HashedFile:
-        """Open a file that is to be read to its end."""
+        """Open a file that will be read to its end."""
         return HashedFile(path, self)
 
     def of(self, path: Path) -> str:
-        """The digest of a file; read now, unless it was read before."""
+        """The digest of a file; reads the file unless that has been done already."""
         if path not in self.digests:
             self.digests[path] = sha256(path)
         return self.digests[path]
 
 
 class HashedFile(io.FileIO):
-    """A file whose digest is known when it has been read from its beginning to its end."""
+    """A file whose digest is available once it has been read from beginning to end."""
 
     def __init__(self, path: Path, hashes: InputHashes) -> None:
         super().__init__(path)
@@ -75,17 +75,17 @@ class HashedFile(io.FileIO):
         return data
 
     def seek(self, position: int, whence: int = 0, /) -> int:
-        """Begin again, the only place to go to."""
+        """Return to the beginning; other positions are not supported."""
         assert position == whence == 0
         self.sha, self.position = hashlib.sha256(), 0
         return super().seek(0)
 
 
 def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: InputHashes) -> None:
-    """Reject files that cannot be read, and a file that is given twice, under whatever name.
+    """Reject files that cannot be read, and files that are given twice, under any name.
 
-    `valid` says which of the corpora are the validation set. Corpora that name their target languages may share files,
-    as the same sentences are translated into several. Only files of equal size are read here.
+    `valid` tells which corpora are the validation set. Corpora that name their target languages may share files: the
+    same sentences may be translated into several languages. Only files of equal size are read here.
     """
     held_out = {id(corpus) for corpus in valid}
     files = [(path, corpus) for corpus in corpora for path in corpus.files]
@@ -99,16 +99,16 @@ def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: Inp
         first = seen.get((status.st_dev, status.st_ino))
         seen[status.st_dev, status.st_ino] = path, corpus
         if first is not None and not may_share(first[1], corpus, held_out):
-            other = "" if first[0] == path else f", the other time as {first[0]}"
+            other = "" if first[0] == path else f" (also as {first[0]})"
             if id(corpus) in held_out and id(first[1]) not in held_out:
                 raise DataError(
-                    f"{path} is also a training file{other}; scores on training data say nothing: give other "
-                    "sentences, or leave the validation set out to hold some out",
+                    f"{path} is also a training file{other}; scores on training data are meaningless: give other "
+                    "sentences, or omit the validation set to hold out some pairs",
                     code="validation_in_training",
                 )
             raise DataError(
-                f"{path} is given twice{other}; each side of each corpus is a file of its own, and a weight makes an "
-                "epoch go through a corpus more often",
+                f"{path} is given twice{other}; give a different file for each side of each corpus, and use a weight "
+                "to repeat a corpus",
                 code="duplicate_file",
             )
     for _, alike in groupby(sorted(files, key=file_size), file_size):
@@ -116,28 +116,28 @@ def check_inputs(corpora: Sequence[Corpus], valid: Sequence[Corpus], hashes: Inp
 
 
 def file_size(file: tuple[Path, Corpus]) -> int:
-    """How many bytes a file has."""
+    """The size of a file in bytes."""
     return file[0].stat().st_size
 
 
 def check_contents_differ(files: Sequence[tuple[Path, Corpus]], held_out: Set[int], hashes: InputHashes) -> None:
-    """Reject two files with the same content, of files that have the same size."""
+    """Reject files with the same content, among files of the same size."""
     contents: dict[str, tuple[Path, Corpus]] = {}
     for path, corpus in files if len(files) > 1 else ():
         same = contents.get(hashes.of(path))
         contents[hashes.of(path)] = path, corpus
         if same is not None and not may_share(same[1], corpus, held_out):
             raise DataError(
-                f"{path.name} and {same[0].name} have the same content; a corpus needs two languages, and a weight "
-                "makes an epoch go through a corpus more often",
+                f"{path.name} and {same[0].name} have the same content; give a different file for each side, and use a "
+                "weight to repeat a corpus",
                 code="duplicate_file",
             )
 
 
 def may_share(one: Corpus, other: Corpus, held_out: Set[int]) -> bool:
-    """Whether two corpora may have a file in common: both name their target languages, and they are not the same."""
+    """Whether two corpora may share a file: both name their target languages, and they are not the same corpus."""
     apart = (id(one) in held_out) != (id(other) in held_out)
-    same = (one.files, one.keys) == (other.files, other.keys)  # a corpus whose sides are one file, too
+    same = (one.files, one.keys) == (other.files, other.keys)  # also one corpus whose two sides are the same file
     return one.names_target and other.names_target and not apart and not same
 
 
@@ -161,7 +161,7 @@ def file_states(corpora: Sequence[Corpus]) -> list[tuple[Path, int, int]]:
 
 
 def find_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two sets of inputs, each with both values."""
+    """The differences between two sets of inputs, with both values."""
     found = []
     for kind in ("corpora", "valid"):
         before, now = file_rows(old[kind]), file_rows(new[kind])
@@ -169,7 +169,7 @@ def find_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
             found.append(f"{kind}: {plural(len(before), 'file')} before, {len(now)} now")
             continue
         for was, is_now in zip(before, now, strict=True):
-            name = is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} in place of {was['name']}"
+            name = is_now["name"] if was["name"] == is_now["name"] else f"{is_now['name']} instead of {was['name']}"
             for key in dict.fromkeys([*is_now, *was]):
                 if key != "name" and was.get(key) != is_now.get(key):  # a file may be renamed
                     found.append(f"{name}: {key} was {shorten_hash(was.get(key))}, is {shorten_hash(is_now.get(key))}")
@@ -187,7 +187,7 @@ def file_rows(corpora: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def shorten_hash(value: object) -> str:
-    """A value for a message; of a hash, its first digits."""
+    """A value for a message; hashes are shortened to their first digits."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {shorten_hash(each)}" for key, each in value.items())
     text = str(value)
@@ -195,7 +195,7 @@ def shorten_hash(value: object) -> str:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Whether the manifest is one of prepared data."""
+    """Whether a manifest describes prepared data."""
     try:
         read_manifest(directory)
     except DataError:
@@ -204,26 +204,23 @@ def is_prepared(directory: Path) -> bool:
 
 
 def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
-    """The manifest of the data that `out` already holds, if any; raises if `out` holds something else.
+    """The manifest of the data already in `out`, if any; raise if `out` contains something else.
 
-    With `anew`, damaged data count as none.
+    With `anew`, damaged data are ignored.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not out.is_dir():
-        raise DataError(
-            f"{out} is a file, but prepared data are a directory; choose another name", code="not_a_directory"
-        )
+        raise DataError(f"{out} is a file; prepared data are a directory: choose another name", code="not_a_directory")
     others = format_names(path for path in out.iterdir() if path.name not in WRITTEN)
     if not (out / MANIFEST).exists() or (others and not is_prepared(out)):
         contents = others or format_names(out.iterdir())
         raise DataError(
-            f"{out} is not prepared data: it holds {contents}; choose another directory", code="output_exists"
+            f"{out} is not prepared data: it contains {contents}; choose another directory", code="output_exists"
         )
     if others and anew:
         raise DataError(
-            f"{out} also holds {others}, which preparing it anew would remove; move that elsewhere, or choose another "
-            "directory",
+            f"{out} also contains {others}, which would be removed; move it elsewhere, or choose another directory",
             code="output_exists",
         )
     try:
@@ -235,7 +232,7 @@ def find_prepared(out: Path, anew: bool) -> dict[str, Any] | None:
 
 
 def is_up_to_date(out: Path, old: Mapping[str, Any], new: Mapping[str, Any], anew: bool) -> bool:
-    """Whether the data in `out` were prepared from these inputs; without `anew`, other inputs are an error."""
+    """Whether the data in `out` were prepared from these inputs; without `anew`, raise if they were not."""
     changed = find_differences(old, new)
     if changed and not anew:
         raise OtherInputsError(out, changed)

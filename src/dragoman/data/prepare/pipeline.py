@@ -1,7 +1,7 @@
 """From files of sentence pairs to prepared data: clean, hold out, learn the tokenizers, encode, write.
 
 Each file is read once: it is hashed and its pairs are counted while they are cleaned. Text is streamed in chunks
-through all cores and lies on disk between the steps, so memory does not grow with the corpus (except for a few bytes a
+through all cores and stored on disk between steps, so memory does not grow with the corpus (except for a few bytes per
 pair, to detect duplicates). Everything is written to a staging directory, which is renamed at the end.
 """
 
@@ -50,8 +50,8 @@ from dragoman.progress import Reporter, SilentReporter
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.values import MAX_INT
 
-INLINE = 1 << 24  # bytes of input below which starting processes costs more than it gains
-# The settings that decide what is written; the others decide how batches are made of it.
+INLINE = 1 << 24  # bytes of input; for less, starting processes costs more than it gains
+# The settings that determine what is written; the others determine how it is batched.
 PREPARATION_SETTINGS = (
     *("max_tokens", "max_characters", "max_ratio", "min_script", "source_script", "target_script"),
     *("drop_duplicates", "drop_copies", "valid_pairs"),
@@ -69,14 +69,14 @@ def prepare_corpora(
     processes: int | None = None,
     reporter: Reporter | None = None,
 ) -> Prepared:
-    """Prepare the corpora into the directory `out`; nothing is done if it already holds just that.
+    """Prepare the corpora into the directory `out`; do nothing if it already contains exactly that.
 
     Without `valid`, `data.valid_pairs` pairs are held out, chosen by their hashes (at most one in twenty). There may be
     several validation sets, for several target languages. `tokenizers` is a directory with tokenizers to use instead of
-    learning new ones. What `out` holds of other inputs is replaced only with `anew`.
+    learning new ones. Data in `out` from other inputs are replaced only with `anew`.
 
-    `recipe` may be a function of the number of training pairs, which is known when the text has been read, before
-    tokenizers are learned. It is also called with 0, for the settings to clean with; [data] must not depend on the
+    `recipe` may be a function of the number of training pairs, which is known once the text has been read, before
+    tokenizers are learned. It is also called with 0, for the settings of cleaning; [data] must not depend on the
     number.
     """
     if not isinstance(out, str | Path) or not isinstance(tokenizers, str | Path | None):
@@ -88,7 +88,7 @@ def prepare_corpora(
     check_corpora(corpora, validation)
     if tokenizers is not None and not tokenizers.is_dir():
         raise DataError(
-            f"{tokenizers} is not a directory of tokenizers; give the `{TOKENIZERS}` of prepared data, or a model",
+            f"{tokenizers} is not a directory of tokenizers; give `{TOKENIZERS}` inside prepared data, or a model",
             code="tokenizer_not_found",
         )
 
@@ -100,13 +100,13 @@ def prepare_corpora(
     targets = initial.text.targets
     if targets and everything[0].source_trees is not None:
         raise DataError(
-            "source trees cannot be combined with several target languages: a language's token has no place in a tree; "
+            "source trees cannot be combined with several target languages: a language token has no place in a tree; "
             "leave out one of them",
             code="conflicting_settings",
         )
 
     def resolve(pairs: int) -> tuple[Recipe, dict[str, Any]]:
-        """The recipe for so many pairs, and all inputs, whose files are hashed by now."""
+        """The recipe for this many pairs, and all inputs, whose files have been hashed by now."""
         resolved = recipe_for(pairs)
         assert resolved.data == initial.data, "[data] must not depend on the number of pairs"
         resolved = replace(resolved, text=replace(resolved.text, targets=targets))
@@ -138,7 +138,7 @@ def prepare_corpora(
         check_languages(train_text.languages, targets, learned)
         held_out = hold_out(train_text, targets, 0 if validation else final.data.valid_pairs)
         entries = make_tokenizers(context, train_text.name, held_out, tokenizers)
-        cached_tokenizer.cache_clear()  # those of an earlier preparation had the same path
+        cached_tokenizer.cache_clear()  # tokenizers of an earlier preparation had the same path
         reporter.start_stage("encode", len(train_text) + len(valid_text or ()), "pairs")
         splits = encode_splits(context, train_text, held_out, valid_text, entries)
         for now, then in zip(sources.file_states(everything), before, strict=True):
@@ -152,7 +152,7 @@ def prepare_corpora(
 
 
 def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
-    """Reject what is not a list of corpora, and corpora that do not go together."""
+    """Reject anything but a list of corpora, and corpora that cannot be combined."""
     if isinstance(corpora, Corpus) or not all(isinstance(corpus, Corpus) for corpus in corpora):
         raise DataError(
             f"corpora must be a list, such as [Corpus('train.en', 'train.de')]; got {corpora!r}", code="wrong_type"
@@ -168,7 +168,7 @@ def check_corpora(corpora: Sequence[Corpus], valid: Sequence[Corpus]) -> None:
     without = [corpus.name for corpus in everything if corpus.source_trees is None]
     if 0 < len(without) < len(everything):
         raise DataError(
-            f"there are source trees, but none for {', '.join(without)}; give them for all corpora or for none",
+            f"source trees are missing for {', '.join(without)}; give them for all corpora or for none",
             code="missing_trees",
         )
 
@@ -185,14 +185,14 @@ def clean_train(
         if part.start == part.stop:
             counts = ", ".join(f"{rule} {d.count:,}" for rule, d in train.cleaner.dropped_by.items() if d.count)
             raise DataError(
-                f"cleaning leaves no pair of {part.name}; dropped so far, by rule: {counts or 'none'}",
+                f"cleaning leaves no pairs of {part.name}; dropped so far, by rule: {counts or 'none'}",
                 code="no_pairs_left",
             )
     return train
 
 
 def clean_valid(context: PrepareContext, valid: Sequence[Corpus], hashes: sources.InputHashes) -> CleanText:
-    """Clean the validation set, from which only empty pairs may go: scores are measured on it."""
+    """Clean the validation set; only empty pairs are dropped, because it is the benchmark."""
     lenient = replace(
         context.recipe.data,
         max_characters=MAX_INT,
@@ -211,7 +211,7 @@ def clean_valid(context: PrepareContext, valid: Sequence[Corpus], hashes: source
 def clean(
     context: PrepareContext, name: str, corpora: Sequence[Corpus], cleaner: Cleaner, hashes: sources.InputHashes
 ) -> CleanText:
-    """Read corpora once, and write the pairs that stay, normalized, with a hash of each."""
+    """Read corpora once, and write the pairs to keep, normalized, with a hash of each."""
     targets = context.recipe.text.targets
     scripts: tuple[frozenset[str], frozenset[str]] | None = None
     parts, pair_hashes, languages = [], [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
@@ -248,9 +248,9 @@ def clean(
 
 
 def expected_scripts(recipe: DataRecipe, corpus: Corpus, first: Chunk) -> tuple[frozenset[str], frozenset[str]]:
-    """The scripts of both sides: as the recipe names them, or as detected in the first pairs.
+    """The scripts of both sides: from the recipe, or detected in the first pairs.
 
-    If each line names its own language, the first say nothing of the others, and any script is expected.
+    If each line names its own language, the first lines are not representative, and any script is allowed.
     """
     found = []
     for script, texts in zip((recipe.source_script, recipe.target_script), first[:2], strict=True):
@@ -260,7 +260,7 @@ def expected_scripts(recipe: DataRecipe, corpus: Corpus, first: Chunk) -> tuple[
 
 
 def hold_out(train: CleanText, targets: Sequence[str], wanted: int) -> npt.NDArray[np.bool_]:
-    """A mask of the pairs to hold out: the same number of each target language."""
+    """A mask of the pairs to hold out: the same number for each target language."""
     if train.languages is None:
         return choose_held_out(train.hashes, wanted)
     mask = np.zeros(len(train), bool)
@@ -271,10 +271,10 @@ def hold_out(train: CleanText, targets: Sequence[str], wanted: int) -> npt.NDArr
 
 
 def choose_held_out(hashes: Hashes, wanted: int) -> npt.NDArray[np.bool_]:
-    """A mask of the pairs with the smallest hashes, so the same pair is never on both sides.
+    """A mask of the pairs with the smallest hashes, so that equal pairs are never in both splits.
 
-    Copies of a pair go with it, so there may be more than `wanted`. A pair so frequent that a tenth of all would be
-    held out with it stays among the training pairs.
+    Copies of a pair are held out with it, so there may be more than `wanted`. A pair so frequent that a tenth of all
+    pairs would be held out with it stays in training.
     """
     wanted = min(wanted, len(hashes) // 20)
     if not wanted:

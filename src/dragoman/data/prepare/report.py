@@ -32,7 +32,7 @@ def print_preparation(prepared: Prepared, console: Console) -> None:
 
 
 def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) -> None:
-    """Print what every rule dropped, then examples."""
+    """Print the number of pairs dropped by each rule, then examples."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in ("rule", "dropped", "%", "why"):
         table.add_column(name, justify="right" if name in ("dropped", "%") else "left")
@@ -44,12 +44,12 @@ def print_rules(title: str, read: int, rules: dict[str, Any], console: Console) 
     console.print(table)
     examples = [(rule, *pair) for rule, entry in rules.items() for pair in entry["examples"]]
     for rule, source, target in examples:
-        # Text and not str: an example may hold what rich would read as markup
+        # Text, not str: rich would parse markup in an example
         console.print(Text(f"  {rule:<9} {shorten(source)} ||| {shorten(target)}", style="dim"), soft_wrap=True)
 
 
 def split_table(prepared: Prepared) -> Table:
-    """A table of the tokens of each split, and of their number per pair, word and character."""
+    """A table of the number of tokens of each split: in total, and per pair, word and character."""
     table = Table(title="Prepared", title_justify="left", title_style="bold")
     for name in ("split", "pairs", "side", "tokens", "a pair", "a word", "a character"):
         table.add_column(name, justify="left" if name in ("split", "side") else "right")
@@ -89,7 +89,7 @@ def histogram(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: int = 14
 
 
 def bar(value: int, maximum: int, width: int) -> str:
-    """A bar that is exact to an eighth of a character; never empty for a value over 0."""
+    """A bar with a resolution of an eighth of a character; never empty for a value above 0."""
     eighths = max(round(8 * width * value / maximum), 1 if value else 0)
     return EIGHTHS[8] * (eighths // 8) + (EIGHTHS[eighths % 8] if eighths % 8 else "")
 

@@ -1,4 +1,4 @@
-"""The staging directory of `prepare`: what its steps share, and the manifest that completes it."""
+"""The staging directory of `prepare`: data shared by its steps, and the manifest that completes it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dragoman.errors import DataError, DragomanError
 from dragoman.files import MANIFEST, sha256, staged, write_atomically
 from dragoman.progress import Reporter
 
-PAIRS_PER_CHUNK = 8192  # large enough that sending them to a process costs little, small enough for many processes
+PAIRS_PER_CHUNK = 8192  # large enough to make sending them to a process cheap, small enough for many processes
 
 
 class TokenizerEntry(NamedTuple):
-    """A tokenizer as the manifest names it."""
+    """A tokenizer's entry in the manifest."""
 
     name: str
     vocabulary_size: int
@@ -39,10 +39,10 @@ SideTokenizers = dict[str, TokenizerEntry]  # by side
 
 @dataclass(frozen=True)
 class CleanText:
-    """Cleaned text on disk: where each corpus lies in it, and a hash of each pair.
+    """Cleaned text on disk: the range of each corpus, and a hash of each pair.
 
-    With `trees`, the depths of the source's bytes lie next to it. `languages` has the index of each pair's target
-    language in text.targets, if there are several.
+    With `trees`, the depths of the source's bytes are stored next to it. `languages` has the index of each pair's
+    target language in text.targets, if there are several.
     """
 
     name: str
@@ -58,7 +58,7 @@ class CleanText:
 
 @dataclass(frozen=True)
 class PrepareContext:
-    """What every step of one preparation needs."""
+    """Context shared by all steps of one preparation."""
 
     staging: Path
     recipe: Recipe
@@ -72,16 +72,16 @@ def staging_directory(out: Path) -> Iterator[Path]:
     try:
         with staged(out) as staging:
             yield staging
-    except OSError as error:  # usually a full disk; reading has errors of its own
+    except OSError as error:  # usually a full disk; reading raises other errors
         if isinstance(error, DragomanError):
             raise
         raise DataError(
-            f"cannot write {out}: {error.strerror or error}; nothing of it was kept", code="cannot_write"
+            f"cannot write {out}: {error.strerror or error}; nothing was kept", code="cannot_write"
         ) from error
 
 
 def make_report(train: CleanText, valid: CleanText | None, splits: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What was read and what each rule dropped, with examples: every pair read is kept or counted here."""
+    """The pairs read and dropped by each rule, with examples; every pair read is kept or counted here."""
     report: dict[str, Any] = {"read": train.cleaner.n_read, "rules": rule_report(train.cleaner)}
     if valid is not None:
         report |= {"valid_read": valid.cleaner.n_read, "valid_rules": rule_report(valid.cleaner)}
@@ -93,7 +93,7 @@ def make_report(train: CleanText, valid: CleanText | None, splits: dict[str, dic
 
 
 def rule_report(cleaner: Cleaner) -> dict[str, Any]:
-    """What each rule dropped, for JSON."""
+    """The pairs dropped by each rule, for JSON."""
     return {
         rule: {"why": RULES[rule], "dropped": d.count, "examples": d.examples} for rule, d in cleaner.dropped_by.items()
     }
@@ -106,7 +106,7 @@ def write_data_manifest(
     splits: dict[str, dict[str, Any]],
     report: dict[str, Any],
 ) -> None:
-    """Write the last file, which says what the directory holds and where it came from; remove intermediate text."""
+    """Write the manifest, the last file, which lists the content and its origin; remove intermediate text."""
     for path in context.staging.glob("*-text.*"):
         path.unlink()
     tokenizers = {side: entries[side]._asdict() for side in SIDES}
@@ -129,12 +129,12 @@ def write_data_manifest(
 
 
 def save_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest whole or not at all."""
+    """Write the manifest atomically."""
     write_atomically(directory / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1))
 
 
 def set_weights(prepared: Prepared, weights: Sequence[float]) -> Prepared:
-    """The same data with these weights, which are all that may change without preparing again."""
+    """The same data with these weights, the only input that can change without preparing again."""
     parts = prepared.manifest["splits"]["train"]["parts"]
     if [part["weight"] for part in parts] != list(weights):
         for part, weight in zip(parts, weights, strict=True):

@@ -1,4 +1,4 @@
-"""The target language of each pair, for models that learn several: one for a corpus, or one for each line."""
+"""The target language of each pair, for models with several: one per corpus, or one per line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from dragoman.errors import DataError
 if TYPE_CHECKING:
     from dragoman.text import Tokenizer
 
-LanguageIndices = npt.NDArray[np.uint16]  # for each pair, the index of its target language in text.targets
+LanguageIndices = npt.NDArray[np.uint16]  # index of each pair's target language in text.targets
 Chunk = tuple[list[str], list[str], list[str]]  # sources, targets, and target languages
 
 
 def with_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | None = None) -> Recipe:
-    """The recipe with the target languages of its corpora: as it names them, as given tokenizers have them, or as the
-    corpora name them. Corpora that name none, or another one, are rejected."""
+    """The recipe with its target languages: its own, those of the given tokenizers, or those that the corpora name.
+
+    Corpora without a target language, or with another one, are rejected.
+    """
     if not (targets := find_targets(recipe, corpora, tokenizers)):
         return recipe
     for corpus in corpora:
@@ -35,7 +37,7 @@ def with_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | N
 
 
 def find_targets(recipe: Recipe, corpora: Sequence[Corpus], tokenizers: Path | None) -> tuple[str, ...]:
-    """The target languages, in the order of their tokens; none if nothing names one."""
+    """The target languages in the order of their tokens; empty if nothing names one."""
     given = recipe.text.targets
     if tokenizers is None:
         return given or tuple(dict.fromkeys(code for corpus in corpora for code in read_targets(corpus)))
@@ -72,7 +74,7 @@ def source_tokenizer(directory: Path) -> Tokenizer:
 
 
 def read_targets(corpus: Corpus) -> Iterator[str]:
-    """The target languages that a corpus names, perhaps repeatedly; it is read if each line names its own."""
+    """The target languages that a corpus names, possibly with repetitions; it is read if each line names its own."""
     if corpus.to:
         yield corpus.to
     elif corpus.to_key:
@@ -84,8 +86,8 @@ def check_names_target(corpus: Corpus, targets: Sequence[str]) -> None:
     """Reject a corpus that names no target language, or another one."""
     if not corpus.names_target:
         raise DataError(
-            f"{corpus.name} does not name its target language, and this model learns {', '.join(targets)}; give `to` "
-            f"for each corpus and validation set, such as {targets[0]!r}, or `to_key` for files whose lines name it",
+            f"{corpus.name} does not name its target language, and this model has {', '.join(targets)}; give `to` for "
+            f"each corpus and validation set, such as {targets[0]!r}, or `to_key` for files whose lines name it",
             code="missing_language",
         )
     if corpus.to and corpus.to not in targets:
@@ -116,13 +118,13 @@ def read_with_languages(corpus: Corpus, size: int, targets: Sequence[str], open_
 
 
 def language_indices(languages: Sequence[str], targets: Sequence[str]) -> LanguageIndices:
-    """The index of each language in `targets`; an empty line has the first, as it is dropped."""
+    """The index of each language in `targets`; empty lines get the first, because they are dropped."""
     indices = {code: index for index, code in enumerate(targets)}
     return np.fromiter((indices.get(code, 0) for code in languages), np.uint16, len(languages))
 
 
 def count_languages(languages: LanguageIndices, targets: Sequence[str]) -> dict[str, int]:
-    """The number of pairs into each language."""
+    """The number of pairs for each target language."""
     return dict(zip(targets, np.bincount(languages, minlength=len(targets)).tolist(), strict=True))
 
 
@@ -131,7 +133,7 @@ def check_languages(languages: LanguageIndices | None, targets: Sequence[str], l
     pairs = {} if languages is None else count_languages(languages, targets)
     if missing := [code for code, number in pairs.items() if not number and code not in learned]:
         raise DataError(
-            f"text.targets={list(targets)} names {', '.join(missing)}, but cleaning leaves no pair in it; give a "
-            "corpus with it, or leave it out",
+            f"text.targets={list(targets)} names {', '.join(missing)}, but cleaning leaves no pairs in it; add "
+            "a corpus with it, or leave it out",
             code="no_pairs_left",
         )

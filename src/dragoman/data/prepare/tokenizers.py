@@ -20,11 +20,11 @@ from dragoman.files import sha256
 if TYPE_CHECKING:
     from dragoman.text import Tokenizer
 
-LEARN_FROM = 1 << 27  # bytes of text, a little more than `learn` uses; reading all of a large corpus would be a waste
+LEARN_FROM = 1 << 27  # bytes of text, slightly more than `learn` uses: no need to read all of a large corpus
 
 
 def tokenizer_settings(recipe: Recipe, directory: Path | None) -> dict[str, Any]:
-    """What decides the tokenizers, as facts that can be compared later."""
+    """The inputs that determine the tokenizers, recorded for later comparison."""
     if directory is None:
         keys = ("kind", "vocabulary_size", "shared", *(("targets",) if recipe.text.targets else ()))
         values = {f"text.{key}": getattr(recipe.text, key) for key in keys}
@@ -34,7 +34,7 @@ def tokenizer_settings(recipe: Recipe, directory: Path | None) -> dict[str, Any]
         "tokenizers": {path.name: sha256(path) for name in names for path in sorted(directory.glob(name))}
     }
     if recipe.text.targets and recipe.text.targets != source_tokenizer(directory).targets:
-        found["text.targets"] = list(recipe.text.targets)  # some are added
+        found["text.targets"] = list(recipe.text.targets)  # languages are added
     return found
 
 
@@ -55,7 +55,7 @@ def make_tokenizers(
 
 
 def learn_tokenizers(context: PrepareContext, text: str, held_out: npt.NDArray[np.bool_]) -> dict[str, Tokenizer]:
-    """Learn tokenizers from the training text, without what is held out."""
+    """Learn tokenizers from the training text, without the held-out pairs."""
     from dragoman.text import learn
 
     recipe, tokenizers = context.recipe.text, {}
@@ -72,7 +72,7 @@ def learn_tokenizers(context: PrepareContext, text: str, held_out: npt.NDArray[n
 
 
 def load_all(directory: Path, targets: Sequence[str]) -> dict[str, Tokenizer]:
-    """The tokenizers of a directory, with tokens for target languages that they do not have yet."""
+    """The tokenizers of a directory, extended by tokens for new target languages."""
     from dragoman.text import load_tokenizer, vocabulary_sizes
 
     shared = (directory / "shared.json").exists()
@@ -87,7 +87,7 @@ def load_all(directory: Path, targets: Sequence[str]) -> dict[str, Tokenizer]:
 
 
 def every_nth_text(context: PrepareContext, name: str, mask: npt.NDArray[np.bool_], step: int) -> Iterator[str]:
-    """Every `step`-th sentence of one side of a text, of those in the mask."""
+    """Every `step`-th sentence of one side of a text, among those in the mask."""
     mask = mask & (np.arange(len(mask)) % step == 0)
     for start, stop in chunk_ranges(0, len(mask), PAIRS_PER_CHUNK):
         yield from compress(read_texts(context.staging, name, start, stop), mask[start:stop])

@@ -19,13 +19,13 @@ from dragoman.errors import DataError
 
 T = TypeVar("T")
 WORKER_DIED = (
-    "a worker process died. A script that uses workers must keep its work under `if __name__ == '__main__':`, because "
-    "they import the script; or memory may be full. Use one process (processes=1, data.workers=1) to avoid workers"
+    "a worker process died. Memory may be full, or a script that uses workers does not guard its work with "
+    "`if __name__ == '__main__':` (workers import the script). To avoid workers, use processes=1 and data.workers=1"
 )
 
 
 class Workers:
-    """`processes` worker processes, started when first needed; with one, the work is done in this process."""
+    """`processes` worker processes, started on first use; with 1, the work is done in this process."""
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
@@ -69,7 +69,7 @@ class Workers:
     def _submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         with self.lock, block_interrupts():
             if self.pool is None:
-                # Spawned and not forked: a fork copies the locks of the threads that happen to run.
+                # Spawned, not forked: a fork copies locks held by running threads.
                 spawn = multiprocessing.get_context("spawn")
                 self.pool = ProcessPoolExecutor(self.processes, spawn, initializer=follow_parent)
             return self.pool.submit(work, *arguments)
@@ -83,11 +83,11 @@ class Workers:
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C. Processes started meanwhile never receive it: their parent does, and stops them."""
-    resource_tracker.ensure_running()  # it unblocks the signal when it starts, so let it start before
+    """Delay Ctrl-C. Processes started inside never receive it: their parent does, and stops them."""
+    resource_tracker.ensure_running()  # starting it unblocks the signal, so start it first
     caught: list[tuple[int, FrameType | None]] = []
     ours = threading.current_thread() is threading.main_thread()
-    # Blocking is what new processes inherit; but the signal may still reach another thread of this one.
+    # New processes inherit the blocked signal; but it may still reach another thread of this process.
     handler = signal.signal(signal.SIGINT, lambda *signalled: caught.append(signalled)) if ours else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -101,7 +101,7 @@ def block_interrupts() -> Iterator[None]:
 
 
 def follow_parent() -> None:
-    """Exit when the parent process is gone; the first thing that a worker does."""
+    """Exit when the parent process is gone; workers start with this."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 

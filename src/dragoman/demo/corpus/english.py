@@ -11,7 +11,7 @@ from dragoman.demo.corpus.verbs import MODALS, REPORTING, VERBS
 
 
 def english(meaning: m.Meaning) -> str:
-    """The English line of a meaning: phrases as they are, sentences with a capital and a full stop."""
+    """The English line of a meaning: phrases unchanged, sentences with a capital and a period."""
     match meaning:
         case m.Number(value):
             return english_cardinal(value)
@@ -46,12 +46,12 @@ def english(meaning: m.Meaning) -> str:
 
 
 def joined(*words: str) -> str:
-    """The words that are not empty, with spaces between them."""
+    """The non-empty words, joined by spaces."""
     return " ".join(word for word in words if word)
 
 
 def sentence(words: str, stop: str = ".") -> str:
-    """Words with a capital and a full stop, or another one."""
+    """Words with a capital and a period, or another final mark."""
     return words[0].upper() + words[1:] + stop
 
 
@@ -155,7 +155,7 @@ def _be(subject: m.NounPhrase) -> str:
 
 
 def _after_verb(clause: m.Clause) -> list[str]:
-    """Object, destination, company, place, duration, time: German turns this order nearly round."""
+    """Object, destination, company, place, duration, time: German nearly reverses this order."""
     thing = _object(clause.object) if clause.object else ""
     where = _where(clause.where) if clause.where else ""
     lasting = isinstance(clause.object, m.Span)

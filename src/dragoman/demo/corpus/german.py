@@ -1,7 +1,7 @@
-"""From a meaning to its German line: agreement, cases and the verb's places.
+"""From a meaning to its German line: agreement, cases and verb positions.
 
-A German clause is a frame. The finite verb stands second in a statement, first in a question and last after "dass"
-and "weil"; participle, infinitive and separated prefix close the frame; between come time, company, place and object.
+A German clause is a frame. The finite verb is second in a statement, first in a question and last after "dass" and
+"weil"; participle, infinitive and separated prefix close the frame; time, company, place and object are in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Case = Literal["nom", "acc", "dat"]
 
 
 def _declined(*rows: str) -> dict[str, dict[str, str]]:
-    """The forms by case and gender, from a row for each case."""
+    """The forms by case and gender, from one row per case."""
     genders = ("m", "f", "n", "plural")
     return {case: dict(zip(genders, row.split(), strict=False)) for case, row in zip(_CASES, rows, strict=True)}
 
@@ -27,13 +27,13 @@ def _declined(*rows: str) -> dict[str, dict[str, str]]:
 _CASES = ("nom", "acc", "dat")
 _THE = _declined("der die das die", "den die das die", "dem der dem den")
 _ONE = _declined("ein eine ein", "einen eine ein", "einem einer einem")
-# The adjective shows what "ein" leaves open, and rests where "der" has said it.
+# The adjective carries the ending where "ein" has none, and has a weak ending after "der".
 _ENDING_AFTER_ONE = _declined("er e es", "en e es", "en en en")
 _ENDING_AFTER_THE = _declined("e e e", "en e e", "en en en")
 
 
 def german(meaning: m.Meaning) -> str:
-    """The German line of a meaning, the only one that counts as right."""
+    """The German line of a meaning, the only correct one."""
     match meaning:
         case m.Number(value):
             return german_cardinal(value)
@@ -69,7 +69,7 @@ def german(meaning: m.Meaning) -> str:
 
 
 def _counted(count: int, noun: Noun, case: Case, adjective: str = "", definite: bool = False) -> str:
-    """A number with its noun; only "ein" is declined."""
+    """A number with its noun; only "ein" is inflected."""
     if count == 1:
         described = f" {adjective}{_ENDING_AFTER_ONE[case][noun.gender]}" if adjective else ""
         return f"{_ONE[case][noun.gender]}{described} {noun.german}"
@@ -182,7 +182,7 @@ def _person(subject: m.NounPhrase) -> int:
 
 
 def _frame(clause: m.Clause) -> tuple[str, str, str]:
-    """The finite verb, the close of the frame, and the prefix that belongs to the finite verb."""
+    """The finite verb, the end of the frame, and the separable prefix of the finite verb."""
     verb, person = VERBS[clause.verb], _person(clause.subject)
     if clause.tense == "present":
         return verb.present[person], "", verb.prefix
@@ -192,7 +192,7 @@ def _frame(clause: m.Clause) -> tuple[str, str, str]:
 
 
 def _middle(clause: m.Clause) -> list[str]:
-    """A known person, time, duration, company, place, and what is new last."""
+    """A known person, time, duration, company, place, and new information last."""
     thing = _object(clause.object) if clause.object else ""
     known = isinstance(clause.object, m.Name | m.Pronoun)
     lasting = isinstance(clause.object, m.Span)

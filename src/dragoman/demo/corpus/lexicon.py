@@ -1,7 +1,7 @@
-"""The hand-made lexicon: each English word with the one German word it stands for, and what German grammar asks of it.
+"""The lexicon: each English word with its only German translation, and its German grammar.
 
-Every entry is chosen so that the translation is a function: no two senses of an English word, and no noun whose
-singular changes with its case.
+Entries are chosen so that the translation is a function: no English word with two senses, and no noun whose singular
+changes with its case.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _GENDERS: dict[str, Gender] = {"m": "m", "f": "f", "n": "n"}
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun with its plurals; `kind` says in which sentences it makes sense."""
+    """A noun with its plurals; `kind` decides in which sentences it makes sense."""
 
     english: str
     english_plural: str

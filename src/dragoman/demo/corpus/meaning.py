@@ -1,7 +1,7 @@
-"""What a line means, apart from either language: small frozen records that both realizers read and the parser writes.
+"""The meaning of a line, independent of language: frozen records, which the parser writes and both realizers read.
 
-Words are held by their English dictionary form (a key of the lexicon). A record is canonical when no other record has
-the same English; the sampler draws canonical ones only: a bare `Year` is not 2000 .. 2009 (that line is a `Number`),
+Words are stored in their English dictionary form (a key of the lexicon). A record is canonical if no other record has
+the same English; the sampler draws only canonical records: a bare `Year` is not 2000 .. 2009 (that line is a `Number`),
 and a `Price` below one whole unit is in euros ("fifty cents").
 """
 
@@ -15,7 +15,7 @@ Tense = Literal["present", "past", "will", "can", "must"]
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """The base of all meanings, which makes each of them a frozen dataclass."""
+    """Base class of all meanings; makes each of them a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
@@ -34,7 +34,7 @@ class Year(Record):
 
 
 class Date(Record):
-    """A day of a month, `month` being its English name."""
+    """A day of a month; `month` is its English name."""
 
     day: int
     month: str
@@ -64,13 +64,13 @@ class Name(Record):
 
 
 class Pronoun(Record):
-    """A person by pronoun, held in its English subject form."""
+    """A person by pronoun, in its English subject form."""
 
     word: str
 
 
 class Counted(Record):
-    """So many of a noun: "three red apples", or with the article "the three red apples"."""
+    """A counted noun: "three red apples", or with the article "the three red apples"."""
 
     count: int
     noun: str
@@ -87,7 +87,7 @@ class The(Record):
 
 
 class Measured(Record):
-    """So much of a substance: "two bottles of water"."""
+    """An amount of a substance: "two bottles of water"."""
 
     count: int
     measure: str
@@ -95,14 +95,14 @@ class Measured(Record):
 
 
 class Span(Record):
-    """A stretch of time: "for two hours"."""
+    """A duration: "for two hours"."""
 
     count: int
     unit: str
 
 
 class Age(Record):
-    """So many years old."""
+    """An age in years."""
 
     years: int
 
@@ -121,7 +121,7 @@ class Weekday(Record):
 
 
 class Distance(Record):
-    """A point so far from now: "two days ago", "in two days"."""
+    """A point in time relative to now: "two days ago", "in two days"."""
 
     count: int
     unit: str
@@ -129,7 +129,7 @@ class Distance(Record):
 
 
 class Place(Record):
-    """A place or destination, held by its English phrase."""
+    """A place or destination, by its English phrase."""
 
     phrase: str
 
@@ -142,7 +142,7 @@ class Numbered(Record):
 
 
 class Floor(Record):
-    """On a floor of a house, counted from one above the street."""
+    """A floor of a house; the first is the one above street level."""
 
     ordinal: int
 
@@ -181,7 +181,7 @@ class Statement(Record):
 
 
 class Question(Record):
-    """A clause as a question for yes or no."""
+    """A clause as a yes-no question."""
 
     clause: Clause
 
@@ -203,7 +203,7 @@ class Because(Record):
 
 
 class ItIs(Record):
-    """The time of the clock as a sentence."""
+    """The clock time as a sentence."""
 
     clock: Clock
 
@@ -216,7 +216,7 @@ class DayIs(Record):
 
 
 class ThereAre(Record):
-    """So many of something exist in a city."""
+    """A number of things that exist in a city."""
 
     what: Counted
     city: str

@@ -1,8 +1,8 @@
-"""Number words: English both ways, German written only, for 0 .. 999,999.
+"""Number words for 0 .. 999,999: English read and written, German written only.
 
-English follows the British habit ("one hundred and five"), German writes a number as one word with the unit before the
-ten ("einhundertfünf", "fünfundzwanzig"). The readers take the longest number that starts at a word and say where it
-ended, so that the parser of sentences needs no look-ahead of its own.
+English follows British usage ("one hundred and five"); German writes a number as one word with the unit before the ten
+("einhundertfünf", "fünfundzwanzig"). The readers take the longest number that starts at a word and return where it
+ends, so the sentence parser needs no look-ahead of its own.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def german_cardinal(n: int) -> str:
 
 
 def _joined(n: int) -> str:
-    """A number inside a longer word: "eins" gives up its s."""
+    """A number inside a longer word: "eins" loses its s."""
     word = german_cardinal(n)
     return word[:-1] if word.endswith("eins") else word
 
@@ -108,13 +108,13 @@ _YEARS = {english_year(year): year for year in range(1500, 2100) if not 2000 <= 
 
 
 def _longest(table: dict[str, int], words: Sequence[str], at: int) -> Read | None:
-    """The longest entry of the table at `words[at]`, of at most four words, as (value, where it ended)."""
+    """The longest entry of the table at `words[at]`, of at most four words, as (value, end)."""
     phrases = ((" ".join(words[at:end]), end) for end in range(min(at + 4, len(words)), at, -1))
     return next(((table[phrase], end) for phrase, end in phrases if phrase in table), None)
 
 
 def read_cardinal(words: Sequence[str], at: int) -> Read | None:
-    """The longest number at `words[at]`, as (value, where it ended); None where no number starts."""
+    """The longest number at `words[at]`, as (value, end); None if no number starts there."""
     head = _longest(_CARDINALS, words, at)
     if head is None or head[0] == 0 or [*words[head[1] : head[1] + 1]] != ["thousand"]:
         return head
@@ -124,11 +124,11 @@ def read_cardinal(words: Sequence[str], at: int) -> Read | None:
 
 
 def read_ordinal(words: Sequence[str], at: int) -> Read | None:
-    """The ordinal below 1000 at `words[at]`, as (value, where it ended)."""
+    """The ordinal below 1000 at `words[at]`, as (value, end)."""
     return _longest(_ORDINALS, words, at)
 
 
 def read_year(words: Sequence[str], at: int) -> Read | None:
-    """The year from 1500 to 2099 at `words[at]`, as (year, where it ended)."""
-    number = read_cardinal(words, at)  # as the years 2000 to 2009 are read
+    """The year from 1500 to 2099 at `words[at]`, as (year, end)."""
+    number = read_cardinal(words, at)  # the years 2000 to 2009 are read as numbers
     return number if number and 2000 <= number[0] < 2010 else _longest(_YEARS, words, at)

@@ -1,8 +1,8 @@
 """From an English line back to its meaning: the rules of the grammar, by recursive descent over the words of a line.
 
-Each rule reads what it can from where it stands and gives None if it cannot; `attempt` then goes back to where it
-stood. The rules are looser than the grammar: a line belongs to it when the meaning read from it makes sense and says
-exactly that line again; so agreement and spelling are checked by the realizer, and the rules need not repeat them.
+Each rule parses from the current position and returns None if it fails; `attempt` then goes back. The rules are looser
+than the grammar: a line belongs to the grammar if its meaning makes sense and is realized as exactly the same line.
+Thus the realizer checks agreement and spelling, and the rules need not repeat them.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _REPORTING_FORMS = {form: verb.english for verb in REPORTING.values() for form i
 
 
 class Reader:
-    """A place in a line of words; each rule is named for what it reads there."""
+    """A position in a line of words; each rule is named after what it parses."""
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
         self.at = 0
 
     def attempt(self, rule: Callable[[], T]) -> T:
-        """The rule's reading, or None as if it had not been tried."""
+        """The result of a rule, or None with the position restored."""
         start = self.at
         found = rule()
         if found is None:
@@ -60,7 +60,7 @@ class Reader:
         return found
 
     def take(self, phrase: str) -> bool:
-        """Step over a phrase if it stands here."""
+        """Skip a phrase if it is next."""
         words = phrase.split()
         if self.words[self.at : self.at + len(words)] != words:
             return False
@@ -68,7 +68,7 @@ class Reader:
         return True
 
     def one_of(self, table: dict[str, T]) -> T | None:
-        """The entry of the longest phrase, of at most three words, that stands here."""
+        """The entry of the longest phrase, of at most three words, that is next."""
         for length in (3, 2, 1):
             phrase = " ".join(self.words[self.at : self.at + length])
             if phrase in table:
@@ -77,7 +77,7 @@ class Reader:
         return None
 
     def name_of(self, names: Iterable[str]) -> str | None:
-        """The longest of these names that stands here."""
+        """The longest of these names that is next."""
         return self.one_of({name: name for name in names})
 
     def read(self, reader: Callable[[list[str], int], Read | None]) -> int | None:
@@ -210,7 +210,7 @@ class Reader:
         return self.one_of({name: m.Name(name) for name in lexicon.NAMES}) or self.counted()
 
     def rest(self, subject: m.NounPhrase, verb: str, tense: m.Tense, first: m.When | None = None) -> m.Clause:
-        """What follows the verb; a destination stands before the company, any other place after it."""
+        """Everything after the verb; a destination comes before the company, any other place after it."""
         thing, going = self.attempt(self.object), self.attempt(self.where)
         companion = self.attempt(self.companion)
         where = going or self.attempt(self.where)
@@ -281,7 +281,7 @@ _SENTENCES: _Rules = (Reader.it_is, Reader.day_is, Reader.there_are, Reader.comp
 
 
 def parse(line: str) -> m.Meaning:
-    """The meaning of an English line of the grammar; DataError for any other line."""
+    """The meaning of an English line of the grammar; raise DataError for any other line."""
     for meaning in _candidates(line):
         if makes_sense(meaning) and english(meaning) == line:
             return meaning

@@ -1,7 +1,7 @@
-"""Lines without end, as a function of (seed, index): what is drawn, how often, and into which split it falls.
+"""An unlimited number of lines, as a function of (seed, index): what is sampled, how often, and for which split.
 
-All randomness is BLAKE2b of counters, so that a line is the same on every machine and in every version of Python. The
-split of a line is a hash of its English text alone: a line can never be in two splits, whatever the seed and number.
+All randomness is BLAKE2b of counters, so a line is the same on every machine and in every version of Python. The split
+of a line is a hash of its English text alone: a line can never be in two splits, whatever the seed and the number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _hash(text: str) -> int:
 
 
 def split_of(line: str) -> Split:
-    """The split of an English line, decided by the line alone: 80 % train, 10 % valid, 10 % test."""
+    """The split of an English line, determined by the line alone: 80 % train, 10 % valid, 10 % test."""
     tenth = _hash(f"dragoman embedded split {line}") % 10
     return "test" if tenth == 0 else "valid" if tenth == 1 else "train"
 
@@ -40,14 +40,14 @@ def split_of(line: str) -> Split:
 def pairs(n: int, *, split: Split, seed: int = 0) -> Iterator[tuple[str, str]]:
     """The first n English-German pairs of a split, no English line twice.
 
-    They are the same for the same seed whatever n is, so fewer pairs are the beginning of more. To know what it
-    has said, the iterator keeps some 100 bytes for each pair.
+    They depend on the seed but not on n, so fewer pairs are a prefix of more pairs. To avoid duplicates, the iterator
+    keeps about 100 bytes per pair.
     """
     if split not in get_args(Split):
         message = f"split={split!r} is not a split of the embedded corpus; use one of {list(get_args(Split))}"
         raise DataError(message, code="unknown_choice")
     if n < 0:
-        raise DataError(f"n={n} pairs cannot be made; ask for 0 or more", code="out_of_range")
+        raise DataError(f"n={n} must be 0 or more", code="out_of_range")
     return _pairs(n, split, seed)
 
 
@@ -64,7 +64,7 @@ def _pairs(n: int, split: Split, seed: int) -> Iterator[tuple[str, str]]:
 
 
 def meaning_at(seed: int, index: int) -> m.Meaning:
-    """The meaning at one index of a seed's endless row, before the split is asked."""
+    """The meaning at one index of a seed's sequence, before splitting."""
     draw = _Draw(f"dragoman embedded {seed} {index}")
     kind = draw.weighted(_KINDS)
     while True:
@@ -74,7 +74,7 @@ def meaning_at(seed: int, index: int) -> m.Meaning:
 
 
 class _Draw:
-    """An endless row of choices that follow from a name."""
+    """An endless sequence of random choices, determined by a name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -103,7 +103,7 @@ class _Draw:
             left -= weight
             if left < 0:
                 return choice
-        raise AssertionError("weights that sum to more than themselves")
+        raise AssertionError("unreachable: the weights do not add up")
 
 
 _SIZES = {99: 50, 999: 34, 9_999: 10, 999_999: 6}

@@ -1,6 +1,6 @@
 """Which meanings belong to the corpus: ranges of numbers, what goes with which verb, which time with which tense.
 
-One predicate serves both directions: the sampler throws away what fails it, and the parser refuses it.
+One predicate serves both directions: the sampler discards meanings that fail it, and the parser rejects them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dragoman.demo.corpus.numerals import LARGEST
 from dragoman.demo.corpus.verbs import MODALS, VERBS
 
 _NEED_A_PLACE = ("live", "drive", "fly", "go")
-_FIRST_FUTURE_YEAR = 2030  # fixed, so that the corpus is the same in every year it is made in
+_FIRST_FUTURE_YEAR = 2030  # fixed, so that the corpus is the same in every year
 
 
 def makes_sense(meaning: m.Meaning) -> bool:
@@ -52,7 +52,7 @@ def makes_sense(meaning: m.Meaning) -> bool:
 
 
 def _countable(n: int) -> bool:
-    """Numbers that may stand before a noun: German has no settled form for 101 of something."""
+    """Numbers that may precede a noun: German has no settled form for 101 of something."""
     return n == 1 or (n > 1 and n % 100 != 1)
 
 
@@ -119,7 +119,7 @@ def _clause(clause: m.Clause) -> bool:
 
 
 def subject_kind(subject: m.NounPhrase) -> str:
-    """What a verb asks about its subject."""
+    """The kind of a subject, as verbs name it."""
     match subject:
         case m.Name() | m.Pronoun():
             return "person"
@@ -202,7 +202,7 @@ def _lasts_within(span: m.Span, when: m.When) -> bool:
 
 
 def _when_fits(clause: m.Clause, when: m.When) -> bool:
-    """English has a present for habits and timetables only, and no past tomorrow."""
+    """English uses the present only for habits and timetables, and no past tense for tomorrow."""
     if not _when(when) or (isinstance(clause.object, m.Span) and not _lasts_within(clause.object, when)):
         return False
     scheduled = subject_kind(clause.subject) in ("vehicle", "event")

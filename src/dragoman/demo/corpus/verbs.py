@@ -10,8 +10,9 @@ from typing import Literal
 class Verb:
     """A verb: English forms, German forms of the present (ich, er, wir), participle and auxiliary.
 
-    `prefix` is what a separable verb sends to the end of a main clause. `subjects`, `objects` and `places` name the
-    kinds that make sense; `stative` verbs take no modal ("must need" is not English); without a past, only the present.
+    `prefix` is the part of a separable verb that moves to the end of a main clause. `subjects`, `objects` and `places`
+    name the kinds that make sense; `stative` verbs take no modal ("must need" is not English); a verb without a past
+    has only the present.
     """
 
     english: str
@@ -34,7 +35,7 @@ class Verb:
 
     @property
     def infinitive(self) -> str:
-        """The infinitive, prefix and all; it is the form of wir."""
+        """The infinitive with its prefix; it equals the form of wir."""
         return self.prefix + self.present[2]
 
 

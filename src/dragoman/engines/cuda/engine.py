@@ -1,8 +1,8 @@
 """The engine for NVIDIA GPUs: whole decoding steps, beam selection included, replayed as CUDA graphs.
 
 A step of a small model is a hundred tiny kernels, and launching each from Python takes longer than running it. Here
-they are recorded in a CUDA graph for a few shapes (`GraphShape`); the host only checks from time to time, without
-stopping the device, which sentences are done.
+they are recorded in a CUDA graph for a few shapes (`GraphShape`); the host only checks from time to time which
+sentences are done, without stalling the device.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class CudaEngine:
     """A Transformer on a GPU, in bfloat16 by default.
 
     Shapes are recorded on first use (some 0.05 s each, once the kernels are compiled); the most recently used ones are
-    kept, in at most the fraction `memory` of the device's memory. A call may bring any number of sentences; with fewer
-    than a hundred the device is idle most of the time. On a CPU the same steps run one by one, for tests.
+    kept, in at most the fraction `memory` of the device's memory. A call may have any number of sentences; with fewer
+    than a hundred, the device is idle most of the time. On a CPU the same steps run one by one, for tests.
     """
 
     name = "cuda"
-    threads = None  # of the CPU
+    threads = None  # CPU threads
     batch = CUDA.preferred_batch
 
     def __init__(
@@ -74,17 +74,17 @@ class CudaEngine:
         self.encoders: OrderedDict[tuple[int, int], EncoderGraph] = OrderedDict()
         self.lock = threading.Lock()
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # the recorder's stream would not wait for the weights
+            torch.cuda.synchronize(self.device)  # the recorder's stream does not wait for the weights by itself
 
     def search(
         self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first."""
+        """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
         if not sources:
             return []
         code = self.weights.code
-        longest = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # there are no positions beyond
+        longest = len(code.table) - 1 if isinstance(code, LearnedPositions) else None  # there are no further positions
         lengths = np.fromiter(map(len, sources), np.int64, len(sources))
         known = {n: search.limit(n) for n in set(lengths.tolist())}
         limits = np.array([known[n] for n in lengths.tolist()])
@@ -102,9 +102,9 @@ class CudaEngine:
         return found
 
     def _room(self, lengths: Integers, limits: Integers, beam: int) -> int:
-        """How many of the next sentences fit into half of the memory at the longest one's shape.
+        """The number of next sentences that fit into half of the memory, all at the longest one's shape.
 
-        The other half is for the smaller state in which the last of them continue.
+        The other half is for the smaller state in which the last few continue.
         """
         n = min(len(lengths), SENTENCES[-1])
         while n > 1 and shape_of(lengths[:n], limits[:n], beam).bytes(self.weights) > self.budget / 2:
@@ -120,7 +120,7 @@ class CudaEngine:
         found: list[list[Hypothesis]],
         indices: Integers,
     ) -> None:
-        """Search in one state, into `indices` of `found`; the last few sentences continue in a smaller one."""
+        """Search in one state and write to `indices` of `found`; the last few sentences continue in a smaller state."""
         decoder = self._decoder(shape_of(lengths, limits, search.beam))
         memory = self._encoder(decoder.state.shape.sentences, int(lengths.max()) + 1).encode(sources, lengths)
         decoder.begin(memory, lengths, limits, search)
@@ -159,7 +159,7 @@ class CudaEngine:
         return encoder
 
     def _decoder(self, shape: GraphShape, keep: DecoderGraph | None = None) -> DecoderGraph:
-        """The decoder of a shape; for a new one, the least recently used make room, but not `keep`."""
+        """The decoder of a shape; a new one evicts the least recently used ones, but not `keep`."""
         decoder = self.decoders.pop(shape, None)
         if decoder is None:
             used = sum(old.bytes(self.weights) for old in self.decoders)
@@ -185,7 +185,7 @@ def shape_of(lengths: Integers, limits: Integers, beam: int) -> GraphShape:
 
 
 def choose_kernels(device: torch.device) -> TorchKernels:
-    """Triton's kernels where Triton is installed and has a device, else PyTorch's."""
+    """The Triton kernels if Triton is installed and supports the device, else PyTorch's."""
     if device.type != "cuda" or not triton_available(device.type):
         return TorchKernels()
     from dragoman.engines.cuda.kernels_triton import TritonKernels

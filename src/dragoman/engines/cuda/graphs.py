@@ -23,7 +23,7 @@ MAX_RECORDED_TOKENS = 32768  # encoders of larger batches keep the device busy w
 
 
 class Recorder:
-    """Records CUDA graphs on one stream; they run one after the other and share their working memory."""
+    """Record CUDA graphs on one stream; they run one after the other and share working memory."""
 
     def __init__(self, device: torch.device) -> None:
         self.records = device.type == "cuda"
@@ -31,11 +31,11 @@ class Recorder:
         self.stream = torch.cuda.Stream(device) if self.records else None  # type: ignore[no-untyped-call]
 
     def on_stream(self) -> AbstractContextManager[object]:
-        """Within this context, work goes to the recorder's stream."""
+        """Context in which work goes to the recorder's stream."""
         return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
     def record(self, body: Callable[[], None]) -> Callable[[], None]:
-        """A function that replays `body` at its present addresses; on a CPU, `body` itself."""
+        """A function that replays `body` at its current addresses; on a CPU, `body` itself."""
         if not self.records:
             return body
         body()  # libraries and kernels initialize on the first run, which cannot be recorded
@@ -115,7 +115,7 @@ class DecoderGraph:
         self._reset_host_view()
 
     def run_steps(self) -> Booleans:
-        """Run some more steps; return which sentences were done before them, so the device never waits for the host."""
+        """Run a few steps; return which sentences were done before them: the device never waits for the host."""
         self.run()
         if self.asynchronous:
             event = torch.cuda.Event()  # type: ignore[no-untyped-call]

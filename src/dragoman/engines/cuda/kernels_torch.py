@@ -1,4 +1,4 @@
-"""The operations of a step in PyTorch: the base and reference of Triton's, and the fallback where Triton is missing."""
+"""The operations of a step in PyTorch: the reference for the Triton kernels, and the fallback without Triton."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TorchKernels:
     def enter(
         self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None, into: Affine, active: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Add the last sub-layer's output to the residual stream, normalize, multiply; the stream and the product."""
+        """Add the last sub-layer's output to the residual stream, normalize, multiply; return stream and product."""
         x, h = self._normalized(w, x, y, norm)
         out = self.linear(h, into)
         return x, w.activation(out) if active else out
@@ -33,7 +33,7 @@ class TorchKernels:
         return F.linear(x, by.weight, by.bias)
 
     def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
-        """`[R, V or wider]`, in float32 from the start where the device can: rounded logits would tie."""
+        """Logits `[R, V or wider]`, accumulated in float32 where the device supports it: rounded logits would tie."""
         _, h = self._normalized(w, x, y, norm)
         if h.is_cuda and w.dtype != torch.float32:
             logits = torch.mm(h, w.projection.weight.t(), out_dtype=torch.float32)
@@ -42,7 +42,7 @@ class TorchKernels:
         return logits if w.projection.bias is None else logits.add_(w.projection.bias)
 
     def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
-        """From every token of a source to all of them, `[B * S, H * V]`; padding is seen by none."""
+        """Encoder self-attention, `[B * S, H * V]`; no token sees padding."""
         sentences = len(lengths)
         grid = qkv.view(sentences, len(qkv) // sentences, -1)
         parts = grid.split_with_sizes([w.heads * w.d_k, w.heads * w.d_k, w.heads * w.d_v], -1)
@@ -51,9 +51,9 @@ class TorchKernels:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(len(qkv), -1)
 
     def attend_own(self, w: ModelWeights, s: SearchState, layer: int, qkv: Tensor) -> Tensor:
-        """From each row to itself and to its ancestors; stores its keys and values.
+        """Attend from each row to itself and its ancestors; store its keys and values.
 
-        The caches are gathered by lineage, unless every row is its own.
+        The caches are gathered by lineage, unless every row is its own ancestor.
         """
         rows, beam, steps = s.shape.rows, s.shape.beam, s.shape.steps
         q, k, v = qkv.split_with_sizes([w.heads * w.d_k, w.heads * w.d_k, w.heads * w.d_v], -1)
@@ -76,7 +76,7 @@ class TorchKernels:
         return out.view(rows, -1)
 
     def attend_source(self, w: ModelWeights, s: SearchState, layer: int, q: Tensor) -> Tensor:
-        """From each row to its sentence's source; the beams of a sentence are so many queries of it."""
+        """Attend from each row to its sentence's source; the beams of a sentence are queries to the same source."""
         sentences, beam, room = s.shape.sentences, s.shape.beam, s.shape.source
         k, v = s.source[:, :, layer].split_with_sizes([w.heads * w.d_k, w.heads * w.d_v], -1)
         keys = k.view(sentences, room, w.heads, w.d_k).transpose(1, 2)
@@ -87,13 +87,13 @@ class TorchKernels:
         return out.transpose(1, 2).reshape(s.shape.rows, -1)
 
     def select(self, w: ModelWeights, s: SearchState, logits: Tensor) -> None:
-        """Extend the open hypotheses by every token, keep the likeliest as `Search` says, and advance one position.
+        """Extend the open hypotheses by every token, keep the likeliest (see `Search`), and advance one position.
 
-        Ended hypotheses take part as candidates that always win, and so keep a slot.
+        Finished hypotheses are candidates that always win, and so keep their slot.
         """
         sentences, beam = s.shape.sentences, s.shape.beam
         logits = logits[:, : w.vocabulary].view(sentences, beam, -1)
-        total = logits.logsumexp(-1, keepdim=True)  # before anything is forbidden: the probabilities stay the model's
+        total = logits.logsumexp(-1, keepdim=True)  # before masking: probabilities are over the whole vocabulary
         end = logits[:, :, EOS : EOS + 1] - total
         at = s.position[:, None].long()
         allowed = logits.clone()
@@ -109,7 +109,7 @@ class TorchKernels:
         candidates = torch.where(held[:, :, None], always, s.score[:, :, None] + gain)
         best, chosen = candidates.flatten(1).topk(beam)
         parent = chosen // value.shape[2]
-        held = held.gather(1, parent) & (best == torch.inf)  # not where a slot found nothing and has any parent
+        held = held.gather(1, parent) & (best == torch.inf)  # not where a slot found nothing: its parent is arbitrary
         score = torch.where(held, s.score.gather(1, parent), best)
         token = token.flatten(1).gather(1, chosen).masked_fill(held, EOS)
         ends = ~held & (token == EOS) & (score > -torch.inf)

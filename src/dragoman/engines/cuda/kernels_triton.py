@@ -1,4 +1,4 @@
-"""The operations of a step in Triton: few launches, and no cache is copied, gathered or read beyond its end."""
+"""The operations of a step in Triton: few launches; caches are never copied, gathered or read beyond their end."""
 
 # mypy: disable-error-code="no-untyped-call"
 
@@ -17,13 +17,13 @@ from dragoman.engines.cuda.state import Affine, ModelWeights, NormWeights, Searc
 
 
 class Tile(NamedTuple):
-    """How much a program works on at once, and by how many warps."""
+    """Block sizes of a program, and its number of warps."""
 
     block: int
     warps: int
 
 
-FEW_ROWS = 2  # up to here one kernel adds, normalizes and multiplies; beyond, the library's matrix products are faster
+FEW_ROWS = 2  # up to this many, one kernel adds, normalizes and multiplies; for more, the library's products are faster
 FEW_ROWS_TILE = 8192
 MANY_ROWS = 64
 OWN, OWN_OF_MANY = Tile(32, 2), Tile(16, 1)
@@ -32,7 +32,7 @@ LIKELIEST, LIKELIEST_OF_MANY = Tile(1024, 1), Tile(4096, 4)
 
 
 class TritonKernels(TorchKernels):
-    """Matrix products of many rows stay the library's; all that stands between them is one kernel each."""
+    """The library computes matrix products of many rows; each operation between them is one kernel."""
 
     def __init__(self, few_rows: int = FEW_ROWS) -> None:
         self.few_rows = few_rows
@@ -68,7 +68,7 @@ class TritonKernels(TorchKernels):
         return F.linear(x, by.weight, by.bias)
 
     def logits(self, w: ModelWeights, x: Tensor, y: Tensor | None, norm: NormWeights | None) -> Tensor:
-        """In float32 from the start: rounded logits would tie."""
+        """Accumulated in float32: rounded logits would tie."""
         if len(x) <= self.few_rows:
             return few_rows(False, x, y, norm, w.projection, False, torch.float32, last=True)[1]
         return super().logits(w, x, y, norm)
@@ -91,7 +91,7 @@ class TritonKernels(TorchKernels):
         return self._attend(w, q, s.source, s.source_length, s.done, place, s.shape.beam)
 
     def attend_all(self, w: ModelWeights, qkv: Tensor, lengths: Tensor) -> Tensor:
-        """The same kernel, with the tokens of a sentence for beams."""
+        """The same kernel, with the tokens of a sentence in place of beams."""
         tokens = len(qkv) // len(lengths)
         place = tokens, qkv.shape[1], w.heads * w.d_k
         return self._attend(w, qkv, qkv, lengths, torch.zeros_like(lengths), place, tokens)
@@ -160,12 +160,12 @@ def few_rows(
     dtype: torch.dtype,
     last: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The stream, and act(norm(x + y) W^T + b) in `dtype`; nothing needs the stream after the last."""
+    """The stream, and act(norm(x + y) W^T + b) in `dtype`; the last layer's stream is not needed."""
     rows, width, n = len(x), x.shape[1], len(by.weight)
     out = torch.empty(rows, n, dtype=dtype, device=x.device)
     stream = torch.empty_like(x) if norm is not None and not last and not (pre_norm and y is None) else None
     wide = triton.next_power_of_2(width)
-    # A program for each of the device's processors, if their blocks of columns are not too narrow or too large.
+    # One program per multiprocessor, unless the blocks of columns would be too narrow or too wide.
     block = max(1, min(FEW_ROWS_TILE // wide, max(4, triton.next_power_of_2(n // 128 + 1) // 2)))
     triton_jit.few_rows_kernel[(triton.cdiv(n, block),)](
         out, stream, x, y, *((None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)),

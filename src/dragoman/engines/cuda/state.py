@@ -1,8 +1,8 @@
 """Search state with fixed shapes at fixed addresses, so that a step can be recorded as a CUDA graph.
 
 Caches are written once, at [position, row], and never reordered. Instead each beam has a lineage: for each position,
-the slot of its ancestor within the sentence. Each sentence has its own position, so one that is done stands still while
-others continue.
+the slot of its ancestor within the sentence. Each sentence has its own position, so a finished one stays where it is
+while others continue.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class DecoderWeights(EncoderWeights):
 
 
 class ModelWeights:
-    """The weights of a Transformer; none are copied but the cross-attention keys and values, stacked to one matrix.
+    """The weights of a Transformer; only cross-attention keys and values are copied, stacked into one matrix.
 
-    `bias` is the output projection's in higher precision than the model's, if there is one.
+    `bias` is the output projection's bias, if it has one, in higher precision than the model.
     """
 
     def __init__(self, model: Transformer, bias: Tensor | None = None) -> None:
@@ -97,7 +97,7 @@ class ModelWeights:
         self.source_code, self.code = model.source_positions, model.target_positions
 
     def _entries(self, around: list[Any], last: object) -> list[NormWeights | None]:
-        """The norm before each sub-layer, and after the last one; with post-norm, that of the sub-layer before."""
+        """The norm before each sub-layer and after the last; with post-norm, the norm of the previous sub-layer."""
         norms = [_normal(residual.norm) for residual in around]
         return [*norms, _normal(last)] if self.pre_norm else [None, *norms]
 

@@ -1,4 +1,4 @@
-"""The Triton kernels of `TritonKernels`. Integers that vary between batches are not specialized."""
+"""The kernels of `TritonKernels`. Integers that vary between batches are not specialized."""
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc,untyped-decorator"
 
@@ -29,7 +29,7 @@ def embed_kernel(out, table, positions, history, position, scale, rows, W, D, BL
 
 @triton.jit
 def add_norm_kernel(total, out, x, y, weight, bias, eps, D, ADD: tl.constexpr, KEEP: tl.constexpr, BLOCK: tl.constexpr):
-    """One row a program; KEEP writes the sum too, which the pre-norm's stream goes on with."""
+    """One row per program; KEEP also writes the sum, which is the residual stream with pre-norm."""
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     real = column < D
@@ -90,8 +90,8 @@ def attend_own_kernel(
     BEAMS: tl.constexpr, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A head of a row a program: keep its key and value, then look at them and at its ancestors'."""
-    head, row = tl.program_id(0), tl.program_id(1)  # heads of a row stand side by side in memory
+    """One head of a row per program: store its key and value, then attend to them and to its ancestors'."""
+    head, row = tl.program_id(0), tl.program_id(1)  # heads of a row are adjacent in memory
     sentence = row // W
     at = tl.load(position + sentence)
     ck, cv = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_V)
@@ -136,7 +136,7 @@ def attend_source_kernel(
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, BLOCK_W: tl.constexpr,
     BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A head of a sentence a program, all of its W queries at once, or a block of them: the source is read once.
+    """One head of a sentence per program, with all of its W queries, or a block of them: the source is read once.
 
     Queries are `query_stride` apart; keys, then values, start at `first` in rows of `width`, `room` rows a sentence.
     """
@@ -180,7 +180,7 @@ def likeliest_kernel(
     values, tokens, tops, masses, logits, position, done, min_length, stride, vocabulary,
     W: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A block of a row's logits a program: what a softmax needs of it, and its W likeliest allowed tokens."""
+    """One block of a row's logits per program: its part of the softmax, and its W likeliest allowed tokens."""
     row, block = tl.program_id(0), tl.program_id(1)
     sentence = row // W
     if tl.load(done + sentence) == 0:
@@ -206,7 +206,7 @@ def select_kernel(
     W: tl.constexpr, SLOTS: tl.constexpr, BLOCKS: tl.constexpr, WIDE: tl.constexpr, CANDIDATES: tl.constexpr,
     PAST: tl.constexpr,
 ):  # fmt: skip
-    """A sentence a program: the step of `Search`. Ended hypotheses are candidates that always win, and keep a slot."""
+    """One sentence per program: a step of `Search`. Finished hypotheses are candidates that always win their slot."""
     sentence = tl.program_id(0)
     if tl.load(done + sentence) == 0:
         at, max_tokens = tl.load(position + sentence), tl.load(limit + sentence)
@@ -245,7 +245,7 @@ def select_kernel(
             flat = tl.where(index == where, float("-inf"), flat)
 
         parent = chosen // CANDIDATES
-        # Where nothing is left to choose, the first candidate comes again; an empty slot has any parent.
+        # Where no candidate is left, the first one repeats; the parent of an empty slot is arbitrary.
         source = sentence * W + parent
         held = (tl.load(finished + source, mask=mine, other=0) != 0) & (best == float("inf"))
         new = tl.where(held, tl.load(score + source, mask=mine, other=0.0), best)
@@ -261,7 +261,7 @@ def select_kernel(
         beaten = tl.sum((mine & over & (final >= hope / divisor)).to(tl.int32), 0)
         decided = full | (beaten >= tl.load(n_best))
 
-        tl.debug_barrier()  # every old value is read before any is written
+        tl.debug_barrier()  # all old values are read before any is overwritten
         tl.store(score + row, new, mask=mine)
         tl.store(finished + row, over.to(tl.int32), mask=mine)
         tl.store(length + row, tokens_so_far, mask=mine)

@@ -30,7 +30,7 @@ MAX_WEIGHTS: Final = 1 << 29  # 2 GiB
 class SentenceAttention:
     """A sentence pair and its weights, `[layers, heads, queries, keys]` for each kind of attention.
 
-    Step t of the decoder reads token t - 1 and writes token t: its queries are named by either.
+    Step t of the decoder reads token t - 1 and writes token t; its queries can be labeled with either.
     """
 
     source_text: str
@@ -81,7 +81,7 @@ class SentenceAttention:
         return weights
 
     def pool_words(self) -> SentenceAttention:
-        """The same with one token for each word."""
+        """The same pair with one token per word."""
         return replace(
             self,
             maps={kind: self.pool(kind) for kind in self.maps},
@@ -101,7 +101,7 @@ def record_attention(
     """Record all attention weights for a source and a target, by default the model's own translation.
 
     `trees` is the source's tree, for a model that reads trees. For a model with several target languages, `to` names
-    one; its token is shown as a mark before the source.
+    one; its language token is shown before the source.
     """
     import torch
 
@@ -125,7 +125,7 @@ def record_attention(
         raise SearchError("the source is empty; give a sentence", code="empty_text")
     if target is None:
         translation = translator.translate(source, split="never", trees=trees, to=to)
-        target_ids = translator.target.to_ids(translation.tokens)  # as it was written, not as it would be encoded
+        target_ids = translator.target.to_ids(translation.tokens)  # the model's own tokens, not an encoding of the text
     else:
         target_ids = translator.target.encode(target)
     language = source_ids[: translator.n_language_tokens]

@@ -14,14 +14,14 @@ from dragoman.inspect.attention.maps import AttentionWeights, SentenceAttention
 from dragoman.text.word_groups import Side
 
 MAX_UINT16: Final = 65535  # weights are stored as 16-bit numbers
-MAX_PAGE_WEIGHTS: Final = 24_000_000  # a page of 64 MB
+MAX_PAGE_WEIGHTS: Final = 24_000_000  # a page of 64 MB at most
 MAX_PAGE_TOKENS: Final = 900  # queries or keys of a map: browsers draw no larger canvas
 
 
 def attention_page(attention: SentenceAttention, words: bool = False) -> str:
-    """The page as HTML; it loads nothing, and its policy forbids the browser to.
+    """The page as HTML; it loads nothing, and its content security policy forbids loading.
 
-    With `words`, it holds only the weights between words.
+    With `words`, it contains only the weights between words.
     """
     if words:
         attention = attention.pool_words()
@@ -39,12 +39,12 @@ def render_page(template: str, styles: tuple[str, ...], scripts: tuple[str, ...]
         return "\n".join((web / name).read_text(encoding="utf-8") for name in names)
 
     text = read(template).replace("/*STYLE*/", read(*styles)).replace("/*SCRIPT*/", read(*scripts))
-    # No "<" in the data, so no text can end the element that holds it.
+    # Escape "<", so that no text can close the element that holds the data.
     return text.replace("/*DATA*/", json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def check_page_size(attention: SentenceAttention) -> None:
-    """Reject what a browser cannot draw in reasonable time."""
+    """Reject pages that a browser cannot draw in reasonable time."""
     total = sum(weights.size for weights in attention.maps.values())
     longest = max(max(weights.shape[2:]) for weights in attention.maps.values())
     if longest > MAX_PAGE_TOKENS:
@@ -55,7 +55,7 @@ def check_page_size(attention: SentenceAttention) -> None:
         )
     if total > MAX_PAGE_WEIGHTS:
         raise SearchError(
-            f"a page holds up to {MAX_PAGE_WEIGHTS:,} weights; between these {longest:,} tokens there are {total:,}. "
+            f"a page holds up to {MAX_PAGE_WEIGHTS:,} weights; texts of {longest:,} tokens have {total:,}. "
             "Select a part with --kind, --layer, --head or --words, or give shorter texts",
             code="too_large",
         )
@@ -75,7 +75,7 @@ def page_data(attention: SentenceAttention, words: bool = False) -> dict[str, An
 
 
 def side_data(side: Side) -> dict[str, Any]:
-    """Tokens, and the words that they make."""
+    """Tokens, and the words that they form."""
     return {
         "tokens": list(side.tokens),
         "special": [i for word in side.words if word.special for i in word.tokens],

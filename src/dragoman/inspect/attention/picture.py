@@ -19,8 +19,8 @@ TITLES: Final = {
 }
 ROTATED: Final = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
 MAX_INCHES: Final = 22  # of all maps in a row or column
-MIN_LABEL_INCHES: Final = 0.11  # of a cell, below which labels are unreadable
-MAX_GRID_CELLS: Final = 80  # per side, up to which grid lines are drawn
+MIN_LABEL_INCHES: Final = 0.11  # minimum cell size for readable labels
+MAX_GRID_CELLS: Final = 80  # largest number of tokens per side with grid lines
 
 
 def draw_attention(
@@ -108,7 +108,7 @@ def draw_map(axis: Any, weights: AttentionWeights, rows: list[str], columns: lis
     axis.xaxis.tick_top()
     axis.xaxis.set_label_position("bottom")
     axis.tick_params(length=0, pad=3)
-    if max(weights.shape) <= MAX_GRID_CELLS:  # more would hide the cells
+    if max(weights.shape) <= MAX_GRID_CELLS:  # more grid lines would hide the cells
         axis.set_xticks(np.arange(weights.shape[1] + 1) - 0.5, minor=True)
         axis.set_yticks(np.arange(weights.shape[0] + 1) - 0.5, minor=True)
         axis.grid(which="minor", color="white", linewidth=0.6)

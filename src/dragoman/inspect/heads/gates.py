@@ -1,6 +1,6 @@
 """The importance of heads: the loss with heads removed, and its gradient at a gate on each head.
 
-Both are exact sums over the same sentences. Removal takes a pass for each head, gradients one backward pass for all.
+Both are exact sums over the same sentences. Removal takes one pass per head; gradients take one backward pass for all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.models import AttentionMaps, Memory, Transformer
 from dragoman.nn import Gated
 
-KIND_ORDER: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")  # as a sentence passes them
+KIND_ORDER: tuple[AttentionKind, ...] = ("encoder", "decoder", "cross")  # in the order of computation
 Advance = Callable[[], None]
 
 
@@ -35,7 +35,7 @@ class HeadId(NamedTuple):
 
 
 class GatedModel:
-    """A copy of a model with a gate on every head; it shares its weights with the original, which stays as it is."""
+    """A copy of a model with a gate on every head; it shares its weights with the original, which does not change."""
 
     def __init__(self, model: Transformer) -> None:
         shared = {id(weights): weights for weights in (*model.parameters(), *model.buffers())}
@@ -75,9 +75,9 @@ class GatedModel:
         return zeros.index_add(0, batch.rows, each.double())
 
     def gradients(self, batch: ForcedBatch) -> Tensor:
-        """`[B, heads]`: the derivative of each sentence's loss by each head's gate, with all gates open.
+        """`[B, heads]`: the derivative of each sentence's loss with respect to each head's gate, with all gates open.
 
-        Every sentence has its own gates, so one backward pass has the derivatives of all sentences.
+        Every sentence has its own gates, so one backward pass gives the derivatives of all sentences.
         """
         sentences, everything = len(batch.indices), list(self._all())
         for gated in everything:
@@ -97,7 +97,7 @@ class GatedModel:
 
     @torch.no_grad()
     def ablations(self, batch: ForcedBatch, advance: Advance = lambda: None) -> Tensor:
-        """`[heads]`: the rise of the batch's loss when each head alone is removed."""
+        """`[heads]`: the increase of the batch's loss when only this head is removed."""
         self.remove([])
         memory = self.model.encode(batch.source, batch.source_layout)
         complete, found = self.losses(batch, memory).sum(), []

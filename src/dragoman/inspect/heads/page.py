@@ -26,7 +26,7 @@ def heads_page(
     to: str | None = None,
     title: str = "Heads",
 ) -> str:
-    """The page as HTML; it loads nothing, and its policy forbids the browser to."""
+    """The page as HTML; it loads nothing, and its content security policy forbids loading."""
     examples = [page_data(attention) for attention in example_attention(translator, sources, targets, trees, to)]
     data = {"title": title, "measure": describe_importance(survey), **survey.to_dict(), "examples": examples}
     return render_page("heads.html", ("attention.css", "heads.css"), ("heads.js",), data)
@@ -35,7 +35,7 @@ def heads_page(
 def example_attention(
     translator: Translator, sources: Sequence[str], targets: Sequence[str], trees: Sequence[Tree] | None, to: str | None
 ) -> Iterator[SentenceAttention]:
-    """The attention of the first few pairs of a typical length, or else of the shortest surveyed pair."""
+    """The attention of the first few pairs of typical length, or else of the shortest surveyed pair."""
     pairs, kept = encode_survey_pairs(translator, sources, targets, trees, to)
     sizes = {
         i: (len(source) - translator.n_language_tokens, len(target))

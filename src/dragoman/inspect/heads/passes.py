@@ -1,4 +1,4 @@
-"""The passes over a corpus that a survey of heads consists of: statistics, gradients, ablation, pruning."""
+"""The passes over a corpus that make up a survey of heads: statistics, gradients, ablation, pruning."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def measure_statistics(
         maps = model.attention_maps(batch)
         source, target = (batch.source, batch.source_layout), (batch.target, batch.target_layout)
         lengths = [layout.lengths for layout in (batch.source_layout, batch.target_layout)]
-        assert lengths[0] is not None and lengths[1] is not None  # batches of an engine have them
+        assert lengths[0] is not None and lengths[1] is not None  # batches from an engine have lengths
         aligned = aligned_keys(maps.cross, alignment_head, lengths[0], lengths[1] - 1, translator.n_language_tokens)
         contexts = {
             "encoder": attention_context("encoder", source, source, encoder_sees, source_punctuation, frequencies),
@@ -95,7 +95,7 @@ def count_tokens(batches: Sequence[ForcedBatch], vocabulary: int) -> Tensor:
 
 
 def measure_gradients(model: GatedModel, batches: Sequence[ForcedBatch], reporter: Reporter) -> GateGradients:
-    """The gradients of all gates, one backward pass for each batch."""
+    """The gradients of all gates, with one backward pass per batch."""
     reporter.start_stage("gradients", len(batches), "passes")
     loss, signed, absolute = 0.0, torch.zeros(len(model.heads)).double(), torch.zeros(len(model.heads)).double()
     for batch in batches:
@@ -110,7 +110,7 @@ def measure_gradients(model: GatedModel, batches: Sequence[ForcedBatch], reporte
 
 
 def measure_ablations(model: GatedModel, batches: Sequence[ForcedBatch], reporter: Reporter) -> Tensor:
-    """`[heads]`: the rise of the corpus's loss when each head alone is removed."""
+    """`[heads]`: the increase of the corpus's loss when only this head is removed."""
     reporter.start_stage("ablation", len(batches) * len(model.heads), "passes")
     total = torch.zeros(len(model.heads), dtype=torch.float64)
     for batch in batches:
@@ -145,7 +145,7 @@ def measure_pruning(
 
 
 def translate_greedily(model: GatedModel, translator: Translator, pairs: EncodedPairs) -> list[str]:
-    """Greedy translations with the gates as they are."""
+    """Greedy translations with the current gates."""
     engine = TorchEngine(model.model, model.model.projection().device)
     texts: list[str] = []
     for start in range(0, len(pairs), TRANSLATION_BATCH):

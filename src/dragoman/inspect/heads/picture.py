@@ -12,12 +12,12 @@ from dragoman.inspect.heads.survey import HeadReport, HeadSurvey
 from dragoman.inspect.pictures import load_pyplot, save_figure
 
 CELL_WIDTH, CELL_HEIGHT = 1.36, 0.76  # inches
-CELL_LETTERS: Final = 18  # on a line of a cell
+CELL_LETTERS: Final = 18  # characters per line of a cell
 LEFT, ABOVE, GAP = 0.62, 0.55, 0.25  # inches left of a block, above it, and between two
-HEADING, SCALE = 0.85, 0.75  # inches of the title, and of the color scale
-PANEL: Final = (4.4, 2.3)  # inches of a curve
+HEADING, SCALE = 0.85, 0.75  # height of the title and of the color scale, in inches
+PANEL: Final = (4.4, 2.3)  # size of a curve, in inches
 PANEL_GAP: Final = 1.0  # inches
-MAX_SIDE_BY_SIDE: Final = 8.0  # inches of the blocks, up to which curves are drawn next to them
+MAX_SIDE_BY_SIDE: Final = 8.0  # largest width of the blocks, in inches, with curves next to them
 MIN_WIDTH: Final = 7.8  # inches, for the line below the title
 INK, BLUE = "0.15", "#3b6ea8"
 
@@ -70,8 +70,8 @@ def draw_survey(survey: HeadSurvey, path: str | Path, title: str = "") -> str:
 
 
 def describe_importance(survey: HeadSurvey) -> str:
-    """What the figures in the cells mean."""
-    rise, gradient = "rise of the cross-entropy without this head", "absolute gradient of the cross-entropy at its gate"
+    """The caption that explains the numbers in the cells."""
+    rise, gradient = "increase in cross-entropy without this head", "absolute gradient of the cross-entropy at the gate"
     how = f"Bold and color: {rise if survey.ablated else gradient}"
     return f"{how}, in thousandths of a nat per token, over {survey.sentences:,} sentence pairs"
 

@@ -12,16 +12,17 @@ from torch import Tensor
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.nn import Padded, Rule, look
 
-MAX_OFFSET: Final = 5  # tokens, up to which each relative position is counted
-MIN_UNIFORMITY: Final = 0.95  # of the entropy of equal weights, from which weights count as uniform
-MIN_SHARE: Final = 0.5  # of the queries or of the weight, from which a head is named after it
+MAX_OFFSET: Final = 5  # tokens; larger offsets are not counted
+MIN_UNIFORMITY: Final = 0.95  # share of the maximum entropy from which weights count as uniform
+MIN_SHARE: Final = 0.5  # share of the queries or of the weight from which a head is named after a behavior
 
 
 @dataclass(frozen=True)
 class HeadStatistics:
     """Means over all queries of a corpus; shares are from 0 to 1, and None if they do not apply.
 
-    In self-attention the position of a query is its own; in cross-attention it is the point of the diagonal next to it.
+    The position of a query among the keys is its own in self-attention, and the nearest point of the diagonal in
+    cross-attention.
     """
 
     offset: float  # weighted mean of key position minus query position
@@ -29,23 +30,23 @@ class HeadStatistics:
     entropy: float  # in nats
     uniformity: float | None  # entropy divided by that of equal weights on all visible keys
     confidence: float  # the maximum weight
-    offsets: Mapping[int, float]  # how often the maximum weight is at this offset, among queries with such a key
+    offsets: Mapping[int, float]  # how often the maximum weight is at this offset, among queries that have such a key
     end: float | None  # weight on the end mark,
     first: float  # on the first key,
     punctuation: float  # on tokens without a letter or digit,
     same_token: float | None  # on the same token at other positions, among queries with one,
     rarest_token: float | None  # and on the token of the sentence that is rarest in the corpus
     diagonal: float | None  # how often the maximum weight is within one token of the diagonal
-    alignment_agreement: float | None  # how often it is where the alignment head attends, at the better of both steps
-    alignment_step: Literal["writes", "reads"] | None = None  # that step
+    alignment_agreement: float | None  # how often it is where the alignment head attends, at the better of two steps
+    alignment_step: Literal["writes", "reads"] | None = None  # the better step
 
 
 @dataclass(frozen=True)
 class AttentionContext:
     """Queries `[B, T]` and keys `[B, S]` of a batch, the same for every head, without padding.
 
-    A query that sees a single key is left out: the first of the decoder's self-attention.
-    `marked` has for each kind of key a mask `[B, 1 or T, S]`, and the queries that count for it, `[B, T]`.
+    A query that sees a single key (the first in the decoder's self-attention) is left out. `marked` has, for each kind
+    of key, a mask `[B, 1 or T, S]` and the queries that count for it, `[B, T]`.
     """
 
     valid: Tensor  # [B, T], the queries that count
@@ -77,7 +78,7 @@ def attention_context(
     valid = torch.ones_like(query_ids, dtype=torch.bool) if real is None else real
     dense = look(query_layout, key_layout, rule, device).dense(device)
     everything = torch.ones(len(key_ids), query_ids.shape[1], size, dtype=torch.bool, device=device)
-    # The causal mask hides nothing from padding, and padding is not a key.
+    # The causal mask does not limit padding queries, and padding is not a key.
     visible = (everything if dense is None else everything & dense[:, 0]) & (
         torch.arange(size, device=device) < lengths[:, None]
     )[:, None]
@@ -101,7 +102,7 @@ def attention_context(
 
 
 def aligned_keys(cross: Sequence[Tensor], head: Any, lengths: Tensor, tokens: Tensor, n_language_tokens: int) -> Tensor:
-    """`[B, T - 1]`: the key that the alignment head chooses for each target token; -1 for marks and padding.
+    """`[B, T - 1]`: the key that the alignment head chooses for each target token; -1 for special tokens and padding.
 
     `lengths` count the keys with the end mark, `tokens` the target tokens; the first keys name the language.
     """
@@ -126,7 +127,7 @@ class StatisticsAccumulator:
             self._add_layer(layer, weights.double(), context)
 
     def statistics(self, layer: int, head: int) -> HeadStatistics:
-        """The means of one head; both count from 0."""
+        """The means of one head; layer and head count from 0."""
 
         def mean(name: str) -> float | None:
             count = self.counts.get(name, 0)
@@ -203,7 +204,7 @@ def label_head(statistics: HeadStatistics | None, first: str = "the first token"
 
 
 def candidates(statistics: HeadStatistics, first: str) -> list[tuple[float, str]]:
-    """All possible names of a head, with their shares."""
+    """All candidate names of a head, with their shares."""
     end, punctuation = statistics.end or 0.0, statistics.punctuation
     found = [(statistics.first, first), (punctuation, "punctuation"), (end, "the end mark")]
     if max(end, punctuation) < MIN_SHARE <= end + punctuation:

@@ -4,7 +4,7 @@
     for head in survey.heads:
         print(head.id, head.label, head.importance)
 
-Statistics are over all that a head attends to (Voita et al., 2019). The importance is the rise of the cross-entropy
+Statistics cover everything that a head attends to (Voita et al., 2019). The importance is the increase in cross-entropy
 when the head is removed, or an estimate from one backward pass (Michel et al., 2019).
 """
 
@@ -31,8 +31,8 @@ from dragoman.translation.alignment_head import AlignmentHead
 from dragoman.translation.translator import Translator
 from dragoman.values import plural
 
-MAX_SENTENCE_TOKENS: Final = 512  # of a sentence: the weights of all heads take its square
-# Parameters times tokens times heads, up to which heads are ablated by default: some three minutes on one core.
+MAX_SENTENCE_TOKENS: Final = 512  # tokens per sentence: the weights of all heads grow with its square
+# Heads are ablated by default up to this product of parameters, tokens and heads: about three minutes on one core.
 MAX_DEFAULT_ABLATION: Final = 4e12
 
 ScoreTexts = Callable[[Sequence[str], Sequence[str]], float]
@@ -42,9 +42,9 @@ ScoreTexts = Callable[[Sequence[str], Sequence[str]], float]
 class HeadReport:
     """A head, its statistics, and its importance in nats of cross-entropy per target token.
 
-    `ablation` is the rise when this head alone is removed, None if not measured. `gradient` estimates it to first
-    order: minus the derivative by the head's gate. `sensitivity` is Michel's: the derivative's absolute value,
-    sentence by sentence. `statistics` is None if weights are not a distribution (low-rank attention).
+    `ablation` is the increase when only this head is removed, or None. `gradient` is its first-order estimate:
+    minus the derivative with respect to the head's gate. `sensitivity` is Michel's: the mean absolute value of the
+    derivative over sentences. `statistics` is None if weights are not a distribution (low-rank attention).
     """
 
     id: HeadId
@@ -79,7 +79,7 @@ class HeadSurvey:
         return self.heads[0].ablation is not None
 
     def rank_correlations(self) -> dict[str, float]:
-        """Spearman's correlation of both estimates with the ablations over all heads; empty without ablations."""
+        """Spearman's correlation of both estimates with the ablation, over all heads; empty without ablation."""
         exact = [head.ablation for head in self.heads if head.ablation is not None]
         if len(exact) < 3:
             return {}
@@ -97,7 +97,7 @@ class HeadSurvey:
         return [[head for head in here if head.id.layer == n + 1] for n in range(max(h.id.layer for h in here))]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, for JSON."""
+        """The whole survey as plain values, for JSON."""
         figures = ("importance", "ablation", "gradient", "sensitivity", "alignment_head")
         rows = [
             {
@@ -131,9 +131,9 @@ def survey_heads(
 ) -> HeadSurvey:
     """Survey all heads over these sentence pairs.
 
-    `ablate` removes each head in turn, a pass for each; by default if it takes a few minutes at most. `curve` removes
-    heads together, the least important first; `bleu` scores the model's translations against the references at each
-    point. `trees` and `to` as in `Translator.stream`.
+    `ablate` removes each head in turn, with one pass each; the default is to do so if it takes a few minutes at most.
+    `curve` removes heads cumulatively, the least important first; `bleu` scores the model's translations against the
+    references at each point. `trees` and `to` are as in `Translator.stream`.
     """
     model, reporter = require_transformer(translator), reporter if reporter is not None else SilentReporter()
     pairs, kept = encode_survey_pairs(translator, sources, targets, trees, to)
@@ -209,7 +209,7 @@ def encode_survey_pairs(
 
 
 def alignment_head_id(head: AlignmentHead, n_heads: int) -> HeadId | None:
-    """The head from which alignments are read; None if it is the mean of several."""
+    """The alignment head; None if alignments are read from the mean of several heads."""
     if head.head is None and n_heads > 1:
         return None
     return HeadId("cross", head.layer + 1, (head.head or 0) + 1)

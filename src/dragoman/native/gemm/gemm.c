@@ -1,8 +1,8 @@
 // Products of float32 matrices, rounded to bfloat16 and summed in float32: by the matrix unit of Intel's processors (AMX),
 // or by the dot products of long vectors (AVX-512 BF16), which AMD's have too.
 //
-// PyTorch has them too, but its kernels die of an illegal instruction where a virtual machine hides the CPUID leaves that
-// describe AMX, although the unit works; and here the operands stay float32 in memory, and nothing else changes its type.
+// PyTorch has them too, but its kernels crash with an illegal instruction on virtual machines that hide the CPUID leaves
+// for AMX, although the unit works. Also, operands stay float32 in memory here, and nothing else changes its type.
 // Both are packed into tiles of 1 KB and multiplied tile by tile. Each element of the result is one sum in a fixed order:
 // the bits do not depend on the number of threads.
 
@@ -36,7 +36,7 @@ static void tiles_begin(void) {
 
 static void tiles_end(void) { _tile_release(); }
 
-// block[32][32] = a b over `depth` tiles: two tiles of rows by two of columns, each loaded tile is used twice.
+// block[32][32] = a b over `depth` tiles: two tiles of rows by two of columns, so each loaded tile is used twice.
 static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 *b1, long depth, float block[32][32]) {
     _tile_zero(0);
     _tile_zero(1);
@@ -88,7 +88,7 @@ static void multiply(const bf16 *a0, const bf16 *a1, const bf16 *b0, const bf16 
 }
 #endif
 
-// 16 x 16 pairs of bfloat16, rows for columns.
+// Transpose 16 x 16 pairs of bfloat16.
 static inline void transpose(__m512i r[16]) {
     __m512i t[16];
     for (int i = 0; i < 16; i += 2) {
@@ -118,16 +118,16 @@ static inline void transpose(__m512i r[16]) {
 static inline long min_long(long a, long b) { return a < b ? a : b; }
 static inline __mmask16 first_lanes(long n) { return n >= 16 ? 0xffff : n <= 0 ? 0 : (1u << n) - 1; }
 
-// An operand as it lies in memory. One of its dimensions, `across`, stays in the result; k is summed over. The elements
-// of one of them are adjacent, those of the other are `stride` apart.
+// An operand in memory. One dimension, `across`, remains in the result; k is summed over. Elements are adjacent along
+// one of them, and `stride` apart along the other.
 typedef struct {
     const float *at;
     long stride, across, k;
     int k_adjacent, left;
 } Matrix;
 
-// One tile of it, with zeros beyond its edges. The left operand wants pairs along k side by side, a row each; the right
-// one wants them below each other, a column each: two of the four cases are a transpose away from what lies in memory.
+// One tile of an operand, with zeros beyond its edges. The left operand needs pairs along k in rows, the right one in
+// columns: two of the four cases need a transpose of what is in memory.
 static void pack_tile(const Matrix *m, long across, long k, bf16 *tile) {
     __m512i r[16];
     long wide = m->across - across, tall = m->k - k;
@@ -154,7 +154,7 @@ static void pack_tile(const Matrix *m, long across, long k, bf16 *tile) {
     for (int i = 0; i < 16; i++) _mm512_store_si512(tile + i * DEEP, r[i]);
 }
 
-// A finished block goes to its place, past the caches where it can: a plain store would read the line first.
+// Store a finished block, bypassing the caches where possible: a plain store would read the line first.
 static void store_block(float block[32][32], float *c, long stride, long tall, long wide, const float *bias, int add, int streaming) {
     for (int half = 0; half < 2; half++) {
         __mmask16 here = first_lanes(wide - 16 * half);
@@ -183,14 +183,14 @@ static bf16 *scratch(int which, size_t bytes) {
     return buffers[which].at;
 }
 
-// c[m][n] = left[m][k] right[k][n] + bias[n], or added to what c holds; 0, or 1 if there is no memory.
+// c[m][n] = left[m][k] right[k][n] + bias[n], or added to c; returns 0, or 1 if memory runs out.
 EXPORT int product(long m, long n, long k, const float *left, long left_stride, int left_k_adjacent, const float *right,
                    long right_stride, int right_k_adjacent, float *c, long stride, const float *bias, int add, int threads) {
     const Matrix l = {left, left_stride, m, k, left_k_adjacent, 1}, r = {right, right_stride, n, k, right_k_adjacent, 0};
     const long rows = (m + 31) / 32 * 2, columns = (n + 31) / 32 * 2, depth = (k + DEEP - 1) / DEEP;  // in tiles
     bf16 *a = scratch(0, (size_t)rows * depth * TILE * sizeof(bf16)), *b = scratch(1, (size_t)columns * depth * TILE * sizeof(bf16));
     if (!a || !b) return 1;
-    const long fitting = 512 / (depth ? depth : 1) & ~1L, band = fitting < 2 ? 2 : fitting;  // rows that stay in the second cache
+    const long fitting = 512 / (depth ? depth : 1) & ~1L, band = fitting < 2 ? 2 : fitting;  // rows that stay in the L2 cache
     const long bands = (rows + band - 1) / band, pairs = columns / 2;
     const int streaming = !add && m * n > 1 << 18 && stride % 16 == 0 && (uintptr_t)c % 64 == 0;
 #pragma omp parallel num_threads(threads)
@@ -224,7 +224,7 @@ EXPORT int self_test(void) {
     enum { M = 35, N = 50, K = 70 };
     static float left[M * K], right[K * N], c[M * N];
     if (request_tiles()) return 1;
-    for (int i = 0; i < M * K; i++) left[i] = (float)(i * 7 % 11 - 5);  // small whole numbers: bfloat16 holds them exactly
+    for (int i = 0; i < M * K; i++) left[i] = (float)(i * 7 % 11 - 5);  // small integers, exact in bfloat16
     for (int i = 0; i < K * N; i++) right[i] = (float)(i * 5 % 13 - 6);
     if (product(M, N, K, left, K, 1, right, N, 0, c, N, 0, 0, 1)) return 2;
     for (int i = 0; i < M; i++)

@@ -1,7 +1,7 @@
-/* Subword sampling for a batch: the same as text/subword_sampling.py, number for number, at the speed of training.
+/* Subword sampling for a batch: the same results as text/subword_sampling.py, fast enough for training.
 
-Sentences come as ids, are decoded to UTF-8 and segmented again word by word. The result depends on the sentence and its seed
-alone. Built with -ffp-contract=off: a fused multiply-add would differ from Python's numbers. */
+Sentences arrive as ids, are decoded to UTF-8 and segmented again word by word. The result depends only on the sentence and
+its seed. Built with -ffp-contract=off: a fused multiply-add would differ from Python's numbers. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ typedef struct {
 static const double NEVER = 4611686018427387904.0; /* 2^62 */
 static const double UNKNOWN_SCORE = -100.0;
 
-/* Splitmix64 (Steele, Lea and Flood, 2014): number k of a seed depends on seed and k alone. */
+/* SplitMix64 (Steele, Lea and Flood, 2014): number k of a seed depends only on seed and k. */
 static double uniform(RandomStream *d) {
     uint64_t z = d->state += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -103,7 +103,7 @@ static int32_t *sample_bpe(const TokenTree *p, Scratch *r, RandomStream *d, cons
     while (n_queued) {
         uint64_t candidate = pop(r->queue, &n_queued);
         int32_t left = (int32_t)(uint32_t)candidate, merged = (int32_t)(candidate >> 32);
-        if (s[left].merged != merged) continue; /* one of the two has been merged with another since */
+        if (s[left].merged != merged) continue; /* one of the two has since been merged with another symbol */
         if (is_dropped(d)) {
             r->dropped[n_dropped++] = candidate;
             continue;
@@ -120,7 +120,7 @@ static int32_t *sample_bpe(const TokenTree *p, Scratch *r, RandomStream *d, cons
     return out;
 }
 
-/* Subword regularization (Kudo, 2018): by the probability of each segmentation to the power of `alpha`. */
+/* Subword regularization (Kudo, 2018): sample by the probability of each segmentation to the power of `alpha`. */
 static int32_t *sample_unigram(const TokenTree *p, Scratch *r, RandomStream *d, double alpha, const uint8_t *word, const uint8_t *end,
                             int32_t *out) {
     const size_t stride = (size_t)p->longest;
@@ -133,7 +133,7 @@ static int32_t *sample_unigram(const TokenTree *p, Scratch *r, RandomStream *d, 
     r->forward[0] = 0.0;
     for (int32_t start = 0;; start++) {
         Edge *here = r->edges + (size_t)start * stride;
-        if (start) { /* the sums held logarithms until all of them were there */
+        if (start) { /* logarithms until all sums are complete */
             double highest = here[0].sum, sum = 0.0;
             for (int32_t i = 1; i < r->n_edges[start]; i++) highest = here[i].sum > highest ? here[i].sum : highest;
             for (int32_t i = 0; i < r->n_edges[start]; i++) here[i].sum = sum += exp(here[i].sum - highest);
@@ -152,7 +152,7 @@ static int32_t *sample_unigram(const TokenTree *p, Scratch *r, RandomStream *d, 
             if (node < 0) break;
         }
     }
-    int32_t chosen = 0; /* drawn from the end, written from the beginning */
+    int32_t chosen = 0; /* sampled from the end, written from the beginning */
     for (int32_t at = n; at; chosen++) {
         const Edge *edges = r->edges + (size_t)at * stride;
         int32_t last = r->n_edges[at] - 1, i = 0;
@@ -214,8 +214,8 @@ static int scratch_open(Scratch *r, const TokenTree *p, size_t bytes) {
 
 static size_t token_bytes(const TokenTree *p, int32_t id) { return (size_t)(p->offsets[id + 1] - p->offsets[id]); }
 
-/* Segments `n` encoded sentences, end to end in `ids`, anew: end to end into `out`, which holds an id for each byte of the
-text. Words begin at spaces. -1 if there is no memory. */
+/* Segments `n` encoded sentences again, end to end in `ids` and in `out`, which has room for an id per byte of text. Words
+begin at spaces. Returns -1 if memory runs out. */
 EXPORT int resample(const TokenTree *p, int64_t n, const int32_t *ids, const int64_t *lengths, double alpha, double scale,
              const uint64_t *seeds, int32_t *out, int64_t *out_lengths) {
     size_t longest = 0;
@@ -252,9 +252,9 @@ EXPORT int resample(const TokenTree *p, int64_t n, const int32_t *ids, const int
                 const int32_t *from = plain;
                 for (; at < next; at += token_bytes(p, *plain++)) {
                     merges += p->merges[*plain];
-                    plain_word &= *plain >= p->first - 256; /* a mark is no part of a word */
+                    plain_word &= *plain >= p->first - 256; /* the space mark is not part of a word */
                 }
-                if (plain_word && at == next && merges <= d.kept) { /* nothing is left out: the tokens are the plain ones */
+                if (plain_word && at == next && merges <= d.kept) { /* nothing is dropped: the tokens are unchanged */
                     d.kept -= merges;
                     while (from < plain) *out++ = *from++;
                 } else {
@@ -285,7 +285,7 @@ EXPORT int self_test(void) {
     const int32_t ids[] = {264, 261, MARK};
     const int32_t expected[3][5] = {{264, 260, 262, 263, MARK}, {264, 261, MARK}, {264, 260, 260, MARK}};
     const int64_t length = 3, lengths[] = {5, 3, 4};
-    const uint64_t seed = 12; /* its runs without a drop are 1 and 4 long */
+    const uint64_t seed = 12; /* runs without a drop have lengths 1 and 4 */
     for (int32_t kind = BPE; kind <= WORDPIECE; kind++) {
         int32_t out[8] = {0};
         int64_t n_out = 0;

@@ -41,7 +41,7 @@ static int add_token(TokenTree *p, int32_t token) {
     return 0;
 }
 
-/* Adds every pair of tokens that makes up this one. */
+/* Adds every pair of tokens that merges to this one. */
 static int add_pairs(TokenTree *p, int32_t token) {
     const uint8_t *from = p->bytes + p->offsets[token], *end = p->bytes + p->offsets[token + 1];
     if (from == end) return 0;

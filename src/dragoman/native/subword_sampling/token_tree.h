@@ -1,4 +1,4 @@
-/* The tokens of a vocabulary as a tree of bytes, and for BPE which two merge to which.
+/* The tokens of a vocabulary as a tree of bytes, and the merges of BPE.
 
 The lookups are inline: sampling calls them for every byte. */
 #pragma once
@@ -13,7 +13,7 @@ typedef struct {
 
 typedef struct {
     Entry *entries;
-    uint64_t size, used; /* the size is a power of two, and at least twice what is used */
+    uint64_t size, used; /* the size is a power of two, and at least twice the number of entries */
     int shift;
 } Map;
 
@@ -36,7 +36,7 @@ static inline Entry *map_find(const Map *m, uint64_t key) {
 
 static inline uint64_t pair_key(int32_t high, int32_t low) { return (uint64_t)(uint32_t)high << 32 | (uint32_t)low; }
 
-/* The node below `node` after the bytes `from .. to`; -1 if no token continues like that. */
+/* The node below `node` after the bytes `from .. to`; -1 if no token continues with them. */
 static inline int32_t walk(const TokenTree *p, int32_t node, const uint8_t *from, const uint8_t *to) {
     for (; node >= 0 && from < to; from++) node = map_find(&p->children, pair_key(node, *from))->value;
     return node;
@@ -56,7 +56,7 @@ static inline int character_bytes(const uint8_t *at, const uint8_t *end) {
     return n;
 }
 
-/* `count` tokens, of which those from `first` on are found in text; NULL if there is no memory. */
+/* `count` tokens; those from `first` on occur in text. Returns NULL if memory runs out. */
 EXPORT TokenTree *tokens_new(int32_t kind, int32_t count, int32_t vocabulary, int32_t first, const uint8_t *bytes,
                              const int64_t *offsets, const double *scores);
 EXPORT void tokens_free(TokenTree *p);

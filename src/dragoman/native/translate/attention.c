@@ -1,6 +1,6 @@
 #include "attention.h"
 
-#define SPAN 64 /* positions that are scored before they are summed */
+#define SPAN 64 /* positions scored at a time */
 #define POSITIONS_AT_ONCE (LANES == 16 ? 4 : 8) /* for a single query: enough independent sums */
 
 Heads arrange_heads(int heads, int d_k, int d_v, int paired) {
@@ -25,7 +25,7 @@ ALWAYS Floats load_vector(const char *at, int vector, const int half) {
     return half ? load_half((const uint16_t *)at + LANES * vector) : ((const Floats *)at)[vector];
 }
 
-/* Sums the lanes of each head, and leaves the sum in each of them. */
+/* Sums the lanes of each head, and leaves the sum in every lane. */
 ALWAYS Floats sum_head_lanes(Floats x, int lanes) {
 #if LANES == 4
     if (lanes <= 1) x += SHUFFLED(x, 1, 0, 3, 2);

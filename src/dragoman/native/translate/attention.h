@@ -8,7 +8,7 @@ are rescaled when a larger score appears. */
 #pragma once
 #include "kernels/vectors.h"
 
-#define MAX_QUERIES 4 /* that share what is loaded */
+#define MAX_QUERIES 4 /* that share loaded keys and values */
 
 typedef struct {
     int heads, lanes, groups; /* groups of up to LANES heads, each spread over `lanes` lanes (a power of two) */
@@ -27,7 +27,7 @@ int interleaved_channel(const Heads *h, int at, int vectors, int size, int paire
 
 /* Positions that enter self-attention as distances between tokens: ALiBi's slopes, or tables of relative positions. */
 typedef struct {
-    const Floats *slopes; /* a vector for each group: how much a head subtracts per token of distance */
+    const Floats *slopes; /* a vector per group: what each head subtracts per token of distance */
     const float *keys, *values; /* a row for each distance from -max_distance to max_distance, added to keys and values */
     int max_distance;
 } RelativePositions;
@@ -42,7 +42,7 @@ typedef struct {
     int first_query;       /* position of the first query; the others follow it */
 } KeyValues;
 
-/* softmax(q k^T) v for up to MAX_QUERIES queries, which come scaled by 1 / sqrt(d_k). */
+/* softmax(q k^T) v for up to MAX_QUERIES queries, already scaled by 1 / sqrt(d_k). */
 void attend(int nq, const Heads *h, const float *const *queries, float *const *outputs, const KeyValues *kv);
 
 /* The same with kv->relative: for several queries of the encoder, or one of the decoder. */

@@ -1,4 +1,4 @@
-/* What Python asks for, and where the results go. */
+/* A request from Python, and where to write the results. */
 #pragma once
 #include <stdint.h>
 

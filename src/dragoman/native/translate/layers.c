@@ -45,7 +45,7 @@ static void product_chunk(void *argument, int chunk, int thread) {
         }
 }
 
-/* Makes x the input of the next products; it must be as wide as their inputs, padding included. */
+/* Makes x the input of the next products; it must have the width of their inputs, padding included. */
 static void set_input(Worker *w, const float *x, int rows, int width) {
     if (w->model->config.quantized)
         quantize(x, rows, width, &w->input);
@@ -107,7 +107,7 @@ static void feed_forward(Worker *w, const Layer *l, int rows) {
     w->x = x, w->h = h;
 }
 
-/* Embeddings times sqrt(d_model), and positions. */
+/* Embeddings times sqrt(d_model), plus positions. */
 static void embed(Worker *w, const float *table, const float *learned, const int32_t *ids, const int32_t *at, int rows) {
     const Model *m = w->model;
     int d = m->config.d_model;

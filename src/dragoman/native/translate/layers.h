@@ -2,15 +2,15 @@
 #pragma once
 #include "worker.h"
 
-#define FEED_FORWARD_ROWS 256 /* rows whose inner layer is held at once */
+#define FEED_FORWARD_ROWS 256 /* rows whose inner layer is in memory at once */
 
-/* A hypothesis as the decoder sees it: its sentence's part of the source, and its cache entries, one per position. */
+/* A hypothesis in the decoder: its sentence's part of the source, and its cache entries, one per position. */
 typedef struct {
     int32_t source_first, source_length;
     const int32_t *table;
 } DecoderRow;
 
-/* Encodes sentences that lie end to end; leaves the keys and values of every decoder layer in w->memory_keys_values. */
+/* Encodes packed sentences; leaves the keys and values of every decoder layer in w->memory_keys_values. */
 void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *first, const int32_t *length, int tokens);
 
 /* One step for `rows` hypotheses at `position`, whose new cache entries are `entry`, `entry` + 1, ... Leaves the input of

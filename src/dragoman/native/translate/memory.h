@@ -7,9 +7,9 @@ typedef struct {
     size_t size, used;
 } Region;
 
-/* Maps `size` zeroed bytes, committed as they are touched; -1 if there is no memory. */
+/* Maps `size` zeroed bytes, committed as they are touched; returns -1 if memory runs out. */
 int region_open(Region *r, size_t size);
 void region_close(Region *r);
 
-/* The next `bytes` of a region, on a cache line of their own; NULL for a region that only counts what will be needed. */
+/* The next `bytes` of a region, on a cache line of their own; NULL for a region that only counts bytes. */
 void *region_alloc(Region *r, size_t bytes);

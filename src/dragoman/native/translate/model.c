@@ -22,7 +22,7 @@ typedef struct {
     Model *model;
     Tensors tensors;
     Packing *packings; /* NULL while memory is only counted */
-    int count, failed; /* failed: there is no memory */
+    int count, failed; /* failed: out of memory */
 } ModelBuilder;
 
 /* The order of a product's outputs or inputs. */
@@ -66,8 +66,8 @@ static void build_linear(ModelBuilder *m, Linear *l, int inputs, Order in, int o
     for (channel_order(h, in, inputs, columns); columns && k < l->k; k++) columns[k] = -1;
 }
 
-/* The slopes of attention with linear biases (Press et al., 2022): 2^(-8/n), 2^(-16/n), ... for n heads, where n is a
-power of two; else those of the next lower power, and then every second one of twice as many. */
+/* The slopes of attention with linear biases (Press et al., 2022): 2^(-8/n), 2^(-16/n), ... for n heads if n is a
+power of two; otherwise those of the next lower power, and then every second one of twice as many. */
 static void build_slopes(Model *m) {
     float *slopes = region_alloc(&m->region, sizeof(float) * (size_t)m->heads.groups * LANES);
     int heads = m->config.heads, power = 1;

@@ -36,6 +36,6 @@ typedef struct {
     RelativePositions linear_bias;
 } Model;
 
-/* Packs a model's tensors; embeddings and learned positions stay in the caller's memory. NULL if there is no memory. */
+/* Packs a model's tensors; embeddings and learned positions stay in the caller's memory. NULL if memory runs out. */
 EXPORT Model *model_new(const ModelConfig *config, const float *const *tensors);
 EXPORT void model_free(Model *m);

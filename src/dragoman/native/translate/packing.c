@@ -17,7 +17,7 @@ void linear_alloc(Linear *l, Region *r, int k, int n, int quantized) {
     l->correction = region_alloc(r, 4 * (size_t)l->n);
 }
 
-/* Packs sixteen outputs of a block: each is quantized on its own, then they are interleaved. */
+/* Packs sixteen outputs of a block: each is quantized separately, then they are interleaved. */
 static void pack_outputs(const Packing *p, int first, float *row, int8_t *bytes) {
     const Linear *l = p->to;
     for (int c = 0; c < 16; c++) {
@@ -64,7 +64,7 @@ static void *pack_worker(void *argument) {
     for (int i = 0; i < queue->count; i++) widest = queue->packings[i].to->k > widest ? queue->packings[i].to->k : widest;
     float *row = aligned_alloc(64, sizeof(float) * (size_t)widest);
     int8_t *bytes = aligned_alloc(64, 16 * (size_t)widest);
-    while (row && bytes) { /* a thread without memory leaves the work to others */
+    while (row && bytes) { /* a thread without memory leaves its work to the others */
         int mine = atomic_fetch_add(&queue->next, 1);
         if (mine >= queue->first[queue->count]) break;
         while (mine >= queue->first[at + 1]) at++;

@@ -16,5 +16,5 @@ typedef struct {
 /* Allocates a linear's arrays in a region. */
 void linear_alloc(Linear *l, Region *r, int k, int n, int quantized);
 
-/* 0, or -1 if there is no memory. */
+/* Returns 0, or -1 if memory runs out. */
 int pack_all(Packing *packings, int count, int threads);

@@ -15,7 +15,7 @@ static void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent,
     of->slots--;
 }
 
-/* Whether no open hypothesis can enter the n best any more, if the best of them has this total. */
+/* Whether no open hypothesis can still enter the n best, if the best of them has this total. */
 static int cannot_improve(const Search *s, const Sentence *of, float best, int length) {
     if (of->finished < s->job->n_best) return 0;
     const float *n = s->job->normalizers;
@@ -54,7 +54,7 @@ static int add_candidate(Search *s, int count, int max_count, Candidate c) {
     return count;
 }
 
-/* Extends the rows [first, first + of->open); open ones go to s->next from `to` on. Returns the end of those. */
+/* Extends the rows [first, first + of->open); open ones go to s->next from `to` on. Returns their end. */
 static int extend_hypotheses(Search *s, Sentence *of, int first, int position, int to) {
     int count = 0, slots = of->slots;
     for (int r = first; r < first + of->open; r++) {

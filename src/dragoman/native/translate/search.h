@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
     float total;
     int32_t sentence;
-    int32_t *table;  /* its entries of the cache, one a position */
+    int32_t *table;  /* its cache entries, one per position */
     int32_t *tokens;
 } Hypothesis;
 

@@ -2,7 +2,7 @@
 #include "translate.h"
 
 int self_test(void) {
-    enum { K = 320, N = 64 }; /* deeper than what a kernel does at once */
+    enum { K = 320, N = 64 }; /* deeper than one pass of a kernel */
     static _Alignas(64) float w[N * K], x[ROW_BLOCK * K], y[ROW_BLOCK * BLOCK];
     static _Alignas(64) int8_t q[ROW_BLOCK * (K + 64)];
     static float scale[ROW_BLOCK];
@@ -36,7 +36,7 @@ int self_test(void) {
     }
     tiles_end();
     uint16_t half[LANES];
-    const Floats *floats = (const Floats *)(x + K); /* whole numbers, which halves hold */
+    const Floats *floats = (const Floats *)(x + K); /* integers, exact in half precision */
     store_half(half, *floats);
     Floats again = load_half(half);
     for (int i = 0; i < LANES && HALF; i++)

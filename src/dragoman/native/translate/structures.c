@@ -1,4 +1,4 @@
-/* The layout of the structures that Python mirrors; it is compared when the library is loaded (native/build.py). */
+/* The layout of the structures that Python mirrors, compared when the library is loaded (native/build.py). */
 #include <stddef.h>
 #include "job.h"
 #include "model.h"

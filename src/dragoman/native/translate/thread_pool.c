@@ -5,10 +5,10 @@
 #include <time.h>
 #include "kernels/int8_kernels.h"
 
-#define WAIT_SECONDS 5e-4 /* that may be lost to waiting, besides a share of the time spent working */
+#define WAIT_SECONDS 5e-4 /* waiting time allowed, in addition to a share of the working time */
 #define WAIT_SHARE 0.3
-#define TRIAL_CHUNKS 64 /* after which the other threads must have done at least a seventh */
-#define SPIN_PAUSES 1000 /* after which a thread yields its processor */
+#define TRIAL_CHUNKS 64 /* by then the other threads must have done at least a seventh */
+#define SPIN_PAUSES 1000 /* then a thread yields its processor */
 
 #define CHUNKS_OF(ticket) ((int)((ticket) >> 24 & 0xffffff))
 #define NEXT_OF(ticket) ((int)((ticket)&0xffffff))
@@ -27,7 +27,7 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Runs chunks until none is left. The ticket holds their number as well, which keeps generations apart. */
+/* Runs chunks until none is left. The ticket also holds their number, which tells generations apart. */
 static int run_chunks(ThreadPool *pool, int thread) {
     for (int taken = 0;;) {
         uint64_t now = atomic_load_explicit(&pool->ticket, memory_order_acquire);

@@ -1,9 +1,9 @@
 /* Threads that share the work of a single batch.
 
-Work is cut into chunks, and any free thread takes the next one. A thread that the system has put to sleep takes none,
-and nobody waits for it unless it sleeps over a chunk. If waiting costs too much, others need the processors as well,
-and the pool shrinks to the caller. Threads spin between loops, which follow each other within microseconds, and live as
-long as one call of `translate`. The thread that runs a chunk never changes its numbers. */
+Work is cut into chunks, and any free thread takes the next one. A thread that the system has suspended takes none, and the
+others wait for it only if it was suspended within a chunk. If waiting costs too much, other processes need the processors,
+and the pool shrinks to the caller. Threads spin between loops, which follow each other within microseconds, and exist for
+one call of `translate`. Results do not depend on which thread runs a chunk. */
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>

@@ -83,7 +83,7 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     for (int i = 0; i < job->sentences; i++) s->sentences[i].done = finished + (size_t)i * slots;
 }
 
-/* Makes the region at least this large; kept from call to call, to keep its pages. */
+/* Makes the region at least this large; it is kept between calls to reuse its pages. */
 static int region_reserve(Region *r, size_t bytes) {
     if (r->start && r->size >= bytes) return 0;
     region_close(r);

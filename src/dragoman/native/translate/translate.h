@@ -10,8 +10,8 @@ A sentence's translation depends neither on the rest of the batch nor on the num
 EXPORT Worker *worker_new(const Model *m);
 EXPORT void worker_free(Worker *w);
 
-/* 0, -1 if there is no memory, or TILES_REFUSED. */
+/* Returns 0, -1 if memory runs out, or TILES_REFUSED. */
 EXPORT int translate(Worker *w, const TranslationJob *job);
 
-/* Checks each kernel against sums written out; 0: all are right. Run in a child process before the library is trusted. */
+/* Checks each kernel against plain sums; returns 0 if all are correct. Run in a child process before the library is used. */
 EXPORT int self_test(void);

@@ -1,7 +1,7 @@
 #include "vocabulary.h"
 #include <math.h>
 
-#define MAX_ABOVE_REFERENCE 40.0f /* a logit farther above a part's reference replaces it */
+#define MAX_ABOVE_REFERENCE 40.0f /* a logit further above a part's reference replaces it */
 
 static void keep_token(BestTokens *b, int keep, float value, int32_t id) {
     int at = b->count < keep ? b->count++ : keep - 1;

@@ -1,6 +1,6 @@
 /* The output projection, its softmax and its best tokens in one pass; logits are never stored.
 
-The vocabulary is cut into PARTS fixed parts with a sum each: threads share the work, and the sums stay the same. */
+The vocabulary is split into PARTS fixed parts with one sum each, so threads can share the work without changing sums. */
 #pragma once
 #include "kernels/linear.h"
 #include "thread_pool.h"
@@ -12,7 +12,7 @@ typedef struct {
     int32_t id;
 } ScoredToken;
 
-/* The best tokens of one row that one thread has found, best first; of two equal ones the lower id. */
+/* The best tokens of one row found by one thread, best first; ties go to the lower id. */
 typedef struct {
     int count;
     float threshold; /* a logit must exceed this to enter */
@@ -34,11 +34,11 @@ typedef struct {
     const int32_t *const *banned; /* for each row: the number of banned ids, then the ids */
 } VocabularyScan;
 
-/* Scans the vocabulary for every row; then best[row], of thread 0, holds the best of all. */
+/* Scans the vocabulary for every row; afterward best[row] of thread 0 holds the best overall. */
 void scan_vocabulary(VocabularyScan *s, ThreadPool *pool);
 
 /* log of the sum of e^logit over the whole vocabulary. */
 float log_normalizer(const VocabularyScan *s, int row);
 
-/* A single logit, bit by bit the one that the scan computes. */
+/* A single logit, bit-identical to the scan's. */
 float logit_of(const VocabularyScan *s, int row, int32_t id);

@@ -1,9 +1,9 @@
-/* What a thread needs to translate. */
+/* The state of a translating thread. */
 #pragma once
 #include "model.h"
 #include "thread_pool.h"
 
-/* The memory of one thread, which translates one batch at a time. */
+/* The memory of one thread; a thread translates one batch at a time. */
 typedef struct {
     const Model *model;
     Region region, cache_region;

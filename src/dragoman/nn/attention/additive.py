@@ -1,4 +1,4 @@
-"""Additive attention (Bahdanau et al., 2015), which section 3.2.1 compares the dot product with."""
+"""Additive attention (Bahdanau et al., 2015), the alternative to the dot product in section 3.2.1."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dragoman.nn.layout import Layout
 
 
 class Additive(MakesKeys):
-    """A feed-forward network with one hidden layer scores each pair: w . tanh(A q + B k).
+    """Score each pair with a feed-forward network of one hidden layer: w . tanh(A q + B k).
 
-    Queries and keys have their own matrices, so the two may differ in size. Each head has its own network. Scores take
-    `[B, H, T, S, hidden]` values at once: the cost that the paper names, in space as well as time.
+    Queries and keys have separate matrices, so they may differ in size. Each head has its own network. Scoring holds
+    `[B, H, T, S, hidden]` values at once: the cost that the paper mentions, in memory as well as time.
     """
 
     def __init__(self, d_query: int, d_key: int | None = None, d_hidden: int | None = None, n_heads: int = 1) -> None:
@@ -40,6 +40,6 @@ class Additive(MakesKeys):
     def attend(
         self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend by the additive score; weights are returned on request."""
+        """Attend with the additive score; weights are returned on request."""
         attended = weigh(self.scores(q, keys), v, sees, dropout)
         return attended if weights else Attended(attended.output)

@@ -10,10 +10,10 @@ from dragoman.nn.layout import Layout
 
 
 class Gated(MakesKeys):
-    """Another attention function with each head's output multiplied by a number: 1 keeps it, 0 removes it.
+    """Wrap an attention function and multiply each head's output by a gate: 1 keeps the head, 0 removes it.
 
-    `gates` are `[H]`, or `[B, H]` for sentences with their own gates (Michel et al., 2019). A gate of 0 equals zeros in
-    the head's columns of W^O.
+    `gates` are `[H]`, or `[B, H]` for separate gates per sentence (Michel et al., 2019). A gate of 0 is equivalent to
+    zeros in the head's columns of W^O.
     """
 
     def __init__(self, function: AttentionFunction, gates: Tensor) -> None:
@@ -27,6 +27,6 @@ class Gated(MakesKeys):
     def attend(
         self, q: Tensor, keys: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend by the wrapped function, then apply the gates; the weights do not change."""
+        """Attend with the wrapped function, then apply the gates; the weights do not change."""
         attended = attend_made(self.function, q, keys, v, sees, dropout=dropout, weights=weights)
         return Attended(attended.output * self.gates[..., None, None], attended.weights)

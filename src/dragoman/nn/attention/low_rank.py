@@ -1,4 +1,4 @@
-"""Low-rank attention (Linformer; Wang et al., 2020): keys and values mixed down to a few, however long the sequence."""
+"""Low-rank attention (Linformer; Wang et al., 2020): keys and values projected to a fixed number of mixtures."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dragoman.nn.attention.sees import Sees, everything
 
 
 class LowRank(nn.Module):
-    """softmax(q (E k)^T / sqrt(d_k)) (G v), where E and G, learned by position, mix all positions into `rank` of them.
+    """softmax(q (E k)^T / sqrt(d_k)) (G v), where the learned matrices E and G mix all positions into `rank` of them.
 
-    Time and memory grow with length times rank. Every mixture holds the whole sequence: this is for encoders, it
-    cannot hide the future. Padding mixes in nothing. Linformer has sequences of one length; as ours differ, mixtures
-    are divided by the square root of the length, which keeps their variance. The heads of a layer share E and G.
+    Time and memory grow with length times rank. Every mixture contains the whole sequence, so this cannot hide the
+    future and is for encoders only. Padding contributes nothing. Linformer assumes sequences of one length; here
+    lengths differ, so mixtures are divided by the square root of the length, which preserves their variance. The heads
+    of a layer share E and G.
     """
 
     def __init__(self, rank: int, max_positions: int) -> None:
@@ -27,12 +28,12 @@ class LowRank(nn.Module):
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend to the mixtures; the weights are the resulting factors of each value.
+        """Attend to the mixtures; the weights are the resulting factor of each value.
 
-        They may be negative, and sum to anything.
+        They may be negative and need not sum to one.
         """
         if sees.rule is not everything:
-            message = "low-rank attention mixes all positions and cannot hide any; use it where everything is seen"
+            message = "low-rank attention mixes all positions and cannot mask any; use it only without a mask"
             raise ShapeError(message, code="unsupported_mask")
         grid, size = sees.keys.grid, k.shape[2]
         if size > self.key_mix.shape[1]:

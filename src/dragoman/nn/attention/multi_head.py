@@ -17,7 +17,7 @@ from dragoman.nn.linear import Linear
 
 
 class _MultiHead(nn.Module):
-    """What both uses share: h heads of free sizes, the function inside them, and the projection W^O after them."""
+    """Common to both kinds: h heads of any size, the attention function, and the output projection W^O."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class _MultiHead(nn.Module):
         start_projection(self.output)
 
     def _flat(self, projected: Tensor) -> bool:
-        """Whether the kernels for packed sentences do what this attention does."""
+        """Whether the kernels for packed sentences support this attention."""
         plain = isinstance(self.function, ScaledDotProduct) and not (self.training and self.dropout)
         return plain and self.d_k == self.d_v and packed.supports(self.d_k, projected.dtype)
 
@@ -53,7 +53,7 @@ class _MultiHead(nn.Module):
         return x.reshape(*x.shape[:2], self.n_heads, x.shape[-1] // self.n_heads).transpose(1, 2)
 
     def _attend(self, q: Tensor, past: KeyValues, sees: Sees, weights: list[Tensor] | None) -> Tensor:
-        """`[B, T, H*V]` from heads that look; the weights go into the caller's list, if one was given."""
+        """Attend with all heads, `[B, T, H*V]`; append the weights to the caller's list, if given."""
         dropout = self.dropout if self.training else 0.0
         asked = weights is not None
         attended = attend_made(self.function, q, past.keys, past.values, sees, dropout=dropout, weights=asked)
@@ -63,7 +63,7 @@ class _MultiHead(nn.Module):
 
 
 class MultiHeadSelfAttention(_MultiHead):
-    """Queries, keys and values from the same place, so one matrix product makes all three."""
+    """Queries, keys and values from the same sequence, so one matrix product computes all three."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class MultiHeadSelfAttention(_MultiHead):
     def forward(
         self, x: Tensor, sees: Sees, *, cache: GrowingCache | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Attend within `x`, laid out as `sees.queries`; with a cache, also to what came before."""
+        """Attend within `x`, laid out as `sees.queries`; with a cache, also to earlier positions."""
         qkv = self.qkv(x)
         if sees.tiled is not None and cache is None and weights is None and self._flat(qkv):
             flat: Tensor = self.output(packed.attend(qkv, None, self.n_heads, sees.tiled))
@@ -99,14 +99,14 @@ class MultiHeadSelfAttention(_MultiHead):
 
 @dataclass(frozen=True)
 class PackedKeyValues:
-    """Keys and values of packed sentences as their product gives them, `[M, H*K + H*V]`, and how they lie."""
+    """Keys and values of packed sentences as one projection, `[M, H*K + H*V]`, and their layout."""
 
     together: Tensor
     layout: Packed
 
 
 class MultiHeadCrossAttention(_MultiHead):
-    """Queries from one sequence, keys and values from another: from the decoder into the encoder's memory."""
+    """Queries from one sequence, keys and values from another: the decoder attends to the encoder's output."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class MultiHeadCrossAttention(_MultiHead):
         start_projection(self.key_value, self.widths)
 
     def remember(self, memory: Tensor, layout: Layout) -> KeyValues:
-        """The memory's keys and values, made once for all the queries that will ask."""
+        """The memory's keys and values, computed once for all queries."""
         return self._spread(self.key_value(memory), layout)
 
     def remember_packed(self, memory: Tensor, layout: Packed) -> PackedKeyValues:
-        """The same for queries that are packed as well, left as they lie."""
+        """The same for packed queries; the memory stays packed."""
         return PackedKeyValues(self.key_value(memory), layout)
 
     def _spread(self, together: Tensor, layout: Layout) -> KeyValues:
@@ -142,10 +142,10 @@ class MultiHeadCrossAttention(_MultiHead):
     def forward(
         self, x: Tensor, past: KeyValues | PackedKeyValues, sees: Sees, *, weights: list[Tensor] | None = None
     ) -> Tensor:
-        """Attend from `x` to the remembered keys.
+        """Attend from `x` to the cached keys.
 
-        Where `x` has W rows for each remembered sentence (beams), the rows of a sentence stand side by side as so many
-        queries of it, and nothing of the memory is copied.
+        Where `x` has W rows (beams) per cached sentence, the rows of a sentence become W queries to it, and the memory
+        is not copied.
         """
         query = self.query(x)
         if isinstance(past, PackedKeyValues):
@@ -168,7 +168,7 @@ class MultiHeadCrossAttention(_MultiHead):
 
 
 def start_projection(linear: nn.Linear, widths: list[int] | None = None) -> None:
-    """Xavier's uniform start, for each of the matrices that a fused one holds as if it stood alone; biases at zero."""
+    """Xavier uniform initialization, separately for each matrix inside a fused one; zero biases."""
     for matrix in linear.weight.data.split_with_sizes(widths if widths is not None else [linear.out_features]):
         nn.init.xavier_uniform_(matrix)
     if linear.bias is not None:

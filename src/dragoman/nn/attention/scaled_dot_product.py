@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, section 3.2.1: a reference to read, and the fused kernel with the same numbers."""
+"""Scaled dot-product attention, section 3.2.1: a readable reference, and the fused kernel with the same results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIN_BLOCK: int = 16  # positions; smaller products are not worth their overhead
 
 
 def banded_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, radius: int, dropout: float = 0.0) -> Tensor:
-    """`[B, H, L, V]` from queries and keys of one sequence, under a rule that shows nothing beyond `radius`."""
+    """Attention within one sequence, `[B, H, L, V]`, under a rule that sees nothing beyond `radius`."""
     length, block = q.shape[2], max(radius, MIN_BLOCK)
     blocks = -(-length // block)
     padding = blocks * block - length
@@ -28,7 +28,7 @@ def banded_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, radiu
 
 
 def _shown(sees: Sees, blocks: int, block: int, device: torch.device) -> Tensor:
-    """`[B or 1, 1, blocks, block, 3 * block]`: the mask of each block, True shows."""
+    """`[B or 1, 1, blocks, block, 3 * block]`: the mask of each block, True where a query sees."""
     first = torch.arange(blocks, device=device)[:, None, None] * block
     query = first + torch.arange(block, device=device)[:, None]
     key = first + torch.arange(-block, 2 * block, device=device)
@@ -46,7 +46,7 @@ def scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: flo
 
 
 def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropout: float = 0.0) -> Tensor:
-    """The same by PyTorch's kernels, which never store the weights and so cannot return them.
+    """The same with PyTorch's kernels, which never store the weights and so cannot return them.
 
     If everything visible lies in a band, only the band is computed.
     """
@@ -56,12 +56,12 @@ def fused_scaled_dot_product(q: Tensor, k: Tensor, v: Tensor, sees: Sees, dropou
 
 
 class ScaledDotProduct(nn.Module):
-    """The paper's attention as an attention function: asking for the weights chooses the kernel that has them."""
+    """The paper's attention as an attention function: requesting the weights selects a kernel that computes them."""
 
     def forward(
         self, q: Tensor, k: Tensor, v: Tensor, sees: Sees, *, dropout: float = 0.0, weights: bool = False
     ) -> Attended:
-        """Attend by the scaled dot product."""
+        """Attend with the scaled dot product."""
         if weights:
             return scaled_dot_product(q, k, v, sees, dropout)
         return Attended(fused_scaled_dot_product(q, k, v, sees, dropout))

@@ -1,9 +1,9 @@
-# ruff: noqa: N801  # rules that hold numbers read like those that are functions: both(causal, window(64))
-"""What may be seen (section 3.2.3), in one polarity: True shows.
+# ruff: noqa: N801  # rules with parameters read like plain functions: both(causal, window(64))
+"""What each query sees (section 3.2.3), with one polarity: True means visible.
 
-A rule looks at two positions, the query's and the key's, each counted inside its own sentence, and says whether the
-one may look at the other. Rules combine; `look` joins a rule with where sentences end, and that is the only place in
-which a mask is made.
+A rule takes two positions, the query's and the key's, each counted within its own sentence, and returns whether the
+query sees the key. Rules combine; `look` joins a rule with the ends of the sentences, and is the only place where
+masks are built.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from dragoman.nn.layout import Layout, Packed
 
 Rule = Callable[[Tensor, Tensor], Tensor]
 
-# A band is computed as one where sentences may be so many times as long as it reaches, and longer than so many tokens:
-# shorter ones are quicker under a mask, by two to seven times at 20 to 80 tokens on a CPU.
+# Use a band only where sentences may be this many times longer than its radius, and longer than this many tokens:
+# for shorter sentences a mask is faster, by two to seven times at 20 to 80 tokens on a CPU.
 WORTH: Final = 8
 SHORT: Final = 200
 
 
 def everything(query: Tensor, key: Tensor) -> Tensor:
-    """Every position, as in the encoder and from the decoder into the source."""
+    """Every position, as in the encoder and from the decoder to the source."""
     return torch.ones_like(query, dtype=torch.bool) & torch.ones_like(key, dtype=torch.bool)
 
 
 def causal(query: Tensor, key: Tensor) -> Tensor:
-    """The query's own position and what stands before it, as in the decoder."""
+    """The query's own position and all earlier ones, as in the decoder."""
     return key <= query
 
 
 @dataclass(frozen=True)
 class window:
-    """At most `radius` positions away, to either side: the restricted attention of section 4."""
+    """At most `radius` positions away on either side: the restricted attention of section 4."""
 
     radius: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Whether the two are near."""
+        """Whether the distance is within the radius."""
         return (query - key).abs() <= self.radius
 
 
@@ -54,16 +54,16 @@ class first:
     count: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Whether one of the two is among the first."""
+        """Whether the query or the key is among the first `count` positions."""
         return (query < self.count) | (key < self.count)
 
 
 @dataclass(frozen=True)
 class scattered:
-    """Random pairs, the same each time (Zaheer et al., 2020): on average `count` of what stands before a query.
+    """Random pairs, the same every time (Zaheer et al., 2020): on average `count` of the positions before a query.
 
-    Whether a pair is shown is a hash of its two positions and has the probability count / (the later one + 1), so that
-    the pattern does not depend on how long a sentence is, and a decoder that steps sees what one that reads sees.
+    Visibility is a hash of the two positions, with probability count / (the later position + 1). The pattern therefore
+    does not depend on the sentence length, and step-by-step decoding sees the same pairs as teacher forcing.
     """
 
     count: int
@@ -75,12 +75,12 @@ class scattered:
         bits = (low * 0x2545F491 + high * 0x9E3779B1 + self.seed * 0x7FEB352D) & 0xFFFFFFFF
         for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):  # C. Wellons' "lowbias32"
             bits = ((bits ^ (bits >> shift)) * factor) & 0xFFFFFFFF
-        return bits * (high + 1) < min(self.count, 1 << 30) << 32  # which is all there are, and no overflow
+        return bits * (high + 1) < min(self.count, 1 << 30) << 32  # the cap is above any length, and avoids overflow
 
 
 @dataclass(frozen=True, init=False)
 class both:
-    """What all of the rules show."""
+    """Visible under all of the rules."""
 
     rules: tuple[Rule, ...]
 
@@ -88,13 +88,13 @@ class both:
         object.__setattr__(self, "rules", rules)
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Whether all show the key to the query."""
+        """Whether every rule lets the query see the key."""
         return reduce(torch.logical_and, (rule(query, key) for rule in self.rules))
 
 
 @dataclass(frozen=True, init=False)
 class either:
-    """What any of the rules shows."""
+    """Visible under any of the rules."""
 
     rules: tuple[Rule, ...]
 
@@ -102,12 +102,12 @@ class either:
         object.__setattr__(self, "rules", rules)
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Whether one shows the key to the query."""
+        """Whether at least one rule lets the query see the key."""
         return reduce(torch.logical_or, (rule(query, key) for rule in self.rules))
 
 
 def reach(rule: Rule) -> int | None:
-    """How far a rule looks at most, where it says so."""
+    """The largest distance that a rule sees, if it is bounded."""
     match rule:
         case window(radius):
             return radius
@@ -120,9 +120,9 @@ def reach(rule: Rule) -> int | None:
 
 @dataclass(frozen=True)
 class Tiled:
-    """The same for kernels that work on packed sentences as they lie: tiles, and bounds of sentences for each token.
+    """The same for kernels that work on packed sentences in place: tiles, and sentence bounds for each token.
 
-    A query sees the keys `low .. high - 1`, if `causal` only up to itself; a key is seen by queries among
+    A query sees the keys `low .. high - 1`, up to itself if `causal`; a key is seen by queries among
     `first .. final - 1`.
     """
 
@@ -137,12 +137,11 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Sees:
-    """What each query of one layout may look at among the keys of another; made by `look`, once for a whole stack.
+    """Which keys of one layout each query of another sees; built by `look`, once for a whole stack.
 
-    `mask` is `[B or 1, 1, T or 1, S]`, or None where nothing is hidden that `triangle` does not hide:
-    kernels know that one pattern without being handed a mask. `tiled` is there where both layouts have tiles and the
-    rule is one that the packed kernels know. `band` is how far the rule looks where that is short beside the sentences:
-    what is needed of the mask is then made a block at a time.
+    `mask` is `[B or 1, 1, T or 1, S]`, or None if `triangle` (the causal mask that kernels have built in) hides all
+    that is hidden. `tiled` is set if both layouts have tiles and the packed kernels support the rule. `band` is the
+    radius of the rule if it is short compared with the sentences; the mask is then built one block at a time.
     """
 
     queries: Layout
@@ -154,7 +153,7 @@ class Sees:
     band: int | None = None
 
     def dense(self, device: torch.device) -> Tensor | None:
-        """The mask with triangle or band written out, for code that wants to see it; None where nothing is hidden."""
+        """The mask with triangle or band written out, for code that needs it in full; None if nothing is hidden."""
         if self.triangle or self.band is not None:
             return _mask(self.queries, self.keys, self.rule, device)
         return self.mask
@@ -165,10 +164,10 @@ def look(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> See
     asking, asked = queries.grid, keys.grid
     square = asking.offset == asked.offset == 0 and asking.size == asked.size
     if rule is causal and queries is keys and square:
-        # Padding stands on the right, after every real query, so that the triangle hides it as well.
+        # Padding is on the right, after every real query, so the triangle hides it too.
         return Sees(queries, keys, rule, mask=None, triangle=True, tiled=_tiled(queries, keys, rule))
     if rule is causal and asking.size == 1 and asking.longest == asked.longest and asked.lengths is None:
-        return Sees(queries, keys, everything, mask=None, triangle=False)  # the newest position sees all there is
+        return Sees(queries, keys, everything, mask=None, triangle=False)  # the newest position sees all others
     far = reach(rule)
     if far is not None and queries is keys and square and asking.size > max(WORTH * far, SHORT):
         return Sees(queries, keys, rule, mask=None, triangle=False, band=far)

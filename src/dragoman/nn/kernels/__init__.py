@@ -1,4 +1,4 @@
-"""Kernels behind the operations of `nn`: Triton, cuBLASLt, and operators that hold them together."""
+"""Kernels behind the operations of `nn`: Triton, cuBLASLt, and the PyTorch operators that wrap them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERPRETED: Final = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def triton_available(device_type: str) -> bool:
-    """Whether the kernels run on this type of device: CUDA with Triton, or any in Triton's interpreter.
+    """Whether the kernels run on this type of device: CUDA with Triton, or any device in Triton's interpreter.
 
     PyTorch also calls AMD's GPUs cuda; their Triton lacks features that our kernels use.
     """
@@ -22,5 +22,5 @@ def triton_available(device_type: str) -> bool:
 
 
 def uses_triton(x: Tensor) -> bool:
-    """Whether the kernels, whose sums are float32, compute with a tensor like `x`."""
+    """Whether the kernels, which accumulate in float32, support a tensor like `x`."""
     return triton_available(x.device.type) and x.dtype != torch.float64

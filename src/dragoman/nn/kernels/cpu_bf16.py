@@ -26,7 +26,7 @@ def has_bfloat16_matmul() -> bool:
 
 @cache
 def _kernel() -> Any:
-    """The C function, built for dot products if the system refuses this process the tile registers."""
+    """The C function, built for dot products if the system denies this process the tile registers."""
     code = library("gemm", "-fopenmp")
     if code is not None and code.request_tiles() != 0:
         code = library("gemm", "-fopenmp", "-mno-amx-bf16")
@@ -40,9 +40,9 @@ def _kernel() -> Any:
 
 @cache
 def torch_bfloat16_works() -> bool:
-    """Whether PyTorch's own bfloat16 products work on this CPU, tested in a child process that may die.
+    """Whether PyTorch's own bfloat16 products work on this CPU, tested in a child process because it may crash.
 
-    Some virtual machines hide features that PyTorch's kernels check for, and then kill the process.
+    On some virtual machines that hide CPU features, PyTorch's kernels crash the process.
     """
     test = "import torch; x = torch.ones(64, 64, dtype=torch.bfloat16); (x @ x).sum().item()"
     return subprocess.run([sys.executable, "-c", test], capture_output=True, check=False).returncode == 0
@@ -50,7 +50,7 @@ def torch_bfloat16_works() -> bool:
 
 @torch.library.custom_op("dragoman::cpu_bf16_matmul", mutates_args=("out",), device_types="cpu")
 def cpu_bf16_matmul(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None = None, add: bool = False) -> None:
-    """`out[M, N] = left[M, K] right[K, N] + bias[N]` in bfloat16; with `add`, added to what `out` holds."""
+    """`out[M, N] = left[M, K] right[K, N] + bias[N]` in bfloat16; with `add`, add to `out` instead."""
     (m, k), n = left.shape, right.shape[1]
     left, left_k = _dense(left, 1)
     right, right_k = _dense(right, 0)
@@ -65,7 +65,7 @@ def cpu_bf16_matmul(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | Non
 
 
 def _dense(x: Tensor, dimension: int) -> tuple[Tensor, bool]:
-    """`x`, copied if neither of its dimensions is dense, and whether `dimension` is."""
+    """`x`, copied if neither dimension is dense, and whether `dimension` is dense."""
     if 1 not in x.stride():
         x = x.contiguous()
     return x, x.stride(dimension) == 1

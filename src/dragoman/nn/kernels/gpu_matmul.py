@@ -1,7 +1,7 @@
 """Matrix products in half precision on a GPU, each by the cuBLASLt algorithm that is fastest for its shape.
 
-PyTorch uses the algorithm that NVIDIA's library guesses. Here the first product of a shape times the candidates and
-keeps the fastest, also for later runs: a run that resumes then computes the same sums.
+PyTorch uses the algorithm that NVIDIA's heuristic suggests. Here the first product of a shape times the candidates and
+stores the fastest, for later runs too: a resumed run then computes the same sums.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dragoman.native.cublas import MATRIX_ALIGNMENT, WORKSPACE_BYTES, CublasLt, 
 if TYPE_CHECKING:
     from dragoman.native.algorithm_file import AlgorithmFile
 
-MAX_ALGORITHMS: Final = 8  # that are timed
+MAX_ALGORITHMS: Final = 8  # algorithms to time
 TIMING_ROUNDS, TIMING_REPEATS = 3, 4
-WORTHWHILE: Final = 0.98  # share of the guess's time that another algorithm must stay below
-MIN_MULTIPLICATIONS: Final = 1 << 27  # below which nothing is gained
+WORTHWHILE: Final = 0.98  # an algorithm replaces the suggested one only if it takes less than this share of its time
+MIN_MULTIPLICATIONS: Final = 1 << 27  # smaller products gain nothing
 HALF_DTYPES: Final = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
 _workspaces: dict[tuple[int, int], Tensor] = {}
 _chosen: dict[tuple[int, str], bytes | None] = {}  # by GPU and problem, in this process
-_tuning: list[AlgorithmFile] = []  # of the blocks that are open, in any thread
+_tuning: list[AlgorithmFile] = []  # files of the open blocks, in any thread
 _tuning_lock = Lock()
 
 
@@ -38,10 +38,10 @@ _tuning_lock = Lock()
 def tuning(algorithms: AlgorithmFile) -> Iterator[None]:
     """Choose the fastest algorithm for products of new shapes in this block; elsewhere PyTorch computes them.
 
-    Timing takes milliseconds per shape, which only pays for shapes that recur. Algorithms of other runs are adopted
-    only here: nothing that they do meanwhile changes the sums of a run.
+    Timing takes milliseconds per shape, which pays off only for shapes that recur. Results of other runs are read only
+    when a block starts, so concurrent runs cannot change this run's sums.
     """
-    with _tuning_lock:  # the backward pass has its own thread, and belongs to this block as well
+    with _tuning_lock:  # the backward pass has its own thread, but belongs to this block too
         _tuning.append(algorithms)
     try:
         yield
@@ -66,13 +66,13 @@ def _machine(device: int) -> str:
 
 
 def fastest(times: list[float]) -> int:
-    """The index of the algorithm to use, where the first is the library's guess."""
+    """The index of the algorithm to use; 0 is the library's suggestion."""
     best = min(range(len(times)), key=times.__getitem__)
     return best if times[best] < WORTHWHILE * times[0] else 0
 
 
 def matmul(left: Tensor, right: Tensor, out: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """`left [M, K] right [K, N]`, and with a `bias` max(0, that + bias); by PyTorch where nothing is gained."""
+    """`left [M, K] right [K, N]`, with a `bias` max(0, product + bias); computed by PyTorch where nothing is gained."""
     if out is None:
         out = left.new_empty(left.shape[0], right.shape[1])
     problem = _problem(left, right, out, bias)
@@ -88,7 +88,7 @@ def matmul(left: Tensor, right: Tensor, out: Tensor | None = None, bias: Tensor 
 
 
 def _problem(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> MatmulProblem | None:
-    """The product as the library sees it, column-major and so mirrored; None if it is small or not well laid out."""
+    """The product in cuBLASLt's column-major order, hence mirrored; None if small or in an unsupported layout."""
     (m, k), n = left.shape, right.shape[1]
     dtype, matrices = HALF_DTYPES.get(left.dtype), (right, left, out)
     tensors = matrices if bias is None else (*matrices, bias)
@@ -106,7 +106,7 @@ def _problem(left: Tensor, right: Tensor, out: Tensor, bias: Tensor | None) -> M
     lines = (k if transposed[0] else n, m if transposed[1] else k, n)
     leading = (right.stride(int(transposed[0])), left.stride(int(transposed[1])), out.stride(0))
     if any(stride < line for stride, line in zip(leading, lines, strict=True)):
-        return None  # lines overlap
+        return None  # rows overlap
     return MatmulProblem(n, m, k, transposed, leading, dtype, bias is not None)
 
 
@@ -127,7 +127,7 @@ def _algorithm(lt: CublasLt, problem: MatmulProblem, device: int, run: Callable[
 
 
 def _milliseconds(run: Callable[[bytes], bool], algorithms: list[bytes]) -> list[float]:
-    """The best time of some rounds, each of which runs all of them: the GPU's clock changes meanwhile."""
+    """The best time of each over several rounds; every round runs all of them, because the GPU's clock drifts."""
     best = [float("inf")] * len(algorithms)
     for _ in range(TIMING_ROUNDS):
         for i, algorithm in enumerate(algorithms):
@@ -152,7 +152,7 @@ def _run(
 ) -> bool:
     stream = torch.cuda.current_stream(left.device).cuda_stream
     key = (left.device.index, stream)
-    if key not in _workspaces:  # one for each stream, because products of two may run at once
+    if key not in _workspaces:  # one per stream, because products of two streams may run at once
         _workspaces[key] = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=left.device)
     return lt.multiply(
         problem, algorithm, right.data_ptr(), left.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr(),
@@ -162,7 +162,7 @@ def _run(
 
 @torch.library.custom_op("dragoman::tuned_matmul", mutates_args=(), tags=(torch.Tag.flexible_layout,))
 def tuned_matmul(left: Tensor, right: Tensor) -> Tensor:
-    """`left [M, K] right [K, N]`; the compiler replaces PyTorch's products by it."""
+    """`left [M, K] right [K, N]`; the compiler replaces PyTorch's products with it."""
     return matmul(left, right)
 
 

@@ -17,7 +17,7 @@ from dragoman.nn.layout import TILE
 ATTENTION_BLOCK = 64
 EXTRA_PROGRAMS = 16  # programs per head that loop over the tiles beyond the usual number
 HEAD_SIZES = (16, 32, 64, 128)  # values of d_k that the matrix units support
-MAX_FLOAT32_HEAD_SIZE = 64  # beyond it, gradients need more shared memory than most GPUs have
+MAX_FLOAT32_HEAD_SIZE = 64  # above this, gradients need more shared memory than most GPUs have
 
 
 def supports(d_k: int, dtype: torch.dtype) -> bool:
@@ -49,11 +49,11 @@ def _options(q: Tensor, heads: int, width: int, registers: int) -> dict[str, Any
         "K": width // heads,
         "TILE": TILE,
         "BLOCK": ATTENTION_BLOCK,
-        # Three products of the matrix units keep float32's precision, and are far faster than without them.
+        # Three matrix-unit products keep float32 precision and are far faster than computing without matrix units.
         "PRECISION": "tf32x3" if exact else "tf32",
         "num_warps": 4,
         "num_stages": 1,
-        # More programs at once are worth more than the few registers that then spill.
+        # More concurrent programs gain more than the few spilled registers cost.
         "maxnreg": None if exact or width // heads > 64 else registers,
     }
 
@@ -63,7 +63,7 @@ def _launch(
 ) -> None:
     """One program per head for each of the usual number of tiles, and a few that loop over the rest of the table.
 
-    Full tiles take a sixth of the table, and sentences in any order mostly less than a quarter.
+    Full tiles take a sixth of the table, and sentences in random order mostly less than a quarter.
     """
     capacity = len(tiles) - 1
     main_tiles = -(-capacity // 4)
@@ -90,7 +90,7 @@ def packed_attention(
     """Attend from `q [N, H*K]` to `kv [M, 2*H*K]`, or within `q [N, 3*H*K]` if `kv` is None.
 
     A query sees the keys `low .. high - 1` (up to itself, if causal); a key is seen by queries among
-    `first .. final - 1`. Tiles, as many for queries as for keys, are the first rows of programs. Returns the
+    `first .. final - 1`. Tiles, equally many for queries and keys, are the first rows of programs. Returns the
     output `[N, H*K]` and a log-sum-exp for the backward pass.
     """
     from dragoman.nn.kernels.packed_attention_triton import attention_kernel, other_tiles_kernel

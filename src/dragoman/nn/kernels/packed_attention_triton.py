@@ -1,13 +1,13 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
-"""Triton kernels for attention among many short sentences that lie end to end.
+"""Triton kernels for attention within many short sentences, packed end to end.
 
-A program holds one tile of rows (whole sentences, where they fit; see `joint_tiles`) of one head, and finds from the
-bounds of its rows which of the other side's rows they belong with. Mostly these are the other side's tile of the same
-number: the two are alone with each other, and done at once. Otherwise it goes through those rows in blocks. Tables of
-tiles are as long as the worst case needs, which empty programs would pay for: a few programs of a second kernel go
-round the tiles beyond the usual number, and mostly find none. (The same loop in the first kernel costs it registers.)
-The softmax is exact, sums have a fixed order, and nothing is added atomically, so that results repeat to the bit.
-A tile may begin and end anywhere: boundaries decide the speed, never the result.
+A program handles one tile of rows of one head (whole sentences, where they fit; see `joint_tiles`) and finds the rows
+of the other side that belong to it from the sentence bounds. Usually that is the other side's tile with the same index,
+and the two are computed at once; otherwise the program loops over those rows in blocks. Tables of tiles are sized for
+the worst case, and launching empty programs for all of them would be slow: a few programs of a second kernel loop over
+the tiles beyond the usual number, and mostly find none. (The same loop in the first kernel would cost it registers.)
+The softmax is exact, sums have a fixed order, and there are no atomic additions, so results are bit-reproducible.
+A tile may begin and end anywhere: boundaries affect the speed, never the result.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def _range(low, high):
 
 @triton.jit
 def _beyond(low, high, first, last):
-    """Which of these [low, high) are not empty, and reach out of [first, last)."""
+    """Which of these [low, high) are not empty and extend beyond [first, last)."""
     return (high > low) & ((low < first) | (high > last))
 
 
 @triton.jit
 def _shown(rows, keys, low, high, CAUSAL: tl.constexpr):
-    """Which queries see which keys; all four lie as the scores do."""
+    """Which queries see which keys; all four have the layout of the scores."""
     shown = (keys >= low) & (keys < high)
     if CAUSAL:
         shown = shown & (keys <= rows)
@@ -93,7 +93,7 @@ def _attend(
         low = tl.load(low_base + rows, mask=rows < last, other=0)
         high = tl.load(high_base + rows, mask=rows < last, other=0)
         q = _load(q_base, rows, q_stride, columns, last)
-        k = _load(k_base, keys, kv_stride, columns, k_last)  # on its way before it is known whether it is all
+        k = _load(k_base, keys, kv_stride, columns, k_last)  # starts before it is known whether one tile suffices
         v = _load(v_base, keys, kv_stride, columns, k_last)
         if tl.max(_beyond(low, high, k_first, k_last).to(tl.int32), 0) == 0:
             scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
@@ -120,7 +120,7 @@ def _in_blocks(
     q, k_base, v_base, rows, low, high, last, columns, kv_stride, scale,
     CAUSAL: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The softmax over keys that lie in several tiles: highest scores, sums of the weights, and the values mixed."""
+    """The softmax over keys that lie in several tiles: highest scores, sums of weights, and weighted values."""
     begin, end = _range(low, high)
     if CAUSAL:
         end = tl.minimum(end, last)
@@ -151,7 +151,7 @@ def attention_backward_kernel(
     CAUSAL: tl.constexpr, HEADS: tl.constexpr, K: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of a tile of queries and a tile of keys: at once, where they see each other alone."""
+    """The gradients of a tile of queries and a tile of keys, computed at once where they see only each other."""
     _gradients(
         tl.program_id(1), q_base, k_base, v_base, out_base, grad_base, lse_base, dq_base, dk_base, dv_base,
         q_tiles, k_tiles, low_base, high_base, first_base, final_base,
@@ -290,7 +290,7 @@ def _keys_gradient(
             low = tl.load(low_base + rows, mask=rows < end, other=0)
             high = tl.load(high_base + rows, mask=rows < end, other=0)
             along = tl.sum(out.to(tl.float32) * grad.to(tl.float32), 1)
-            scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * (scale * LOG2E)  # keys down, queries across
+            scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * (scale * LOG2E)  # [keys, queries]
             shown = _shown(rows[None, :], keys[:, None], low[None, :], high[None, :], CAUSAL)
             weights = tl.where(shown, tl.exp2(scores - lse[None, :]), 0.0)
             dv += tl.dot(weights.to(grad.dtype), grad, input_precision=PRECISION)

@@ -1,7 +1,7 @@
 """LayerNorm(x + Dropout(y)) as one operator; its backward pass reads and writes each tensor once.
 
 The compiler's own version stores the dropout mask as a byte per element, and needs two more kernels for the gradients
-of the norm's weights. Here the mask is hashed again, and these gradients are partially summed on the way.
+of the norm's weights. Here the mask is recomputed, and these gradients are partially summed in the same pass.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ BACKWARD_ROWS_PER_TILE: Final = 2
 WIDE_D_MODEL: Final = 512  # rows beyond this are wide
 WARPS: Final = 4
 COLUMNS_PER_LOAD: Final = 256  # by a warp
-MAX_D_MODEL: Final = 1024  # beyond which a warp's registers do not hold a row
+MAX_D_MODEL: Final = 1024  # wider rows do not fit into a warp's registers
 
-compiler_ready = False  # set by training/steps/compilation.py once the compiler knows the operators
+compiler_ready = False  # set by training/steps/compilation.py once the operators are registered with the compiler
 
 
 def fuses_residual_norm(x: Tensor, y: Tensor) -> bool:
-    """Whether `x` and its sub-layer's output suit the kernel: packed rows in half precision on a GPU."""
+    """Whether the kernel supports `x` and its sub-layer's output: packed rows in half precision on a GPU."""
     if not compiler_ready or y.dtype not in (torch.bfloat16, torch.float16):
         return False
     return x.is_cuda and x.dim() == 2 and x.shape[1] <= MAX_D_MODEL and x.numel() < 1 << 31 and triton_available("cuda")
@@ -97,8 +97,8 @@ def residual_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of `x` and `y`, and the sums `[parts, 2, D]` over parts of the rows for weight and bias.
 
-    The gradient of the output is `grad`, or `grad + other`: those of the residual connection and of the next sub-layer
-    need not be added before.
+    The gradient of the output is `grad`, or `grad + other`: the caller need not add those of the residual
+    connection and of the next sub-layer.
     """
     n, d = total.shape
     if not uses_triton(total):

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,untyped-decorator"
 """Triton kernels for LayerNorm(x + Dropout(y)) and its gradients: each row is read once, by one warp.
 
-A tile is `[CHUNKS * TILE, WIDTH]`: first the first `WIDTH` columns of `TILE` rows, then their next, and so on. A warp,
-or a few, then hold a whole row and load 16 bytes a thread. The dropout mask is hashed again as in `nn/dropout.py`, and
-nothing is added atomically: results repeat to the bit.
+A tile is `[CHUNKS * TILE, WIDTH]`: the first `WIDTH` columns of `TILE` rows, then the next `WIDTH`, and so on. One or a
+few warps then hold a whole row and load 16 bytes per thread. The dropout mask is recomputed as in `nn/dropout.py`, and
+there are no atomic additions: results are bit-reproducible.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def residual_norm_backward_kernel(
     D: tl.constexpr, DROP: tl.constexpr, TWO: tl.constexpr, ROWS: tl.constexpr,
     CHUNKS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of `ROWS` rows, and what they add to those of weight and bias."""
+    """The gradients of `ROWS` rows, and their contribution to those of weight and bias."""
     part = tl.program_id(0)
     lines = tl.arange(0, CHUNKS * TILE)[:, None]
     columns = lines // TILE * WIDTH + tl.arange(0, WIDTH)[None, :]

@@ -14,14 +14,14 @@ from dragoman.nn.layout import Layout
 
 
 class PositionCode(Protocol):
-    """What the model needs of a position code."""
+    """A position code, as the model calls it."""
 
     def __call__(self, x: Tensor, layout: Layout) -> Tensor:
         """`x [..., D]` with the position of each token in its sentence added."""
 
 
 class NoPositions(nn.Module):
-    """No positions, for comparison: the encoder then reads a bag of words."""
+    """No positions, for comparison: the encoder then sees a bag of words."""
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """`x` unchanged."""

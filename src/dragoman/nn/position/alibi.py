@@ -11,9 +11,9 @@ from dragoman.nn.position.relative import relative_distances
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
-    """2^(-8/n), 2^(-16/n), ... for n heads where n is a power of two; else those of the next lower power, and more.
+    """2^(-8/n), 2^(-16/n), ... for n heads if n is a power of two; otherwise those of the next lower power, and more.
 
-    The others lie between them, as in the authors' code: every second slope of twice as many heads.
+    The additional ones are every second slope of twice as many heads, as in the authors' code.
     """
     power = 1 << (n_heads.bit_length() - 1)
     whole = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
@@ -24,7 +24,7 @@ def alibi_slopes(n_heads: int) -> list[float]:
 class LinearBias(nn.Module):
     """The scaled dot product minus slope times distance; nothing is learned, and any length works.
 
-    Press et al. look back only; in an encoder, both directions count alike.
+    Press et al. attend backward only; in an encoder, both directions are treated alike.
     """
 
     slopes: Tensor

@@ -14,7 +14,7 @@ class LearnedPositions(nn.Module):
 
     def __init__(self, max_positions: int, d_model: int) -> None:
         super().__init__()
-        # Small beside the unit variance of the scaled embeddings: at first the words dominate.
+        # Small compared with the unit variance of the scaled embeddings, so that words dominate at first.
         self.table = nn.Parameter(torch.randn(max_positions, d_model) * d_model**-0.5)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:

@@ -17,7 +17,7 @@ def relative_distances(sees: Sees, device: torch.device) -> Tensor:
 
 
 class RelativePositions(nn.Module):
-    """The scaled dot product with a vector learned for each distance, added to the keys and another to the values.
+    """The scaled dot product with learned vectors for each distance, one added to the keys and one to the values.
 
     score = q . (k + a[distance]) / sqrt(d_k), output = sum of weight (v + b[distance]). Distances are clamped to
     `max_distance`, so any length works. The heads of a layer share the vectors.

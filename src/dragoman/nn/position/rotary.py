@@ -1,4 +1,4 @@
-"""Rotary positions (Su et al., 2021): queries and keys are rotated by their position; products depend on distance."""
+"""Rotary positions (Su et al., 2021): rotate queries and keys by position, so that products depend on distance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rotate(x: Tensor, code: Tensor) -> Tensor:
 
 
 class RotaryPositions(MakesKeys):
-    """Another attention function, on queries and keys rotated by their position in the sentence.
+    """Wrap an attention function and rotate queries and keys by their position in the sentence.
 
     The product of two rotated vectors depends on their distance alone.
     """
@@ -35,7 +35,7 @@ class RotaryPositions(MakesKeys):
         self.angles, self.inner = SinusoidalPositions(d_k), inner
 
     def keys(self, k: Tensor, layout: Layout) -> Tensor:
-        """The rotated keys, which later steps do not change."""
+        """Rotate the keys; later steps do not change them."""
         return made_keys(self.inner, rotate(k, self.angles.code(layout, k.device)), layout)
 
     def attend(

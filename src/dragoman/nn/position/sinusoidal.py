@@ -13,7 +13,7 @@ TABLE_POSITIONS = 512
 def sinusoid(positions: Tensor, d_model: int) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) its cosine, `[..., D]` for positions `[...]`.
 
-    In float64 if the device has it: float32 loses the high frequencies at positions in the thousands.
+    Computed in float64 if the device supports it: float32 loses the high frequencies at positions in the thousands.
     """
     exact = torch.float32 if positions.device.type == "mps" else torch.float64
     even = torch.arange(0, d_model, 2, device=positions.device, dtype=exact)
@@ -22,7 +22,7 @@ def sinusoid(positions: Tensor, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """A fixed code for any length, also beyond that of training; it has no parameters.
+    """A fixed code without parameters, for any length, including lengths not seen in training.
 
     The first `TABLE_POSITIONS` positions are kept in a table, which is not saved with the model.
     """
@@ -39,7 +39,7 @@ class SinusoidalPositions(nn.Module):
         return x + layout.by_column(self.code(layout, x.device).to(x.dtype))
 
     def code(self, layout: Layout, device: torch.device) -> Tensor:
-        """The sinusoid of each column of the layout's grid, `[T, D]`."""
+        """The code of each column of the layout's grid, `[T, D]`."""
         grid = layout.grid
         if grid.longest <= TABLE_POSITIONS:
             return self.table[grid.offset : grid.longest]

@@ -1,4 +1,4 @@
-"""Positions in a dependency tree (after Wang et al., 2019): the depth of a word, besides its position in the text."""
+"""Positions in a dependency tree (after Wang et al., 2019): the depth of a word, in addition to its position."""
 
 from __future__ import annotations
 

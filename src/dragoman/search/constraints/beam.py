@@ -203,7 +203,7 @@ class BeamAllocator:
     def _far(self, progress: ConstraintProgress, sentences: Tensor) -> Tensor:
         """Number of required tokens still to be written `[R]`, less those of a phrase already begun."""
         missing = self._missing(progress, sentences)
-        others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # come with longer ones
+        others = torch.einsum("rgh,rh->rg", self.nested[sentences], missing.float()).long()  # inside longer ones
         required = ((missing - others).clamp_min(0) * self.min_tokens[sentences]).sum(1)
         saved = self.saved[sentences] * (progress.last == OPENING)[:, None]
         written = (self.credit[progress.states].maximum(saved) * (missing > 0)).amax(1)
@@ -231,8 +231,8 @@ class BeamAllocator:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log-probabilities, tokens and parents `[B, W]` of the hypotheses that continue, the likeliest first.
 
-        `logits [R, V]` have minus infinity where something is forbidden, `best` are the likeliest of each row;
-        `room [B]` is how many tokens may follow this one, and `finished [B]` whether any hypothesis has ended.
+        `logits [R, V]` are minus infinity at forbidden tokens, and `best` are the likeliest of each row;
+        `room [B]` is the number of tokens that may follow, and `finished [B]` whether any hypothesis has ended.
         """
         rows, beams = totals.shape
         width = best[1].shape[1]
@@ -254,7 +254,7 @@ class BeamAllocator:
         scores, tokens = scores.view(rows, -1), tokens.view(rows, -1)
         early = (tokens == EOS) & lacks
         open_ = scores.masked_fill(early, -torch.inf)
-        stuck = (open_.amax(1) == -torch.inf) & ~finished  # only ending is left: end with the least missing
+        stuck = (open_.amax(1) == -torch.inf) & ~finished  # no room left: end with the fewest missing
         nearest = far.where(early & (scores > -torch.inf), 1 << 40)
         last_resort = early & (nearest == nearest.amin(1, keepdim=True))
         scores = torch.where(stuck[:, None] & last_resort, scores, open_)
@@ -267,10 +267,10 @@ class BeamAllocator:
 
 
 def allocation_order(scores: Tensor, far: Tensor, hopeless: Tensor) -> Tensor:
-    """Order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
+    """The order `[B, M]` in which candidates get a slot: the best of each bank, then the second best of each, ...
 
-    With more banks than slots, banks are ranked by the log-probability of their best less `MISSING_TOKEN_COST` for each
-    missing token. `hopeless` candidates, which have no room left for what is required, come last.
+    With more banks than slots, banks are ranked by the log-probability of their best candidate minus
+    `MISSING_TOKEN_COST` per missing token. `hopeless` candidates, with no room for the required phrases, come last.
     """
     out = scores == -torch.inf
     banks = far + hopeless * (1 << 20) + out * (1 << 40)

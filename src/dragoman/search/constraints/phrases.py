@@ -1,6 +1,6 @@
 """Lexical constraints as text: phrases that a translation must contain, and phrases that it must not.
 
-A phrase occurs in a text where it begins and ends at a word boundary: "York" is in "New York" and in "(York)", and not
+A phrase occurs in a text where it begins and ends at a word boundary: "York" is in "New York" and in "(York)", but not
 in "Yorkshire". Scripts without spaces have a boundary after every character, and so does Korean, whose particles follow
 the noun directly.
 """
@@ -70,7 +70,7 @@ class RequiredPhrase:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name used in messages."""
         return " | ".join(self.phrases)
 
 
@@ -79,7 +79,7 @@ class Constraints:
     """Phrases that a translation must contain (`require`) and must not contain (`avoid`).
 
     Each entry of `require` is a tuple of alternatives, one of which must occur; an entry given twice must occur twice.
-    Where one phrase contains another, as "New York" and "York", each required an occurrence of its own.
+    Where one phrase contains another, such as "New York" and "York", each needs its own occurrence.
     """
 
     require: tuple[tuple[str, ...], ...] = ()
@@ -102,7 +102,7 @@ class Constraints:
         return cls(tuple(required), tuple(avoided)).resolve_conflicts()
 
     def resolve_conflicts(self) -> Constraints:
-        """Drop alternatives that contain an avoided phrase; raise where no alternative is left."""
+        """Drop alternatives that contain an avoided phrase; raise if none is left."""
         if not (self.require and self.avoid):
             return self
         required = []
@@ -116,7 +116,7 @@ class Constraints:
         return Constraints(tuple(required), self.avoid)
 
     def merge(self, other: Constraints) -> Constraints:
-        """The constraints of both."""
+        """Combine the constraints of both."""
         if not other:
             return self
         if not self:

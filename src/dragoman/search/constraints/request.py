@@ -15,7 +15,7 @@ from dragoman.values import describe_value
 
 @dataclass(frozen=True)
 class RequestConstraints:
-    """Constraints shared by `all` texts, of `each` text, and by the `terms` in a source."""
+    """Constraints shared by `all` texts, those of `each` text, and `terms` that apply where they occur in a source."""
 
     all: Constraints
     each: list[Constraints] | None = None
@@ -36,7 +36,7 @@ class RequestConstraints:
         return bool(self.all.require or self.terms or any(one.require for one in self.each or ()))
 
     def requires_in(self, index: int) -> bool:
-        """Whether a phrase is required in the text number `index`, wherever it stands; terms belong to a sentence."""
+        """Whether text number `index` has a required phrase for any of its sentences; terms belong to one sentence."""
         return bool(self.all.require or (self.each is not None and index < len(self.each) and self.each[index].require))
 
     def check(self, search: Search) -> None:
@@ -48,7 +48,7 @@ class RequestConstraints:
             )
 
     def for_parts(self, index: int, parts: Sequence[str]) -> list[Constraints]:
-        """The constraints of each part of the text number `index`."""
+        """The constraints of each part of text number `index`."""
         own = self.all if self.each is None else self.all.merge(self.each[index])
         if own.require and len(parts) > 1:
             raise SearchError(
@@ -71,8 +71,8 @@ def parse_each(constraints: Any) -> list[Constraints]:
     for one in constraints:
         if not (one is None or isinstance(one, Constraints)):
             message = (
-                f"constraints must hold Constraints, as Constraints.of(require=['cat']); got {describe_value(one)}"
+                f"constraints must be Constraints, such as Constraints.of(require=['cat']); got {describe_value(one)}"
             )
             raise SearchError(message, code="wrong_type")
-        found.append(Constraints.of(one.require, one.avoid) if one else Constraints())  # not all come from `of`
+        found.append(Constraints.of(one.require, one.avoid) if one else Constraints())  # may not come from `of`
     return found

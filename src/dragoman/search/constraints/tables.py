@@ -60,7 +60,7 @@ class RequiredTables:
         spelled = [
             [way for (_, of), found in zip(phrases, ways, strict=True) if of == g for way in found] for g in groups
         ]
-        if avoided is not None:  # an alternative that cannot be written shortens nothing
+        if avoided is not None:  # an alternative that cannot be written saves nothing
             free = [[way for way in found if not avoided.blocks(way.tokens)] for found in spelled]
             spelled = [
                 some if any(way.anywhere for way in some) else all_ for some, all_ in zip(free, spelled, strict=True)
@@ -86,7 +86,7 @@ class RequiredTables:
                     self.credit[state, g] = max(self.credit[state, g], self.min_tokens[g] - left)
                     if left:
                         follows[state][tokens[-left], g] = None
-        for state in machine.order[1:]:  # a state has also written part of its suffixes
+        for state in machine.order[1:]:  # a state has also written the prefixes that are its suffixes
             shorter = machine.shorter[state]
             own, other = self.length[state], self.length[shorter]
             self.length[state] = np.where((own > 0) & (other > 0), np.minimum(own, other), np.maximum(own, other))
@@ -229,7 +229,7 @@ class ConstraintCompiler:
         return self._avoided.get(phrases, lambda: AvoidedTables(phrases, self.spelling))
 
     def compile(self, constraints: Constraints) -> ConstraintTables:
-        """The tables of constraints; raise where they contradict each other."""
+        """The tables of constraints; raise if they contradict each other."""
         return self._compiled.get(constraints, lambda: self._compile(constraints))
 
     def _compile(self, constraints: Constraints) -> ConstraintTables:

@@ -35,7 +35,7 @@ class Terms:
             if not line.strip():
                 continue
             source, *targets = line.split("\t")
-            while len(targets) > 1 and not targets[-1].strip():  # spreadsheets give every line as many tabs
+            while len(targets) > 1 and not targets[-1].strip():  # spreadsheets pad every line with tabs
                 targets.pop()
             where = f"{name}, line {number}"
             if not targets:
@@ -48,7 +48,7 @@ class Terms:
         return terms
 
     def add(self, source: Any, targets: Any) -> None:
-        """Add a phrase, or more targets for one that is there already."""
+        """Add a phrase, or more targets for an existing one."""
         phrase = self._fold_case(parse_phrase("find", source))
         found = [parse_phrase("require", target) for target in as_list("require", targets)]
         if not found:
@@ -61,7 +61,7 @@ class Terms:
         return len(self.targets)
 
     def merge(self, other: Terms) -> Terms:
-        """The terms of both."""
+        """Combine the terms of both."""
         both = Terms(self.targets.items(), self.ignore_case)
         for source, targets in other.targets.items():
             both.add(source, targets)

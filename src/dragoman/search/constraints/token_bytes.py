@@ -35,7 +35,7 @@ BETWEEN: Final = np.array(
     np.int16,
 )
 """[kind of the last character, kind of the next]."""
-OPENINGS: Final = frozenset(" \"'/")  # after which a word may begin without a space; and brackets, dashes and the like
+OPENINGS: Final = frozenset(" \"'/")  # a word may follow these without a space; likewise brackets and dashes
 
 Unit = tuple[bytes, int]
 
@@ -76,14 +76,14 @@ class Spelling:
             if units:
                 self.first[i], self.last[i] = units[0][1], units[-1][1]
         self.copies: dict[Any, list[Any]] = {}  # the tables on each search device
-        self.first[EOS] = OTHER  # the end of the text is a boundary, though it writes nothing
+        self.first[EOS] = OTHER  # the end of the text is a boundary, although it writes nothing
         longest = max(map(len, rows)) + 1  # the last column is always NOTHING
         self.stream: NDArray[Any] = np.full((size, longest), NOTHING, np.int64)
         for i, row in enumerate(rows):
             self.stream[i, : len(row)] = row
 
     def units(self, text: str) -> Iterable[Unit]:
-        """The characters of a text; those without a token as single bytes."""
+        """The characters of a text; characters without a token are split into bytes."""
         for character in text:
             if character in self.known:
                 yield character.encode(), kind_of(character)

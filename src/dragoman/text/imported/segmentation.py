@@ -24,7 +24,7 @@ class SubwordSegmenter(Protocol):
         """The text of tokens."""
 
     def to_display(self, tokens: list[str]) -> list[str]:
-        """The tokens for people to read, ▁ where a word begins."""
+        """The tokens in readable form, with ▁ where a word begins."""
 
     def from_display(self, displayed: Sequence[str]) -> list[str]:
         """The inverse of `to_display`."""
@@ -37,12 +37,12 @@ class SentencePieceSegmenter:
         self.processor: Any = load_processor(model)
 
     def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
-        """By the library; unknown characters stay as they are."""
+        """Encode with the library; unknown characters are kept."""
         rows: list[list[str]] = self.processor.encode(list(texts), out_type=str, num_threads=threads)
         return rows
 
     def join(self, tokens: list[str]) -> str:
-        """By the library, except for unknown tokens, for which it would write its own symbol."""
+        """Decode with the library, except for unknown tokens, for which it would write its own symbol."""
         text: str = "".join(tokens) if UNKNOWN_TOKEN in tokens else self.processor.decode_pieces(tokens)
         return text.replace(MARK, " ").strip()
 
@@ -56,23 +56,23 @@ class SentencePieceSegmenter:
 
 
 class WhitespaceSegmenter:
-    """Words between spaces, split by codes of subword-nmt if there are any; `@@` marks a word that goes on."""
+    """Words between spaces, split by subword-nmt codes if given; `@@` marks a token that does not end its word."""
 
     def __init__(self, codes: str | None = None, vocabulary: Container[str] | None = None) -> None:
         self.codes = None if codes is None else SubwordCodes(codes, vocabulary)
 
     def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
-        """Word by word; the tokens of words are cached."""
+        """Encode word by word; the tokens of words are cached."""
         if self.codes is None:
             return [text.split() for text in texts]
         return [[token for word in text.split() for token in self.codes.split(word)] for text in texts]
 
     def join(self, tokens: list[str]) -> str:
-        """With spaces, except where a word goes on."""
+        """Join with spaces, except within a word."""
         return (" ".join(tokens) + " ").replace(SEPARATOR + " ", "").strip()
 
     def to_display(self, tokens: list[str]) -> list[str]:
-        """A mark where a word begins, instead of one where it goes on."""
+        """Mark tokens that begin a word, instead of tokens that continue."""
         begins = [True, *(not token.endswith(SEPARATOR) for token in tokens[:-1])]
         return [
             (MARK if first else "") + token.removesuffix(SEPARATOR)
@@ -80,7 +80,7 @@ class WhitespaceSegmenter:
         ]
 
     def from_display(self, displayed: Sequence[str]) -> list[str]:
-        """A token before one that begins no word goes on."""
+        """Mark tokens followed by one that does not begin a word."""
         goes_on = [*(not token.startswith(MARK) for token in displayed[1:]), False]
         return [
             token.removeprefix(MARK) + (SEPARATOR if more else "")
@@ -94,7 +94,7 @@ SEGMENTERS: Final = ("sentencepiece", "subword-nmt", SUBWORD_NMT_RESTRICTED, "sp
 
 
 def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> SubwordSegmenter:
-    """The segmenter of a stored tokenizer; `model` is text, base 64 for sentencepiece.
+    """The segmenter of a stored tokenizer; `model` is text, in Base64 for sentencepiece.
 
     "subword-nmt, known" produces only tokens in `tokens`, as far as merges can be undone.
     """
@@ -107,7 +107,7 @@ def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> S
     try:
         content = b64decode(model, validate=True)
     except ValueError as error:
-        raise TextError(f"its model is not base 64: {error}", code="file_damaged") from None
+        raise TextError(f"its model is not valid Base64: {error}", code="file_damaged") from None
     return SentencePieceSegmenter(content)
 
 

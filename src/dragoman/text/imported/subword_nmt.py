@@ -1,7 +1,7 @@
-"""Byte pairs as subword-nmt learns and writes them (Sennrich et al., 2016), for models that were trained with it.
+"""BPE in the format of subword-nmt (Sennrich et al., 2016), for models that were trained with it.
 
-A file of codes lists pairs of symbols, the first merged first. A word is its characters, the last of which carries
-`</w>`; in files without a version, `</w>` is a symbol of its own. All tokens of a word but the last carry `@@`.
+A codes file lists pairs of symbols in the order of merging. A word is its characters, and the last one carries `</w>`;
+in files without a version, `</w>` is a separate symbol. All tokens of a word except the last carry `@@`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ END_OF_WORD: Final = "</w>"
 
 
 class SubwordCodes:
-    """The merges of a file of codes, applied to words; a token that is not in `vocabulary`, if given, is cut again."""
+    """Apply the merges of a codes file to words; with a `vocabulary`, tokens outside of it are split again."""
 
     def __init__(self, codes: str, vocabulary: Container[str] | None = None) -> None:
-        self.whole_end = False  # whether the end of a word is a symbol of its own
+        self.whole_end = False  # whether the end of a word is a separate symbol
         self.ranks: dict[tuple[str, str], int] = {}
         lines = codes.rstrip("\n").split("\n")
         if lines[0].startswith("#version:"):
             version = lines.pop(0).partition(":")[2].strip()
             if version not in ("0.1", "0.2"):
-                raise NotATokenizerError(f"these codes of subword-nmt have version {version!r}; expected 0.1 or 0.2")
+                raise NotATokenizerError(f"the subword-nmt codes have version {version!r}; expected 0.1 or 0.2")
             self.whole_end = version == "0.1"
         else:
             self.whole_end = True
@@ -35,12 +35,12 @@ class SubwordCodes:
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
                 raise NotATokenizerError(
-                    f"these are not codes of subword-nmt: line {number} of the pairs is {line!r:.60}; expected two "
-                    "symbols and a space between them"
+                    f"not a subword-nmt codes file: line {number} of the pairs is {line!r:.60}; expected two "
+                    "symbols separated by a space"
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
         self.vocabulary = vocabulary
-        self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # of several ways to make a token, the first
+        self.parts = {a + b: (a, b) for a, b in reversed(self.ranks)}  # the first merge that gives a token wins
         self.known: dict[str, list[str]] = {}
 
     def split(self, word: str) -> list[str]:
@@ -54,7 +54,7 @@ class SubwordCodes:
         return found
 
     def _merged(self, symbols: list[str]) -> list[str]:
-        """The pair that was learned first is merged wherever it stands, from the left, until none is left."""
+        """Merge the earliest learned pair at all its occurrences, from the left, until no pair is left."""
         while len(symbols) > 1:
             pairs = {pair for pair in pairwise(symbols) if pair in self.ranks}
             if not pairs:
@@ -74,7 +74,7 @@ class SubwordCodes:
         return [*(symbol + SEPARATOR for symbol in symbols[:-1]), symbols[-1]]
 
     def _known(self, symbol: str, last: bool) -> Iterator[str]:
-        """A token as it is where it is known, else the two that it was merged from, and so on; `last` ends the word."""
+        """A token if it is known, else the two that it was merged from, recursively; `last` ends the word."""
         assert self.vocabulary is not None
         parts = self.parts.get(symbol + END_OF_WORD if last else symbol)
         if parts is None or (symbol if last else symbol + SEPARATOR) in self.vocabulary:
@@ -85,7 +85,7 @@ class SubwordCodes:
 
 
 def merge_pair(symbols: list[str], pair: tuple[str, str]) -> Iterator[str]:
-    """The symbols with each occurrence of a pair as one."""
+    """The symbols with every occurrence of a pair merged."""
     i = 0
     while i < len(symbols):
         both = tuple(symbols[i : i + 2]) == pair

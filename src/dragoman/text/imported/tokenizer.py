@@ -1,7 +1,7 @@
 """The tokenizer of a model that was trained with another toolkit: its own segmentation, and its own tokens.
 
-Text is not normalized as by our own tokenizers, but as in the model's training. What it cannot spell is unknown, and
-`decode(encode(text))` need not be the text.
+Text is normalized as in the model's training, not by our normalizer. Characters outside of the vocabulary become the
+unknown token, and `decode(encode(text))` need not be the text.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ KIND: Final = "imported"
 
 
 class ImportedTokenizer(Tokenizer):
-    """Tokens by the name that their toolkit gives them, each with an id; ids 0 to 3 are ours, as everywhere.
+    """The toolkit's tokens by name, each with an id; ids 0 to 3 are the usual special tokens.
 
-    A JSON file: `from`, the toolkit; `cut` and `model`, as `load_segmenter` reads them; `unknown`, what the unknown
-    token writes; `silent`, ids that write nothing; and `tokens`, in the order of their ids, from 4 on.
+    Stored as JSON: `from`, the toolkit; `cut` and `model`, as `load_segmenter` reads them; `unknown`, the text of the
+    unknown token; `silent`, ids that write nothing; and `tokens`, in the order of their ids, from 4 on.
     """
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
@@ -52,7 +52,7 @@ class ImportedTokenizer(Tokenizer):
 
     @cached_property
     def widths(self) -> Sequence[int]:
-        """How many bytes of UTF-8 each id writes, its space counted."""
+        """The number of UTF-8 bytes that each id writes, including its space."""
         return [0 if i in self.silent else len(token.encode()) for i, token in enumerate(self.names)]
 
     def encode(self, text: str) -> list[int]:
@@ -61,11 +61,11 @@ class ImportedTokenizer(Tokenizer):
 
     @property
     def marks_words(self) -> bool:
-        """Whether a token shows by itself that a word begins with it, rather than the token before it."""
+        """Whether a token itself marks the beginning of a word, rather than the previous token."""
         return isinstance(self.segmenter, SentencePieceSegmenter)
 
     def encode_marked(self, marked: str) -> list[int]:
-        """The ids of a text as it is: without a space before it, if that has a token."""
+        """The ids of a text without the space before it, if the space is a token."""
         row = self.segmenter.split_many([check_text(marked)], 1)[0]
         if self.marks_words and row and row[0].startswith(MARK) and not marked.startswith(" "):
             bare = row[0].removeprefix(MARK)
@@ -79,22 +79,22 @@ class ImportedTokenizer(Tokenizer):
         return [[known.get(token, UNK) for token in row] for row in rows]
 
     def sample(self, text: str, alpha: float, seed: int) -> list[int]:
-        """Only alpha 0, which is `encode`."""
+        """Supports only alpha 0, which is `encode`."""
         self.check_alpha(alpha)
         return self.encode(text)
 
     def resample(self, ids: IntArray, lengths: IntArray, alpha: float, seeds: Uint64Array) -> tuple[IntArray, IntArray]:
-        """Only alpha 0, which changes nothing."""
+        """Supports only alpha 0, which changes nothing."""
         self.check_alpha(alpha)
         return ids, lengths
 
     resamples_in_threads = True
 
     def check_alpha(self, alpha: float) -> None:
-        """Reject sampling, which imported tokenizers do not have."""
+        """Reject sampling, which imported tokenizers do not support."""
         if alpha != 0:
             raise TextError(
-                f"alpha={alpha}: an imported tokenizer cannot sample segmentations; train with data.sampling=0",
+                f"alpha={alpha} is not supported: imported tokenizers cannot sample; use data.sampling=0",
                 code="unsupported_sampling",
             )
 
@@ -118,12 +118,12 @@ class ImportedTokenizer(Tokenizer):
         return self.table.to_ids([token if token in marks else next(stored) for token in tokens])
 
     def is_text(self, number: int) -> bool:
-        """Whether an id is a token of text, known or not, rather than a special or language token."""
+        """Whether an id is a text token, known or unknown, rather than a special or language token."""
         return UNK <= number < self.first_target
 
 
 def check_text(text: str) -> str:
-    """The text as it is, if it is valid."""
+    """The text unchanged, if it is valid."""
     try:
         text.encode("utf-8")
     except (AttributeError, UnicodeEncodeError):
@@ -140,7 +140,7 @@ def serialize_tokenizer(
 
 
 def parse_tokenizer(model: bytes) -> dict[str, Any]:
-    """The content of such a file, checked."""
+    """Parse and check the file of an imported tokenizer."""
     expected = {"cut": str, "model": str, "unknown": str, "silent": list, "tokens": list}
     try:
         about = rename_keys(json.loads(model), {"pieces": "tokens"})  # written by earlier versions

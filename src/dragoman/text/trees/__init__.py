@@ -1,1 +1,1 @@
-"""Trees of sentences: dependency trees, constituency trees, and trees written as lines."""
+"""Syntax trees: dependency trees, constituency trees, and trees as lines of text."""

@@ -1,12 +1,13 @@
 """Constituency trees: read from Penn Treebank brackets, cleaned as usual, and written as one line of brackets.
 
-A tree is kept flat: its words, and which run of them each phrase covers. (Dependency trees: `dependency.py`.)
+A tree is stored flat: its words, and the span of words of each phrase. (Dependency trees: `dependency.py`.)
 
     ( (S (NP-SBJ (NNP John) ) (VP (VBZ has) (NP (DT a) (NN dog) )) (. .) ))
 
-Cleaning, as parsers are trained and scored: traces (`-NONE-`) go, and with them phrases of nothing else; of a label
-what follows `-` or `=` goes (NP-SBJ, NP=2), unless it begins so; a top bracket that is empty, or TOP, ROOT or S1, goes
-where one phrase below it has all the words, and else is TOP. Words lose their escapes: -LRB- is `(`, `\\/` is `/`.
+Cleaning, as usual for training and scoring parsers: traces (`-NONE-`) are removed, and phrases that consist of traces;
+labels are cut at `-` or `=` (NP-SBJ, NP=2), unless they begin with it; a top bracket that is empty, TOP, ROOT or S1 is
+removed if one phrase below it has all the words, and renamed TOP otherwise. Words are unescaped: -LRB- is `(`, `\\/` is
+`/`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TOP: Final = "TOP"
 ROOT_LABELS: Final = frozenset({"", TOP, "ROOT", "S1"})
 TRACE: Final = "-NONE-"
 UNKNOWN_TAG: Final = "XX"  # the tag of a word without one
-SPACE: Final = " \t\r\f\v"  # what separates; a no-break space may be inside a word
+SPACE: Final = " \t\r\f\v"  # separators; a no-break space may be inside a word
 PART: Final = re.compile(rf"[()]|[^()\n{SPACE}]+")
 ESCAPES: Final = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 ESCAPED: Final = re.compile("|".join(ESCAPES) + r"|\\([/*])")
@@ -40,9 +41,9 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Bracketing:
-    """The words of a sentence, their tags, and its phrases: the outer before the inner, the left before the right.
+    """The words of a sentence, their tags, and its phrases: outer before inner, left before right.
 
-    The first phrase has all the words. `where` names the tree in messages.
+    The first phrase covers all words. `where` names the tree in messages.
     """
 
     words: tuple[str, ...]
@@ -58,7 +59,7 @@ class Bracketing:
     def walk(
         self, opening: Callable[[str], str], word: Callable[[int], str], closing: Callable[[str], str]
     ) -> Iterator[str]:
-        """In order, `opening` of opening labels, `word` of the indices of words, and `closing` of closing labels."""
+        """The parts of the tree in order: `opening` and `closing` of labels, and `word` of word indices."""
         around: list[Phrase] = []
         coming = iter(self.phrases)
         phrase = next(coming, None)
@@ -79,9 +80,9 @@ class Bracketing:
 
 
 def read_brackets(lines: Iterable[str], name: str) -> Iterator[Bracketing]:
-    """The trees of a file in Penn Treebank brackets, cleaned; those without a word are left out.
+    """Read the trees of a file in Penn Treebank brackets, cleaned; trees without a word are left out.
 
-    A tree may have several lines, and a line several trees. `name` and the number of a line are in messages.
+    A tree may span several lines, and a line may have several trees. Messages give `name` and the line number.
     """
     tree: TreeBuilder | None = None
     for number, line in enumerate(lines, 1):
@@ -108,21 +109,21 @@ class OpenBracket:
     """A bracket that is not closed yet."""
 
     label: str | None  # not read yet
-    first: int  # how many words came before it
-    index: int  # how many phrases came before it
+    first: int  # number of words before it
+    index: int  # number of phrases before it
     parts: int = 0  # brackets inside it
     word: str | None = None
 
 
 @dataclass
 class TreeBuilder:
-    """Builds a tree from its brackets, labels and words."""
+    """Build a tree from its brackets, labels and words."""
 
     where: str
     open: list[OpenBracket] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
-    phrases: list[Phrase | None] = field(default_factory=list)  # None until closed, and for what goes
+    phrases: list[Phrase | None] = field(default_factory=list)  # None until closed, and for removed phrases
 
     def add(self, part: str, where: str) -> None:
         """Add a bracket, a label or a word."""
@@ -151,8 +152,8 @@ class TreeBuilder:
     @staticmethod
     def _extra_content(where: str, here: OpenBracket, part: str = "") -> str:
         return (
-            f"{where}: {part or here.word!r} is not alone in {here.label}; a word and its tag need a bracket of their "
-            "own, such as (DT the)"
+            f"{where}: {part or here.word!r} is not alone in {here.label}; write a word and its tag in separate "
+            "brackets, such as (DT the)"
         )
 
     def _close(self, here: OpenBracket, where: str) -> None:
@@ -168,7 +169,7 @@ class TreeBuilder:
             self.phrases[here.index] = Phrase(strip_function(here.label or ""), here.first, len(self.words))
 
     def build(self) -> Iterator[Bracketing]:
-        """The tree, if it has a word."""
+        """The finished tree, or None if it has no words."""
         if not self.words:
             return
         phrases = [phrase for phrase in self.phrases if phrase is not None]
@@ -179,5 +180,5 @@ class TreeBuilder:
 
 
 def strip_function(label: str) -> str:
-    """A label without its function: NP for NP-SBJ-1 and NP=2; one that begins with a hyphen stays."""
+    """A label without its function: NP for NP-SBJ-1 and NP=2; labels that begin with a hyphen are unchanged."""
     return re.split("[-=]", label, maxsplit=1)[0] or label

@@ -1,7 +1,7 @@
 """Dependency trees: read from CoNLL-U, and the depth of each token of a sentence in its tree.
 
-A token belongs to the word in which it begins, and a space to the word after it. A tree becomes one depth for each byte
-of the text's UTF-8, in which the tokens of any tokenizer can be looked up.
+A token belongs to the word in which it begins, and a space to the word after it. A tree is converted to one depth per
+UTF-8 byte of the text, which works for the tokens of any tokenizer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DEPTH: Final = 255  # deeper words count as this, so a depth is one byte
 COLUMNS: Final = 10
 NO_MORE_TREES: Final = object()  # after the last tree
 NUMBER: Final = re.compile(r"(\d+)(?:-(\d+))?|\d+\.\d+")  # a word, a token of several words, or an empty node
-MAX_DIGITS: Final = 9  # of a word's number
+MAX_DIGITS: Final = 9  # digits of a word number
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tree:
 
     @classmethod
     def of(cls, words: Iterable[str], heads: Iterable[int], where: str = "the tree") -> Tree:
-        """A tree from words and the number of each one's head, counted from 1; 0 for the root."""
+        """Create a tree from words and the number of each word's head, counted from 1; 0 for the root."""
         all_words, all_heads = as_tuple(words), as_tuple(heads)
         if all_words is None or all_heads is None or len(all_words) != len(all_heads):
             raise TreeError(f"{where} needs a list of words and a head for each; got {words!r} and {heads!r}")
@@ -53,7 +53,7 @@ class Tree:
             and all(isinstance(depth, Integral) and int(depth) >= 0 for depth in deep or ())
         ):
             raise TreeError(
-                f"{self.where} needs words and a depth from 0 for each; got {self.words!r} and {self.depths!r}"
+                f"{self.where} needs words and a depth of 0 or more for each; got {self.words!r} and {self.depths!r}"
             )
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "depths", deep)
@@ -61,7 +61,7 @@ class Tree:
     def byte_depths(self, text: str, name: str = "its sentence") -> bytes:
         """The depth of each byte of a normalized text, whose words must be those of the tree.
 
-        White space is not compared. `name` is the text's in messages.
+        White space is not compared. `name` names the text in messages.
         """
         forms = [normalize(word).replace(" ", "") for word in self.words]
         if "".join(forms) != text.replace(" ", ""):
@@ -76,7 +76,7 @@ class Tree:
         return bytes(by_byte[1:])
 
     def _mismatch(self, forms: Sequence[str], text: str, name: str) -> str:
-        """The message that says where tree and text differ."""
+        """The message for the first difference between tree and text."""
         has, rest = "its end", text
         for number, form in enumerate(forms):
             rest = rest.lstrip(" ")
@@ -88,8 +88,8 @@ class Tree:
                 rest = rest.lstrip(" ").removeprefix(character)
         there = repr(rest.lstrip(" ")[:30]) if rest.strip(" ") else "no more text"
         return (
-            f"{self.where}: this tree does not match {name}: it has {has} where the text has {there}; give the "
-            "tree of each line with text, in the same order"
+            f"{self.where}: this tree does not match {name}: it has {has} where the text has {there}; give one "
+            "tree for each line with text, in the same order"
         )
 
 
@@ -99,13 +99,13 @@ def as_tuple(values: object) -> tuple[Any, ...] | None:
 
 
 def tree_depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
-    """The depth of each word, from the numbers of heads, counted from 1 (0 for a root); `where` names each in messages.
+    """The depth of each word from head numbers, counted from 1 (0 for a root); `where` names each word in messages.
 
-    More than one root is allowed, as a line may have two sentences.
+    Several roots are allowed, because a line may have two sentences.
     """
     found: list[int | None] = [None] * len(heads)
     for start in range(len(heads)):
-        path: dict[int, None] = {}  # from the word upwards
+        path: dict[int, None] = {}  # from the word upward
         word = start
         while found[word] is None and word not in path:
             path[word] = None
@@ -120,7 +120,7 @@ def tree_depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
                 break
             word = int(head) - 1
         above = found[word]
-        if above is None:  # the path has come back to itself
+        if above is None:  # the path has returned to itself
             climbed = [*path]
             cycle = " -> ".join(str(i + 1) for i in [*climbed[climbed.index(word) :], word])
             prefix = "no word has head 0, and " if 0 not in heads else ""
@@ -131,7 +131,7 @@ def tree_depths(heads: Sequence[int], where: Sequence[str]) -> list[int]:
 
 
 def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
-    """The trees of CoNLL-U, in order; `name` and the number of a line are in messages."""
+    """Read the trees of CoNLL-U lines, in order; messages give `name` and the line number."""
     sentence = SentenceBuilder(name)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -144,21 +144,21 @@ def read_trees(lines: Iterable[str], name: str) -> Iterator[Tree]:
 
 @dataclass
 class SentenceBuilder:
-    """Builds a tree from the lines of one sentence."""
+    """Build a tree from the lines of one sentence."""
 
     name: str
     heads: list[int] = field(default_factory=list)
     locations: list[str] = field(default_factory=list)  # file and line of each word
-    tokens: list[tuple[str, int, int]] = field(default_factory=list)  # what is written, and its words first .. last
-    open: str = ""  # where a token of several words began that are not all there yet
+    tokens: list[tuple[str, int, int]] = field(default_factory=list)  # surface form, and its words first .. last
+    open: str = ""  # location of a multiword token whose words have not all been read
 
     def add(self, line: str, number: int) -> None:
-        """Add a word, a token of several words, or an empty node, which is ignored."""
+        """Add a word, a multiword token, or an empty node, which is ignored."""
         where, cells = f"{self.name}, line {number}", line.split("\t")
         if len(cells) != COLUMNS:
             raise TreeError(
-                f"{where}: {plural(len(cells), 'column')}, but CoNLL-U has {COLUMNS}, separated by tabs, a word on "
-                "each line and an empty line after each sentence"
+                f"{where}: {plural(len(cells), 'column')}, but CoNLL-U has {COLUMNS}, separated by tabs, with one "
+                "word per line and an empty line after each sentence"
             )
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
@@ -181,11 +181,11 @@ class SentenceBuilder:
         self.locations.append(where)
 
     def _covered(self) -> int:
-        """The last word that the tokens so far cover."""
+        """The last word covered by the tokens so far."""
         return self.tokens[-1][2] if self.tokens else 0
 
     def build(self) -> Iterator[Tree]:
-        """The tree, if there was a word; a token of several words has the smallest depth of them."""
+        """The finished tree, or None without words; a multiword token has the smallest depth of its words."""
         if self._covered() > len(self.heads):
             token = self.tokens[-1]
             raise TreeError(f"{self.open}: the token {token[1]}-{token[2]} ends after the last word of the sentence")
@@ -198,7 +198,7 @@ class SentenceBuilder:
 def depths_of_tokens(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes) -> tuple[int, ...]:
     """The depth of each token of a text: that of its first byte.
 
-    `widths` are the bytes that each id writes. The space of the first word may not be in the text.
+    `widths` are the numbers of bytes that each id writes. The first word's space may be missing from the text.
     """
     position = len(of_bytes) - sum(widths[number] for number in ids)
     if position not in (-1, 0):
@@ -215,15 +215,15 @@ def depths_of_tokens(ids: Sequence[int], widths: Sequence[int], of_bytes: bytes)
 
 
 class TreeAligner:
-    """Matches trees with texts, in order; an empty text has no tree."""
+    """Match trees with texts, in order; an empty text has no tree."""
 
     def __init__(self, trees: Iterable[Tree]) -> None:
         self.trees = iter(trees)
         self.texts = self.taken = 0
-        self.last = ""  # location of the tree before
+        self.last = ""  # location of the previous tree
 
     def byte_depths(self, text: str) -> bytes:
-        """The depth of each byte of the next normalized text, by the next tree."""
+        """The depth of each byte of the next normalized text, from the next tree."""
         self.texts += 1
         if not text:
             return b""
@@ -236,17 +236,18 @@ class TreeAligner:
             )
         if not isinstance(tree, Tree):
             raise TextError(
-                f"a tree must be a dragoman.text.Tree, as from read_trees; got {tree!r}; an empty text has none",
+                f"a tree must be a dragoman.text.Tree, as read_trees returns; got {tree!r}; an empty text has none",
                 code="wrong_type",
             )
         self.taken, self.last = self.taken + 1, tree.where
         return tree.byte_depths(text, f"line {self.texts:,}")
 
     def check_finished(self) -> None:
-        """Reject trees that are left over when all texts have theirs."""
+        """Reject trees that are left over when all texts have one."""
         more = next(self.trees, NO_MORE_TREES)
         if more is not NO_MORE_TREES:
             where = more.where if isinstance(more, Tree) else repr(more)
             raise TextError(
-                f"{where}: a tree too many: all {self.taken:,} lines with text have theirs", code="count_mismatch"
+                f"{where}: a tree too many: all {self.taken:,} lines with text already have one; remove it",
+                code="count_mismatch",
             )

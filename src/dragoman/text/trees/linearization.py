@@ -24,17 +24,17 @@ SYMBOL: Final = re.compile(rf"[()]?[^()\n{SPACE}]+|[()]")
 SENTENCE: Final = re.compile(rf"[^\n{SPACE}]+")
 REPAIRS: Final = {
     "unlabeled": "opening brackets without a label, left out",
-    "unopened": "closing brackets of what is not open, left out",
+    "unopened": "closing brackets without an open phrase, left out",
     "unclosed": "brackets closed where an outer one closes, or at the end",
     "empty": "phrases without a word, left out",
     "surplus": "XX or tags beyond the last word, left out",
     "missing": "words beyond the last XX or tag, put at the end of the outermost phrase",
-    "roots": "trees and words beside each other, put under one TOP",
+    "roots": "trees and words next to each other, put under one TOP",
 }
 
 
 def bracket_line(tree: Bracketing, tags: bool = False) -> str:
-    """The line of a tree, with `tags` or with XX for its words."""
+    """A tree as a line, with `tags` or with XX for its words."""
     return " ".join(tree.walk("({}".format, lambda number: tree.tags[number] if tags else WORD_SYMBOL, "){}".format))
 
 
@@ -45,18 +45,18 @@ def split_words(sentence: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ParsedLine:
-    """The tree of a line, and the number of each kind of `REPAIRS` that it needed."""
+    """The tree of a line, and the number of repairs of each kind in `REPAIRS`."""
 
     tree: Bracketing
     repairs: dict[str, int] = field(default_factory=dict)
 
 
 def parse_bracket_line(line: str, words: Sequence[str], tags: Sequence[str] = ()) -> ParsedLine:
-    """The tree that a line describes, over at least one word; what is not a bracket stands for a word.
+    """Parse a line to a tree over at least one word; everything that is not a bracket stands for a word.
 
-    A word's tag is what the line has for it, or XX if nothing, unless `tags` are given.
-    A closing bracket closes the innermost phrase of its label that is open, and what is open inside it; without a
-    label it closes the innermost phrase.
+    Unless `tags` are given, a word's tag comes from the line, or is XX if the line has none.
+    A closing bracket closes the innermost open phrase with its label, and everything open inside it; without a label
+    it closes the innermost phrase.
     """
     repairs: Counter[str] = Counter()
     phrases: list[Phrase | None] = []
@@ -67,7 +67,7 @@ def parse_bracket_line(line: str, words: Sequence[str], tags: Sequence[str] = ()
         label, first, index = around.pop()
         if first == len(written):
             repairs["empty"] += 1
-        elif first < len(words):  # beyond the last word there is nothing to cover
+        elif first < len(words):  # after the last word, a phrase would cover nothing
             phrases[index] = Phrase(label, first, min(len(written), len(words)))
 
     for symbol in SYMBOL.findall(line):
@@ -92,7 +92,7 @@ def parse_bracket_line(line: str, words: Sequence[str], tags: Sequence[str] = ()
     repairs["surplus"] += max(0, len(written) - len(words))
     repairs["missing"] += max(0, len(words) - len(written))
     found = [phrase for phrase in phrases if phrase is not None]
-    if found and found[0].first == 0 and found[0].end == min(len(written), len(words)):  # it covers everything
+    if found and found[0].first == 0 and found[0].end == min(len(written), len(words)):  # covers everything
         found[0] = Phrase(found[0].label, 0, len(words))
     else:
         found.insert(0, Phrase(TOP, 0, len(words)))

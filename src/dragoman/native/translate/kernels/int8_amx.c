@@ -22,7 +22,7 @@ void tiles_begin(void) {
 void tiles_end(void) { _tile_release(); }
 
 void amx_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out, int prefetch) {
-    __asm__ volatile("" ::: "memory"); /* the intrinsics do not say that they read memory */
+    __asm__ volatile("" ::: "memory"); /* the intrinsics do not declare that they read memory */
     size_t row = row_pitch(k);
     if (rows <= 16) { /* one tile of rows, four of outputs */
         _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);

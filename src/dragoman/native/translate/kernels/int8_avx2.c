@@ -1,4 +1,4 @@
-/* int8 products in vectors of 256 bits, as most laptops have them: by dot products (AVX-VNNI), else by pairs. */
+/* int8 products in vectors of 256 bits, as on most laptops: with dot products (AVX-VNNI), or else in pairs. */
 #include "int8_kernels.h"
 
 #if defined(__AVX2__) && !HAS_AMX && !VNNI_ROWS
@@ -28,8 +28,8 @@ typedef struct {
     __m256i size, flip;
 } Four;
 
-/* Pairs of |a| w are summed, with all bits of w flipped where a < 0, which makes it -w - 1: one instruction less than -w
-in the innermost loop. Two products of at most 127 and 128 fit 16 bits. */
+/* Sums pairs of |a| w. Where a < 0, all bits of w are flipped, which gives -w - 1: one instruction less than -w in the
+innermost loop. Two products of at most 127 and 128 fit into 16 bits. */
 ALWAYS Four load_four(const int8_t *q) {
     __m256i a = broadcast_four(q);
     return (Four){_mm256_abs_epi8(a), _mm256_cmpgt_epi8(_mm256_setzero_si256(), a)};
@@ -40,7 +40,7 @@ ALWAYS __m256i add_four(__m256i sum, Four a, __m256i w) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-/* What those -1 take from a row's sums: the sum of |a| over its negative numbers. */
+/* What the -1 subtracts from a row's sums: the sum of |a| over its negative numbers. */
 ALWAYS int32_t row_correction(const int8_t *q, int k) {
     const __m256i zero = _mm256_setzero_si256();
     __m256i sum = zero;

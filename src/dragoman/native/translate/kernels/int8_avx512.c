@@ -12,7 +12,7 @@ ALWAYS void vnni_rows(const int rows, const int8_t *q, int k, const int8_t *w, c
     for (int i = 0; i < k; i += 64)
         for (int g = 0; g < 16; g++) {
             const int8_t *b = w + (size_t)i * BLOCK + 64 * g;
-            int side = rows == 1 ? g & 1 : 0; /* the sums of a single row would wait for each other */
+            int side = rows == 1 ? g & 1 : 0; /* the sums of a single row would form one dependency chain */
             __m512i weights[4];
             for (int c = 0; c < 4; c++) {
                 _mm_prefetch((const char *)b + PREFETCH_AHEAD + 1024 * c, _MM_HINT_T0);

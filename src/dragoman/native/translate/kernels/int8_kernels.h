@@ -1,8 +1,8 @@
-/* The int8 kernels: which of them this build has, and what each computes. */
+/* The int8 kernels: which ones this build has, and what each computes. */
 #pragma once
 #include "linear.h"
 
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(NARROW) /* NARROW: to try the shorter vectors there */
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && !defined(NARROW) /* NARROW: to test the shorter vectors there */
 #define VNNI_ROWS 4 /* up to this many rows are multiplied without tiles */
 #else
 #define VNNI_ROWS 0
@@ -18,11 +18,11 @@
 #define HAS_SHORT_DOTS 0
 #endif
 
-/* Whether this many rows are multiplied by a kernel with unsigned activations. */
+/* Whether the kernel for this many rows uses unsigned activations. */
 ALWAYS int uses_unsigned_bytes(int rows) { return HAS_SHORT_DOTS || (VNNI_ROWS > 0 && (!HAS_AMX || rows <= VNNI_ROWS)); }
 
-/* Linux grants tile registers only to a process that asks, and not if a thread's signal stack is too small for them. 0:
-granted, or not needed by this build. */
+/* Linux grants tile registers only on request, and not if a thread's signal stack is too small for them. 0: granted, or not
+needed by this build. */
 EXPORT int request_tiles(void);
 
 /* The shape of tiles is a state of each thread. */

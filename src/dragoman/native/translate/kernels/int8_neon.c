@@ -1,7 +1,7 @@
 /* int8 products on ARM: products of small matrices (I8MM), dot products, or widening products.
 
-All three are compiled in, and the choice is made when the library is loaded, because compilers do not agree on flags for
-the processor at hand. Each gives the same whole numbers. */
+All three are compiled in, and one is chosen when the library is loaded, because compilers do not agree on flags for the
+current processor. All give the same integers. */
 #include "int8_kernels.h"
 
 #if NEON
@@ -11,7 +11,7 @@ the processor at hand. Each gives the same whole numbers. */
 #include <sys/sysctl.h>
 #endif
 
-/* Enables instructions for a single function: older compilers cannot, nor can gcc in code for a named processor. */
+/* Enables instructions for a single function; older compilers cannot, nor can gcc in code for a named processor. */
 #if defined(__clang__)
 #define WITH(what) __attribute__((target(what)))
 #else
@@ -22,7 +22,7 @@ the processor at hand. Each gives the same whole numbers. */
 #else
 #define TARGET_KNOWN 0
 #endif
-#ifdef __ARM_FEATURE_DOTPROD /* as on all that Apple sells */
+#ifdef __ARM_FEATURE_DOTPROD /* as on all Apple processors */
 #define DOTS_COMPILED 1
 #define WITH_DOTS
 #else
@@ -58,7 +58,7 @@ __attribute__((constructor)) static void detect_instructions(void) {
     neon_instructions = !dots || !DOTS_COMPILED ? WIDENING : matrices && MATRICES_COMPILED ? MATRIX_PRODUCTS : DOT_PRODUCTS;
 }
 
-#define CACHED_INPUTS 256 /* inputs whose weights stay in the first cache while all rows pass */
+#define CACHED_INPUTS 256 /* inputs whose weights stay in the L1 cache while all rows pass */
 
 /* Parameters of the kernels below: rows of q, `row` bytes apart, times `depth` inputs of a block, added to `out` unless
 `fresh`. */
@@ -66,7 +66,7 @@ __attribute__((constructor)) static void detect_instructions(void) {
 
 ALWAYS int32x4_t sum_so_far(const int32_t *at, int fresh) { return fresh ? vdupq_n_s32(0) : vld1q_s32(at); }
 
-/* One or two rows. Weights and activations are within 127, so that two products fit 16 bits. */
+/* One or two rows. Weights and activations are at most 127, so two products fit into 16 bits. */
 ALWAYS void widened_rows(const int rows, KERNEL) {
     const int tiles = rows == 1 ? 2 : 1;
     for (int first = 0; first < 4; first += tiles) {
@@ -166,8 +166,8 @@ ALWAYS WITH_MATRICES void matrix_rows(const int pairs, KERNEL) {
     }
 }
 
-/* Fours and eights of rows, the last filled up with what lies behind it; returns how many, for one or two are better off
-with dot products. */
+/* Rows in fours and eights, where the last group may read past the end; returns the number of rows done. One or two
+remaining rows are faster with dot products. */
 WITH_MATRICES static int matrix_block(int rows, KERNEL) {
     int done = 0;
     for (int each; rows - done >= 3; done += each, q += each * row, out += each * BLOCK) {

@@ -1,4 +1,4 @@
-/* int8 products in plain C, for processors without a kernel of their own. */
+/* int8 products in plain C, for processors without a dedicated kernel. */
 #include "int8_kernels.h"
 
 void portable_block(const int8_t *q, int rows, int k, const int8_t *w, int32_t *out) {

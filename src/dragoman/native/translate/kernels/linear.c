@@ -22,7 +22,7 @@ void quantize(const float *x, int rows, int width, Activations *to) {
 #define CACHED_INPUTS 64 /* inputs whose weights stay in the L1 cache while all rows pass */
 #define SPLITS_INPUTS (VECTORS > SUMS / 4) /* whether four rows have more sums than registers, and the inputs are split */
 
-/* One to four rows of x times `depth` inputs of a block, added to what `out` holds unless they are the first. */
+/* One to four rows of x times `depth` inputs of a block, added to `out` unless they are the first. */
 ALWAYS void float_rows(const int rows, const float *x, int k, int depth, const float *w, float *out, int first) {
     const int fit = rows == 1 ? SUMS : rows == 2 ? SUMS / 2 : SUMS / 4, wide = VECTORS < fit ? VECTORS : fit;
     const int ahead = SPLITS_INPUTS ? 4 * CACHED_INPUTS * BLOCK : PREFETCH_AHEAD;
@@ -47,7 +47,7 @@ static void float_block(const float *x, int rows, int k, const float *w, float *
         const float *at = x;
         float *to = out;
         int left = rows, depth = k - i < step ? k - i : step;
-        if (SPLITS_INPUTS) float_rows(1, at, k, depth, w, to, !i), left--, at += k, to += BLOCK; /* reads from front to back */
+        if (SPLITS_INPUTS) float_rows(1, at, k, depth, w, to, !i), left--, at += k, to += BLOCK; /* read from front to back */
         for (; left >= 4; left -= 4, at += 4 * (size_t)k, to += 4 * BLOCK) float_rows(4, at, k, depth, w, to, !i);
         if (left == 3) float_rows(3, at, k, depth, w, to, !i);
         if (left == 2) float_rows(2, at, k, depth, w, to, !i);

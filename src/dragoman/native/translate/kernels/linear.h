@@ -1,7 +1,7 @@
 /* Matrix products: int8 weights with a scale per output and int8 activations with a scale per row, or both in float.
 
-Sums of int8 products are exact, and float sums go through the inputs one by one: the result of a row depends neither on
-the rows beside it nor on the kernel. Weights lie in blocks of 64 outputs, read from front to back: int8 as tiles,
+Sums of int8 products are exact, and float sums take the inputs in order: the result of a row depends neither on the
+rows next to it nor on the kernel. Weights are in blocks of 64 outputs, read from front to back: int8 as tiles,
 [block][input / 64][4 tiles][16 fours of inputs][16 outputs][4 inputs]; float as [block][input][64 outputs]. */
 #pragma once
 #include "vectors.h"
@@ -16,7 +16,7 @@ typedef struct {
     int8_t *w8;
     float *wf;
     float *scale, *bias;
-    int32_t *correction; /* -128 times the sum of an output's weights: cancels what unsigned activations add */
+    int32_t *correction; /* -128 times the sum of an output's weights: cancels the offset of unsigned activations */
 } Linear;
 
 /* Rows that enter a product: int8 `q` with a scale per row, or float `x`. */
@@ -24,10 +24,10 @@ typedef struct {
     int8_t *q;
     float *scale;
     float *x;
-    int unsigned_bytes; /* q holds 128 more than the numbers, without a sign */
+    int unsigned_bytes; /* q holds unsigned values, 128 more than the numbers */
 } Activations;
 
-/* Distance between rows of activations: not a power of two, at which rows would evict each other from the cache. */
+/* Distance between rows of activations; not a power of two, or rows would evict each other from the cache. */
 ALWAYS size_t row_pitch(int k) { return (size_t)k + 64; }
 
 /* Offset in a block of the four weights of inputs 4 g .. 4 g + 3 and output c; inlined into every kernel. */

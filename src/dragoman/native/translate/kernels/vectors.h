@@ -35,7 +35,7 @@ typedef int8_t Bytes __attribute__((vector_size(16)));
 #define SHUFFLED(x, ...) __builtin_shuffle(x, (Ints){__VA_ARGS__})
 #endif
 
-/* sum + a * b, rounded as the compiler rounds it for vectors: once where the processor has FMA. */
+/* sum + a * b, rounded as the compiler rounds it for vectors: once if the processor has FMA. */
 #if defined(__FMA__) || LANES == 16 || NEON
 #define MULTIPLY_ADD(sum, a, b) fmaf(a, b, sum)
 #else
@@ -44,8 +44,8 @@ typedef int8_t Bytes __attribute__((vector_size(16)));
 
 ALWAYS Floats splat(float x) { return x - (Floats){}; }
 
-/* The same for vectors, in the inner sums: gcc 13 fuses some of these by itself and others not, and then the number of rows
-would change a row's bits. */
+/* The same for vectors, in the inner sums: gcc 13 fuses only some of these on its own, and then the number of rows would
+change a row's bits. */
 ALWAYS Floats multiply_add(Floats a, Floats b, Floats sum) {
 #if LANES == 16
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
@@ -84,7 +84,7 @@ ALWAYS float sum_of(Floats x) {
     return x[0];
 }
 
-/* Whether any lane of a is over b. */
+/* Whether any lane of a is greater than b. */
 ALWAYS unsigned over(Floats a, Floats b) {
 #if LANES == 16
     return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
@@ -100,9 +100,9 @@ ALWAYS unsigned over(Floats a, Floats b) {
 #endif
 }
 
-#define ROUNDER 12582912.0f /* 1.5 * 2^23: what is added to it loses its fraction, and leaves a whole number in the low bits */
+#define ROUNDER 12582912.0f /* 1.5 * 2^23: adding a number rounds it to an integer in the low bits */
 
-/* e^x to about one part in ten million, for x <= 88; very small results are 1e-38 and not 0. */
+/* e^x to about one part in ten million, for x <= 88; very small results are 1e-38, not 0. */
 ALWAYS Floats exp_of(Floats x) {
     x = larger(x, splat(-87.0f));
     Floats t = x * 1.44269504088896341f + ROUNDER, n = t - ROUNDER;
@@ -117,7 +117,7 @@ ALWAYS Floats exp_of(Floats x) {
     return p * (Floats)(((Ints)t << 23) + 0x3f800000);
 }
 
-/* Sixteen floats times a factor, to the nearest whole numbers, which must fit into eight bits. */
+/* Sixteen floats times a factor, rounded to the nearest integers, which must fit into eight bits. */
 ALWAYS Bytes bytes_of(const float *x, float factor) {
     Ints whole[16 / LANES];
     for (int i = 0; i < 16 / LANES; i++) whole[i] = (Ints)(((const Floats *)x)[i] * factor + ROUNDER) - 0x4b400000;
