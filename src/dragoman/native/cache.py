@@ -52,7 +52,7 @@ def private_directory(path: Path) -> Path:
         found = make_directory(here)
         if stat.S_ISLNK(found.st_mode):
             links += 1
-            if not left or links > MAX_LINKS or not (is_system(found) and is_system(above.lstat())):
+            if links > MAX_LINKS or not (is_system(found) and is_system(above.lstat())):
                 raise CacheError(here, f"is a link to {here.readlink()}")
             target = (above / here.readlink()).parts[1:]
             here, left = ROOT, [*target, *left]

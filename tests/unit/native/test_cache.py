@@ -62,26 +62,27 @@ def test_a_directory_of_another_user_is_rejected_wherever_it_stands(tmp_path: Pa
         private_directory(tmp_path / "a/b/c")
 
 
-def test_the_directory_itself_is_not_a_link(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["", "a"])
+@pytest.mark.parametrize("target", ["real", "nothing"])
+def test_no_link_is_followed_unless_root_made_it(
+    tmp_path: Path, below: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    with pytest.raises(CacheError, match="link"):
-        private_directory(tmp_path / "link")
-    (tmp_path / "dangling").symlink_to("nothing")
-    with pytest.raises(CacheError, match="link"):
-        private_directory(tmp_path / "dangling")
-    assert not (tmp_path / "nothing").exists()
-
-
-def test_no_link_above_it_is_followed_unless_root_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "link").symlink_to(target)
     if os.geteuid() == 0:
-        assert private_directory(tmp_path / "link" / "a") == tmp_path.resolve() / "real/a"
         os.chown(tmp_path / "link", STRANGER, STRANGER, follow_symlinks=False)
         monkeypatch.setattr(os, "geteuid", lambda: STRANGER)  # the link's own maker
     with pytest.raises(CacheError, match="link"):
-        private_directory(tmp_path / "link" / "a")
+        private_directory(tmp_path / "link" / below)
+    assert not (tmp_path / "nothing").exists()
+
+
+@needs_root
+def test_links_of_the_system_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")  # as /var is on macOS, and /var/cache/NAME of a service with DynamicUser
+    assert private_directory(tmp_path / "link" / "a") == tmp_path.resolve() / "real/a"
+    assert private_directory(tmp_path / "link") == tmp_path.resolve() / "real"
 
 
 @needs_root
@@ -140,6 +141,7 @@ def test_a_user_without_a_home_has_a_directory_of_its_own(tmp_path: Path, monkey
     monkeypatch.setattr(Path, "home", homeless)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert cache_directory().parent == tmp_path and str(os.getuid()) in cache_directory().name
+    tmp_path.chmod(0o1777)
     cache_directory().symlink_to(tmp_path / "trap")  # another user may have been first
     with pytest.raises(CacheError):
         private_directory(cache_directory())
