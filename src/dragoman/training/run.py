@@ -29,7 +29,7 @@ from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.base_model import BaseModel
 from dragoman.training.reporting.card import trained_model_info, training_card
-from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves
+from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves, read_result
 from dragoman.training.run_record import (
     LOCK,
     RUN,
@@ -241,14 +241,16 @@ def mark_unfinished(training: Path) -> None:
     """Note in an existing result that its run goes on: its model stays in place until the next one replaces it."""
     path = training / RESULT_FILE
     if path.exists() and not is_early(training.parent):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        write_atomically(path, json.dumps({**result, "early": True}, indent=1) + "\n")
+        write_atomically(path, json.dumps({**read_result(training), "early": True}, indent=1) + "\n")
 
 
 def is_early(out: Path) -> bool:
-    """Whether the model in `out` was made before its run ended."""
-    path = out / TRAINING / RESULT_FILE
-    return path.exists() and bool(json.loads(path.read_text(encoding="utf-8")).get("early"))
+    """Whether the model in `out` was made before its run ended; a damaged result is written again from checkpoints."""
+    training = out / TRAINING
+    result = read_result(training)
+    if not result and (training / RESULT_FILE).exists():
+        return bool(Checkpoints(training / "checkpoints", lambda warning: None).steps())
+    return bool(result.get("early"))
 
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:

@@ -316,7 +316,6 @@ class Trainer:
                 case "ema":
                     self.ema[name] = shard_like(tensor, weights[name])
         self.state = TrainingState.from_json(description["state"])
-        self.metrics.lines = self.state.metrics_lines
         if self.ranks.first:  # a process may have been killed between a save and its pruning
             later = {step for step in self.checkpoints.steps() if step > self.state.step}
             self.checkpoints.prune(self.steps_to_keep() | later)

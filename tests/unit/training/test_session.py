@@ -150,3 +150,15 @@ def test_a_run_keeps_the_choices_that_it_started_with(tmp_path: Path, monkeypatc
     assert (kept.train.learning_rate, kept.train.steps) == (before["train"]["learning_rate"], before["train"]["steps"])
     with raises(TrainingError, "run_mismatch", "model.d_model"):
         dragoman.train(**data, changes={"model.preset": "small"})
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "result.json"])
+def test_a_damaged_log_or_result_never_blocks_a_finished_run(tmp_path: Path, name: str) -> None:
+    data = data_of(tmp_path)
+    before = dragoman.train(**data, changes=SETTINGS)
+    weights, file = (before.path / "model.safetensors").read_bytes(), before.path / "training" / name
+    file.write_bytes(file.read_bytes()[:-20])
+    for _ in range(2):
+        again = dragoman.train(**data, changes=SETTINGS)
+        assert again.metrics == before.metrics and (again.path / "model.safetensors").read_bytes() == weights
+    assert again.curve == before.curve[: -1 if name == "metrics.jsonl" else None]
