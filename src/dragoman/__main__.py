@@ -2,9 +2,12 @@
 
 import sys
 
+from dragoman.parent_process import follow_parent
+
 
 def main() -> None:
     """Import the command line and run it."""
+    follow_parent()  # a rank does this before the imports that take seconds
     try:
         from dragoman.cli import main as run
 

@@ -13,6 +13,8 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -190,8 +192,23 @@ def staged(path: Path) -> Iterator[Path]:
             lock.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
+class HeldLock:
+    """A lock file that this process holds."""
+
+    path: Path
+    file: FileIO
+
+    def in_place(self) -> bool:
+        """Whether the file is still at its path; its directory may have been removed, or replaced by another."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self.file.fileno()))
+        except OSError:
+            return False
+
+
 @contextmanager
-def exclusive_lock(path: Path, activity: str) -> Iterator[None]:
+def exclusive_lock(path: Path, activity: str) -> Iterator[HeldLock]:
     """Hold a lock file for one process at a time; a second process gets an error that names the holder.
 
     The file stays afterwards: a lock whose file is removed can be held twice. The lock is one of `lockf`, which a
@@ -210,7 +227,7 @@ def exclusive_lock(path: Path, activity: str) -> Iterator[None]:
         with suppress(OSError):  # a full disk has no room for the name, but for the lock
             held.truncate(0)
             held.write(f"process {os.getpid()} on {os.uname().nodename}".encode())
-        yield
+        yield HeldLock(path, held)
 
 
 def recover(path: Path) -> None:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from dragoman.cli import main
 from dragoman.training.distributed.heartbeat import Heartbeat
 from dragoman.training.distributed.launch import exit_code_after, wait
-from tiny_run import TINY, write_corpus
+from tiny_run import TINY, member, start, write_corpus
 
 
 def words(directory: Path, *changes: str) -> list[str]:
@@ -58,6 +58,28 @@ def test_two_processes_stopped_and_gone_on_with(tmp_path: Path, capsys: pytest.C
         main(command)
     assert refused.value.code == 2
     assert "numbers.de" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the children of a process are read from /proc")
+def test_ranks_end_with_a_launcher_that_is_killed_before_they_have_joined(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dragoman", *words(tmp_path), "--processes", "2"]
+    launcher = subprocess.Popen(command, stderr=subprocess.PIPE)
+    children, until = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children"), time.monotonic() + 60
+    while len(children.read_text().split()) < 2:  # they need seconds to import PyTorch, and only then join
+        assert launcher.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    launcher.kill()
+    launcher.communicate(timeout=60)  # until the last of them has closed stderr
+
+
+def test_ranks_that_stay_alone_end(tmp_path: Path) -> None:
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    alone = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "DRAGOMAN_JOIN_TIMEOUT": "0.5"}
+    rank = start(member, print, stderr=tmp_path / "stderr", **meeting, **alone)
+    rank.join(60)
+    assert rank.exitcode == 70
+    assert "rank 1" in (said := (tmp_path / "stderr").read_text()) and "DRAGOMAN_JOIN_TIMEOUT" in said
 
 
 def test_the_launcher_names_who_was_killed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "cpu": set(),
     "randomness": set(),
     "progress": set(),
+    "parent_process": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
     "files": {"errors"},
@@ -26,7 +27,7 @@ MAY_IMPORT = {
     "modeldir": BASE | {"native", "text"},  # the directory that is a model; no torch
     "nn": {"errors", "native"},  # sees no recipe, no file, no rank
     "models": LOADS | {"nn"},
-    "training": LOADS | {"data", "nn", "models"},  # is handed what evaluates, so it needs no engine
+    "training": LOADS | {"data", "nn", "models", "parent_process"},  # is handed what evaluates, so it needs no engine
     "search": BASE | {"text", "nn", "models"},
     "engines": LOADS | {"nn", "models", "search"},
     "translation": LOADS | {"models", "search", "engines"},
@@ -38,7 +39,7 @@ MAY_IMPORT = {
     "demo": BASE | {"text", "models", "inspect", "translation", "api"},
     "cli": None,  # everything
     "__init__": None,  # the public names
-    "__main__": {"cli"},
+    "__main__": {"cli", "parent_process"},
 }
 
 

@@ -7,6 +7,7 @@ scored again with their end mark. Greedy search is the same up to rounding.
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.engines.base import check_supported, unusual_part
 from dragoman.engines.native import default_threads
 from dragoman.engines.specs import CTRANSLATE2
-from dragoman.errors import DragomanError, MissingExtraError, SearchError
-from dragoman.files import MANIFEST, check_new_directory, staged
+from dragoman.errors import DamagedError, DragomanError, MissingExtraError, SearchError
+from dragoman.files import MANIFEST, check_new_directory, manifest_entries, staged, write_manifest
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
-from dragoman.native.build import cache_directory
+from dragoman.native.cache import cache_directory, private_directory, read_private
 from dragoman.search.types import Hypothesis, Ids, Search
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.values import plural, suggest
@@ -37,21 +38,24 @@ if TYPE_CHECKING:
 CTRANSLATE2_ACTIVATIONS: Final = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "tanh": "Tanh"}
 MAX_POSITIONS: Final = 4096  # CTranslate2 needs a table of sines and cosines
 Tensors = Mapping[str, NDArray[np.float32]]
+MODEL: Final = "model"  # the folder of a converted model in its place of the cache
 MARKS: Final = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 
 
 class CTranslate2Engine:
-    """A model converted for CTranslate2, with one worker per thread."""
+    """A model converted for CTranslate2, given as the content of its files, with one worker per thread."""
 
     name = "ctranslate2"
     capabilities = CTRANSLATE2
 
-    def __init__(self, model: Path, threads: int | None = None) -> None:
+    def __init__(self, files: Mapping[str, bytes], threads: int | None = None) -> None:
         import ctranslate2
 
         self.threads = workers = threads or default_threads()
         self.batch = CTRANSLATE2.preferred_batch * workers
-        self.translator: Any = ctranslate2.Translator(str(model), inter_threads=workers, intra_threads=1)
+        self.translator: Any = ctranslate2.Translator(
+            "model", files=dict(files), inter_threads=workers, intra_threads=1
+        )
         self.precision = str(self.translator.compute_type)  # differs from the requested one if the CPU lacks it
         self.ids = {mark: i for i, mark in MARKS.items()}
 
@@ -66,10 +70,10 @@ class CTranslate2Engine:
             return None
         kind = "int8" if quantize else "float32"
         key = (ctranslate2.__version__, kind, (directory / MANIFEST).read_bytes())
-        converted = cache_directory() / "ctranslate2" / hashlib.sha256(repr(key).encode()).hexdigest()[:20]
-        if not converted.is_dir():
-            to_ctranslate2(directory, converted, kind)
-        return cls(converted, threads)
+        cached = private_directory(cache_directory() / "ctranslate2")
+        return cls(
+            converted_files(directory, cached / hashlib.sha256(repr(key).encode()).hexdigest()[:20], kind), threads
+        )
 
     def search(
         self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
@@ -169,6 +173,35 @@ def unsupported_by_ctranslate2(recipe: ModelRecipe) -> str | None:
     if recipe.n_heads * recipe.key_size != recipe.d_model or recipe.n_heads * recipe.value_size != recipe.d_model:
         return "heads whose width is not d_model / n_heads"
     return None
+
+
+def converted_files(directory: Path, cached: Path, kind: str) -> dict[str, bytes]:
+    """The files of the converted model; it is converted if `cached` does not have it, byte for byte."""
+    if cached.is_dir():
+        try:
+            return read_converted(cached)
+        except DamagedError as error:
+            logging.getLogger("dragoman").warning("%s; converting the model again", error)
+    with staged(cached) as staging:
+        to_ctranslate2(directory, staging / MODEL, kind)
+        for file in (staging / MODEL).iterdir():
+            file.chmod(0o600)
+        write_manifest(staging / MODEL)
+    return read_converted(cached)
+
+
+def read_converted(cached: Path) -> dict[str, bytes]:
+    """The content of each file of a converted model in the cache, verified by SHA-256 as it is read."""
+    folder, files = private_directory(cached / MODEL), {}
+    try:
+        read_private(folder / MANIFEST)
+        for name, (_, digest) in manifest_entries(folder).items():
+            files[name] = read_private(folder / name)
+            if hashlib.sha256(files[name]).hexdigest() != digest:
+                raise DamagedError(f"{folder / name} was damaged: its SHA-256 is not the one in {MANIFEST}")
+    except (FileNotFoundError, ValueError) as error:  # also a damaged name in the manifest
+        raise DamagedError(f"{folder} was damaged ({error})") from None
+    return files
 
 
 def to_ctranslate2(

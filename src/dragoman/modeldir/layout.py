@@ -16,7 +16,7 @@ from typing import Final
 
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import MANIFEST, manifest_entries, verify_manifest
-from dragoman.native.build import cache_directory
+from dragoman.native.cache import cache_directory, private_directory, read_private
 from dragoman.text import Tokenizer, load_tokenizer
 from dragoman.text.store import TOKENIZER_SUFFIXES, read_description
 
@@ -89,7 +89,8 @@ def verify_model_cached(directory: Path) -> None:
     """Verify a model, but hash its files only if they changed since the last time.
 
     The user's cache directory remembers what was verified, by the manifest's content and by size, times and inode of
-    each file. Whether the manifest lists everything is checked every time.
+    each file; a cache that others could write remembers nothing. Whether the manifest lists everything is checked every
+    time.
     """
     files = hashed_files(directory)
     try:
@@ -100,11 +101,9 @@ def verify_model_cached(directory: Path) -> None:
         return
     state = [(name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for name, s in stats]
     key = hashlib.sha256(repr((str(directory.resolve()), manifest, state)).encode()).hexdigest()
-    marker = cache_directory() / "verified" / key
-    with suppress(OSError):  # a directory that may not be entered
-        if marker.exists():
-            return
+    with suppress(OSError):  # not verified yet, or a cache that is not ours
+        read_private(private_directory(cache_directory() / "verified") / key)
+        return
     verify_model(directory)
     with suppress(OSError):  # a cache that cannot be written only makes the next start slower
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+        (private_directory(cache_directory() / "verified") / key).touch(mode=0o600)

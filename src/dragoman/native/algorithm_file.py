@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
-from dragoman.native.build import cache_directory
+from dragoman.native.cache import cache_directory, private_directory, read_private, write_private
 
 _writing = Lock()
 
@@ -47,13 +46,9 @@ class AlgorithmFile:
             if chosen is not None:
                 known[problem] = chosen
             found = {problem: algorithm.hex() for problem, algorithm in known.items()}
-            part = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            try:
-                part.write_text(json.dumps({**stored, machine: found | others}, indent=1), encoding="utf-8")
-                part.replace(self.path)
-            except OSError:
-                with suppress(OSError):
-                    part.unlink()
+            content = json.dumps({**stored, machine: found | others}, indent=1).encode()
+            with suppress(OSError):  # no room, or a directory that others can write
+                write_private(private_directory(self.path.parent) / self.path.name, content)
         return chosen
 
     @contextmanager
@@ -61,14 +56,14 @@ class AlgorithmFile:
         """Lock out other threads and, where the system supports it, other processes, so that no result is lost."""
         with _writing, ExitStack() as held:
             with suppress(OSError):
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                fcntl.lockf(held.enter_context(self.path.with_suffix(".lock").open("a")), fcntl.LOCK_EX)
+                lock = private_directory(self.path.parent) / self.path.with_suffix(".lock").name
+                fcntl.lockf(held.enter_context(lock.open("a")), fcntl.LOCK_EX)
             yield
 
     def _read(self) -> dict[str, dict[str, str]]:
-        """The valid part of the file, for all machines."""
+        """The valid part of the file, for all machines; nothing of a file that others could have written."""
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
+            found = json.loads(read_private(private_directory(self.path.parent) / self.path.name))
         except (OSError, ValueError, RecursionError):
             return {}
         if not isinstance(found, dict):

@@ -1,13 +1,15 @@
 """Compile the C libraries for this machine on first use, and cache them.
 
 All of them are optional: without a C compiler `library` returns None, and the caller uses its slower path. A new
-library is tested in a child process first, because some virtual machines advertise instructions and then kill
-processes that use them.
+library is tested in a child process first, because some virtual machines advertise instructions and then kill processes
+that use them. A file of the cache ends with the SHA-256 of its library: what does not match is never loaded, but built
+again.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import platform
@@ -17,10 +19,13 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Final
+
+from dragoman.native.cache import CacheError, cache_directory, private_directory, read_private, write_private
 
 HERE: Final = Path(__file__).parent
 EXPORT: Final = '-DEXPORT=__attribute__((visibility("default")))'  # the functions that Python calls
@@ -39,6 +44,7 @@ ON_X86: Final = (
 # and the library itself detects the processor's instructions (int8_neon.c).
 TARGETS: Final = (PLAIN,) if platform.machine() in ("aarch64", "arm64") else ON_X86
 RETRY_SECONDS: Final = 24 * 3600  # before a failed build is retried: memory or disk may have been short
+DIGEST_BYTES: Final = 32  # of SHA-256
 SELF_TEST: Final = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).self_test())"
 
 _reasons: dict[str, str] = {}
@@ -55,15 +61,17 @@ def library(name: str, *flags: str, structures: Structures = ()) -> ctypes.CDLL 
     """
     try:
         built = _find_or_build(name, flags)
-        if isinstance(built, Path):
-            code = _load(built)
+        if isinstance(built, bytes):
+            code = _load(name, built)
             wrong = layout_mismatch(code, structures)
             if wrong is None:
                 return code
             built = f"{wrong}; the C and Python files of this installation do not match: reinstall dragoman"
+    except CacheError as error:
+        built = str(error)
     except OSError as error:
         built = f"{error}; set DRAGOMAN_CACHE to a directory of your own"
-    _reasons[name] = str(built)
+    _reasons[name] = built
     return None
 
 
@@ -72,53 +80,54 @@ def why_not(name: str) -> str | None:
     return _reasons.get(name)
 
 
-def cache_directory() -> Path:
-    """The directory of built libraries: `$DRAGOMAN_CACHE`, or one in the user's cache directory."""
-    if os.environ.get("DRAGOMAN_CACHE"):
-        return Path(os.environ["DRAGOMAN_CACHE"])
-    try:
-        above = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a home
-        return Path(tempfile.gettempdir()) / f"dragoman-{os.getuid()}"
-    return above / "dragoman"
-
-
-def _find_or_build(name: str, flags: tuple[str, ...]) -> Path | str:
-    """The path of the library, or the reason why it could not be built."""
+def _find_or_build(name: str, flags: tuple[str, ...]) -> bytes | str:
+    """The content of the library, or the reason why it could not be built."""
     if os.environ.get("DRAGOMAN_NATIVE", "1") == "0":
         return "disabled by DRAGOMAN_NATIVE=0"
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     found = shutil.which(compiler[0])
     if found is None:
         return f"C compiler {compiler[0]!r} not found; install gcc or clang, or set CC"
-    path = cache_directory() / f"{name}-{_key(HERE / name, found, compiler[1:], flags)}.so"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = _key(HERE / name, found, compiler[1:], flags)
+    path = private_directory(cache_directory()) / f"{name}-{key}.so"
+    with suppress(FileNotFoundError):
+        stored = read_private(path)
+        content, digest = stored[:-DIGEST_BYTES], stored[-DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() == digest:
+            return content
     failed = path.with_suffix(".failed")
-    for file in (path.parent, path, failed):
-        if file.exists() and not _is_private(file):
-            return f"{file} holds code and is writable by others; set DRAGOMAN_CACHE to a directory of your own"
-    if path.exists() and path.stat().st_size:
-        return path
-    if failed.exists() and time.time() - failed.stat().st_mtime < RETRY_SECONDS:
-        return f"{failed.read_text(encoding='utf-8')} (cached result; remove {failed} to try again)"
+    with suppress(FileNotFoundError):
+        reason = read_private(failed).decode(errors="replace")
+        if time.time() - failed.stat().st_mtime < RETRY_SECONDS:
+            return f"{reason} (cached result; remove {failed} to try again)"
     built = _build(HERE / name, [found, *compiler[1:]], flags, path)
     if isinstance(built, str):
-        failed.write_text(built, encoding="utf-8")  # so that the next process does not retry
+        write_private(failed, built.encode())  # so that the next process does not retry
     return built
 
 
-def _is_private(path: Path) -> bool:
-    """Whether only this user and root can write to the file."""
-    about = path.stat()
-    return about.st_uid in (os.geteuid(), 0) and not about.st_mode & 0o022
+def _load(name: str, content: bytes) -> ctypes.CDLL:
+    """Load a library from a copy of its own: what happens to the file in the cache no longer matters."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # the system may forbid code in memory
+            return _load_from_memory(name, content)
+    with tempfile.NamedTemporaryFile(dir=private_directory(cache_directory()), suffix=".so") as copy:
+        copy.write(content)
+        copy.flush()
+        return ctypes.CDLL(copy.name)
 
 
-def _load(path: Path) -> ctypes.CDLL:
+def _load_from_memory(name: str, content: bytes) -> ctypes.CDLL:
+    with open(os.memfd_create(name), "wb") as memory:  # noqa: PTH123  # it has no path
+        memory.write(content)
+        memory.flush()
+        # It stays open: the loader knows libraries by name, and would take the next one of this number for this one.
+        # Numbers below 3 belong to the standard streams, even where they are closed.
+        descriptor = fcntl.fcntl(memory, fcntl.F_DUPFD_CLOEXEC, 3)
     try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        if not re.search(r"map segment|allocate memory", str(error)):  # out of memory: the file is intact
-            path.unlink(missing_ok=True)  # damaged: the next process builds it again
+        return ctypes.CDLL(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        os.close(descriptor)
         raise
 
 
@@ -154,8 +163,8 @@ def _first_error(output: str) -> str:
     return next((line for line in lines if re.search(r"error:|ld(\.\w+)?: ", line)), lines[0])[:500]
 
 
-def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> Path | str:
-    """Compile, test and install the library; return the reason if no set of flags works."""
+def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path) -> bytes | str:
+    """Compile, test and store the library; return the reason if no set of flags works."""
     import logging
     import subprocess
 
@@ -173,9 +182,9 @@ def _build(folder: Path, compiler: list[str], flags: tuple[str, ...], path: Path
                 continue
             tested = subprocess.run([sys.executable, "-c", SELF_TEST, str(built)], capture_output=True, check=False)
             if tested.returncode == 0:
-                built.chmod(0o700)
-                built.replace(path)
-                return path
+                content = built.read_bytes()
+                write_private(path, content + hashlib.sha256(content).digest())
+                return content
             reasons.append(f"{folder.name}, built with {' '.join(target) or 'plain flags'}, failed its self-test")
     return reasons[0]  # of the flags that best suit this machine
 

@@ -7,8 +7,8 @@ my-model/training/   what made it: run.json, metrics.jsonl, result.json, curve.p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from dragoman.config import Recipe
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, DragomanError, RecipeError, TrainingError
-from dragoman.files import MANIFEST, exclusive_lock, write_atomically
+from dragoman.files import MANIFEST, HeldLock, exclusive_lock, write_atomically
 from dragoman.modeldir.layout import TRAINING, verify_model
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.save import save_model
@@ -29,7 +29,7 @@ from dragoman.training.checkpoints.checkpoint import Checkpoints
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.reporting.base_model import BaseModel
 from dragoman.training.reporting.card import trained_model_info, training_card
-from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves
+from dragoman.training.reporting.metrics import RESULT_FILE, draw_training_curves, read_result
 from dragoman.training.run_record import (
     LOCK,
     RUN,
@@ -84,8 +84,15 @@ def run_training(
         load_initial_weights(model, start_from, recipe.text.targets)
     with ExitStack() as stack:
         # Only now: an invalid setting fails before the run is recorded, so it can be changed.
-        ranks.broadcast(lambda: open_run(stack, out, RunRecord.current(recipe, prepared, start_from, ranks), reporter))
-        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, start_from is not None)
+        locks = list[HeldLock]()
+
+        def claim() -> None:
+            record = RunRecord.current(recipe, prepared, start_from, ranks)
+            locks.append(open_run(stack, out, record, reporter))
+
+        ranks.broadcast(claim)
+        fine_tuning = start_from is not None
+        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, locks)
         trainer.run()
         write_model(trainer, prepared, recipe, out)
 
@@ -102,9 +109,9 @@ def finish_run(
         )
     prepared, recipe = Prepared.open(prepared_directory(out)), record.full_recipe()
     evaluate = validation(prepared, recipe)
-    with exclusive_lock(out / TRAINING / LOCK, f"training in {out}"):
-        model = new_model(prepared, recipe)
-        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, record.base is not None)
+    with exclusive_lock(out / TRAINING / LOCK, f"training in {out}") as lock:
+        model, fine_tuning = new_model(prepared, recipe), record.base is not None
+        trainer = make_trainer(model, prepared, recipe, out, evaluate, reporter, ranks, fine_tuning, [lock])
         trainer.resume()
         if trainer.state.step == 0:
             raise TrainingError(
@@ -132,8 +139,9 @@ def make_trainer(
     reporter: Reporter,
     ranks: Ranks,
     fine_tuning: bool,
+    locks: Sequence[HeldLock],
 ) -> Trainer:
-    """The trainer of the run in `out`."""
+    """The trainer of the run in `out`; rank 0 holds its lock."""
     return Trainer(
         model,
         recipe.train,
@@ -145,7 +153,28 @@ def make_trainer(
         fine_tuning=fine_tuning,
         reporter=reporter,
         ranks=ranks,
+        writing=lambda: writing_into(out, locks),
     )
+
+
+@contextmanager
+def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
+    """Write nothing where the run's directory was removed or replaced, and say so if writing fails for that reason."""
+
+    def check() -> None:
+        if not all(lock.in_place() for lock in locks):
+            raise TrainingError(
+                f"{out / TRAINING} was removed or replaced while the run was writing there, so the run stops; leave "
+                "the directory in place and run the same command to start again",
+                code="output_removed",
+            )
+
+    check()
+    try:
+        yield
+    except (OSError, TrainingError):
+        check()
+        raise
 
 
 def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path, *, early: bool = False) -> None:
@@ -155,9 +184,11 @@ def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path,
 
     def select_and_write() -> None:
         assert evaluate is not None
-        record = RunRecord.read(out / TRAINING / RUN)
-        selected = select_weights(trainer, last, ema, evaluate, trainer.reporter)
-        write_result(out, prepared, recipe, selected, trainer, record.base_model(), early)
+        with trainer.writing():
+            record = RunRecord.read(out / TRAINING / RUN)
+            selected = select_weights(trainer, last, ema, evaluate, trainer.reporter)
+        with trainer.writing():  # selecting takes a while
+            write_result(out, prepared, recipe, selected, trainer, record.base_model(), early)
 
     trainer.ranks.broadcast(select_and_write)
 
@@ -215,18 +246,19 @@ def add_language_rows(
     return extended
 
 
-def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter) -> None:
+def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter) -> HeldLock:
     """Lock the directory for this run, and check that the run resumes with what it started with."""
     check_output_directory(out)
     training = out / TRAINING
     try:
-        stack.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
+        lock = stack.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
         for stale in (path for name in (RUN, RESULT_FILE) for path in training.glob(f".{name}.*")):
             stale.unlink()  # of a process that was killed while it wrote
         check_record(training / RUN, record)
         mark_unfinished(training)
         latest = max(Checkpoints(training / "checkpoints", reporter.note).steps(), default=0)
         confirm_record(training / RUN, record, reporter, latest)
+        return lock
     except OSError as error:
         if isinstance(error, DragomanError):
             raise
@@ -240,14 +272,16 @@ def mark_unfinished(training: Path) -> None:
     """Note in an existing result that its run goes on: its model stays in place until the next one replaces it."""
     path = training / RESULT_FILE
     if path.exists() and not is_early(training.parent):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        write_atomically(path, json.dumps({**result, "early": True}, indent=1) + "\n")
+        write_atomically(path, json.dumps({**read_result(training), "early": True}, indent=1) + "\n")
 
 
 def is_early(out: Path) -> bool:
-    """Whether the model in `out` was made before its run ended."""
-    path = out / TRAINING / RESULT_FILE
-    return path.exists() and bool(json.loads(path.read_text(encoding="utf-8")).get("early"))
+    """Whether the model in `out` was made before its run ended; a damaged result is written again from checkpoints."""
+    training = out / TRAINING
+    result = read_result(training)
+    if not result and (training / RESULT_FILE).exists():
+        return bool(Checkpoints(training / "checkpoints", lambda warning: None).steps())
+    return bool(result.get("early"))
 
 
 def vocabulary_of(prepared: Prepared) -> int | tuple[int, int]:

@@ -10,7 +10,7 @@ import math
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -59,7 +59,9 @@ class Trainer:
         fine_tuning: bool = False,
         reporter: Reporter,
         ranks: Ranks,
+        writing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self.writing = writing  # into the directory, on rank 0
         self.recipe, self.d_model, self.fine_tuning = recipe, d_model, fine_tuning
         self.open_loader, self.evaluate, self.reporter, self.ranks = open_loader, evaluate, reporter, ranks
         self.directory, self.metrics = directory, MetricsLog(directory / METRICS_FILE)
@@ -224,7 +226,8 @@ class Trainer:
                 "seconds": round(seconds, 3),
                 "target_tokens_per_second": round(self._tokens / seconds, 1),
             }
-            self.metrics.append(entry)
+            with self.writing():
+                self.metrics.append(entry)
             self.reporter.logged(entry)
         self.state.window = Window()
         self._seconds = self._tokens = 0.0
@@ -253,7 +256,8 @@ class Trainer:
         else:
             state.without_better += 1
         for evaluation in evaluations:
-            self.metrics.append({"step": state.step, "valid": dict(evaluation.figures)})
+            with self.writing():
+                self.metrics.append({"step": state.step, "valid": dict(evaluation.figures)})
             self.reporter.evaluated(state.step, evaluation, improved)
         return figures
 
@@ -266,9 +270,10 @@ class Trainer:
         checkpoint = Checkpoint(step, model, optimizer, self.gathered(self.ema), values)
 
         def write() -> None:
-            self.metrics.sync()
-            self.checkpoints.save(checkpoint)
-            self.checkpoints.prune(self.steps_to_keep())
+            with self.writing():
+                self.metrics.sync()
+                self.checkpoints.save(checkpoint)
+                self.checkpoints.prune(self.steps_to_keep())
 
         self.ranks.broadcast(write)
 
@@ -316,7 +321,6 @@ class Trainer:
                 case "ema":
                     self.ema[name] = shard_like(tensor, weights[name])
         self.state = TrainingState.from_json(description["state"])
-        self.metrics.lines = self.state.metrics_lines
         if self.ranks.first:  # a process may have been killed between a save and its pruning
             later = {step for step in self.checkpoints.steps() if step > self.state.step}
             self.checkpoints.prune(self.steps_to_keep() | later)

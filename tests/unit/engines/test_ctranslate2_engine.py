@@ -13,6 +13,7 @@ from dragoman.config import ModelRecipe
 from dragoman.engines.ctranslate2 import CTranslate2Engine, to_ctranslate2, unsupported_by_ctranslate2
 from dragoman.engines.torch import TorchEngine
 from dragoman.errors import DragomanError, SearchError
+from dragoman.native.cache import CacheError
 from dragoman.search.types import Sampling, Search
 from raising import raises
 from random_models import PAPER, sentences, write_random
@@ -114,6 +115,41 @@ def test_converted_once_and_int8_by_default(tmp_path: Path) -> None:
         engine = CTranslate2Engine.load(directory)
         assert engine is not None and engine.translator.compute_type.startswith("int8")
     assert len(list((tmp_path / "cache" / "ctranslate2").iterdir())) == 1
+
+
+def test_a_damaged_conversion_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    search, sources = Search(beam=1, max_length=6), [[5, 6], [7]]
+    engine = CTranslate2Engine.load(directory, 1)
+    assert engine is not None
+    expected = engine.search(sources, search)
+    (place,) = (tmp_path / "cache" / "ctranslate2").iterdir()
+    for file in sorted((place / "model").iterdir()):
+        whole = file.read_bytes()
+        middle = len(whole) // 2
+        for damaged in (whole[:-3], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], None):
+            file.unlink()
+            if damaged is not None:
+                file.write_bytes(damaged)
+            caplog.clear()
+            engine = CTranslate2Engine.load(directory, 1)
+            assert engine is not None and engine.search(sources, search) == expected
+            assert "converting the model again" in caplog.text and file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("which", ["cache", "directory", "file", "link"])
+def test_a_conversion_that_others_could_have_written_is_not_loaded(tmp_path: Path, which: str) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    CTranslate2Engine.load(directory, 1)
+    (place,) = (tmp_path / "cache" / "ctranslate2").iterdir()
+    weights = place / "model" / "model.bin"
+    if which == "link":
+        weights.rename(tmp_path / "elsewhere")
+        weights.symlink_to(tmp_path / "elsewhere")
+    else:
+        {"cache": tmp_path / "cache", "directory": place, "file": weights}[which].chmod(0o777)
+    with pytest.raises(CacheError, match="DRAGOMAN_CACHE"):
+        CTranslate2Engine.load(directory, 1)
 
 
 def test_what_it_cannot_do(tmp_path: Path) -> None:

@@ -167,7 +167,18 @@ def test_code_that_others_could_have_written_is_not_loaded(sources: Path, which:
     (cached if which == "directory" else next(cached.iterdir())).chmod(0o777)
     build.library.cache_clear()
     assert build.library("good") is None
-    assert "writable by others" in str(build.why_not("good"))
+    assert "writable by others" in str(build.why_not("good")) and "DRAGOMAN_CACHE" in str(build.why_not("good"))
+
+
+@needs_compiler
+def test_a_link_is_not_loaded(sources: Path) -> None:
+    write(sources, "good", GOOD)
+    assert build.library("good") is not None
+    (kept,) = (sources / "cache").iterdir()
+    kept.rename(sources / "elsewhere")
+    kept.symlink_to(sources / "elsewhere")
+    build.library.cache_clear()
+    assert build.library("good") is None and str(kept) in str(build.why_not("good"))
 
 
 @needs_compiler
@@ -202,14 +213,48 @@ def test_a_damaged_library_is_built_again(sources: Path, content: bytes) -> None
     assert lives[1] is not None and lives[1].twice(4) == 8
 
 
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless(_: object = None) -> Path:
-        raise RuntimeError("Could not determine home directory.")
+@needs_compiler
+def test_a_flipped_or_truncated_library_is_never_loaded_but_built_again(
+    sources: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(sources, "good", GOOD)
+    build.library("good")
+    (kept,) = (sources / "cache").iterdir()
+    whole = kept.read_bytes()
+    damaged = [whole[:length] for length in (31, 32, 4096, len(whole) // 2, len(whole) - 1)]
+    for place in range(0, len(whole), len(whole) // 7):  # header, code, tables, digest
+        damaged.append(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+    for content in damaged:
+        kept.write_bytes(content)
+        caplog.clear()
+        build.library.cache_clear()
+        made = build.library("good")
+        assert made is not None and made.twice(21) == 42
+        assert "library good" in caplog.text and kept.read_bytes() == whole
 
-    monkeypatch.delenv("DRAGOMAN_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", homeless)
-    assert str(os.getuid()) in build.cache_directory().name
+
+@needs_compiler
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_library_in_use_survives_what_happens_to_its_file(
+    sources: Path, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_memory:
+        monkeypatch.setattr(build.sys, "platform", "a system without memfd")
+    write(sources, "good", GOOD)
+    build.library("good")
+    build.library.cache_clear()
+    made = build.library("good")
+    (kept,) = (sources / "cache").iterdir()
+    os.truncate(kept, 0)  # the pages of a mapped file would be gone: SIGBUS
+    assert made is not None and made.twice(21) == 42
+
+
+@needs_compiler
+def test_libraries_do_not_take_each_others_place(sources: Path) -> None:
+    write(sources, "good", GOOD)
+    write(sources, "other", GOOD.replace("2 * x", "3 * x"))
+    made, other = build.library("good"), build.library("other")
+    assert made is not None and other is not None and (made.twice(2), other.twice(2)) == (4, 6)
 
 
 @needs_compiler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,40 @@ def test_a_damaged_model_says_how_to_write_it_again(data: Path, tmp_path: Path) 
     tiny_run(data, tmp_path / "m", "train.steps=2")
     assert is_finished(tmp_path / "m")
     assert (tmp_path / "m/model.safetensors").read_bytes() == whole
+
+
+class RemoveAt(SilentReporter):
+    """Removes a directory after a step; another run may have it then."""
+
+    def __init__(self, step: int, directory: Path, again: bool) -> None:
+        self.step, self.directory, self.again = step, directory, again
+
+    def step_done(self, step: int, target_tokens: float, loss: float) -> None:
+        if step == self.step:
+            shutil.rmtree(self.directory)
+            if self.again:
+                (self.directory / "training").mkdir(parents=True, exist_ok=True)
+                (self.directory / "training" / "lock").touch()
+
+
+@pytest.mark.parametrize("step", [1, 4, 8, 14])  # before a line of the log, a save, both, and the end
+@pytest.mark.parametrize("again", [False, True])
+def test_an_output_that_is_removed_ends_the_run(data: Path, tmp_path: Path, step: int, again: bool) -> None:
+    out = tmp_path / "m"
+    with raises(TrainingError, "output_removed", str(out)):
+        tiny_run(data, out, reporter=RemoveAt(step, out, again))
+    assert [str(path.relative_to(out)) for path in sorted(out.rglob("*"))] == ["training", "training/lock"] * again
+
+
+def test_an_output_that_is_removed_while_weights_are_selected(data: Path, tmp_path: Path) -> None:
+    class Removing(Notes):
+        def note(self, text: str) -> None:
+            if text.startswith("kept: "):
+                shutil.rmtree(tmp_path / "m")
+
+    with raises(TrainingError, "output_removed"):
+        tiny_run(data, tmp_path / "m", reporter=Removing())
+    assert not (tmp_path / "m").exists()
 
 
 def test_what_a_killed_process_was_writing_is_removed(data: Path, tmp_path: Path) -> None:

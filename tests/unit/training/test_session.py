@@ -172,3 +172,15 @@ def test_a_new_target_language_is_learned_as_from_scratch(tmp_path: Path, monkey
         )
         rates[targets] = planned.recipe.train.learning_rate
     assert rates == {("de",): 5e-5, ("de", "fr"): 5e-4}
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "result.json"])
+def test_a_damaged_log_or_result_never_blocks_a_finished_run(tmp_path: Path, name: str) -> None:
+    data = data_of(tmp_path)
+    before = dragoman.train(**data, changes=SETTINGS)
+    weights, file = (before.path / "model.safetensors").read_bytes(), before.path / "training" / name
+    file.write_bytes(file.read_bytes()[:-20])
+    for _ in range(2):
+        again = dragoman.train(**data, changes=SETTINGS)
+        assert again.metrics == before.metrics and (again.path / "model.safetensors").read_bytes() == weights
+    assert again.curve == before.curve[: -1 if name == "metrics.jsonl" else None]

@@ -14,6 +14,7 @@ from typing import Final
 import torch.distributed as dist
 
 from dragoman.cpu import available_cores
+from dragoman.parent_process import PARENT_VARIABLE
 from dragoman.training.distributed.heartbeat import EXIT_CODE
 
 GRACE_SECONDS: Final = 3.0  # for the others to end by themselves after one has failed
@@ -22,8 +23,8 @@ GRACE_SECONDS: Final = 3.0  # for the others to end by themselves after one has 
 def launch(count: int, arguments: Sequence[str]) -> int:
     """Run `dragoman` with these arguments in `count` processes; return the exit code of the run.
 
-    This process holds the store: no rank is special, and all ranks notice when this process is gone. Each rank has a
-    session of its own, so Ctrl-C reaches it once, through here.
+    This process holds the store, so no rank is special, and all ranks end with this process. Each rank has a session of
+    its own, so Ctrl-C reaches it once, through here.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     shared = {
@@ -31,6 +32,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
         "MASTER_PORT": str(store.port),
         "WORLD_SIZE": str(count),
         "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store above and starts none
+        PARENT_VARIABLE: str(os.getpid()),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, available_cores() // count))),
     }
     command = [sys.executable, "-m", "dragoman", *arguments]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from threading import Timer
 from typing import Any, Final, Protocol, TypeVar
 
 import torch
@@ -21,10 +22,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dragoman.errors import DragomanError, TrainingError
-from dragoman.training.distributed.heartbeat import Heartbeat, connect_store
+from dragoman.training.distributed.heartbeat import EXIT_CODE, Heartbeat, connect_store, seconds_from
 
 T = TypeVar("T")
 POLL_SECONDS: Final = 0.02  # between two looks into the store
+JOIN_TIMEOUT_SECONDS: Final = 300.0  # until all ranks have started; DRAGOMAN_JOIN_TIMEOUT changes it
 COLLECTIVE_TIMEOUT: Final = timedelta(
     minutes=30
 )  # the first step may compile for long, and nothing slower is waited for
@@ -145,6 +147,30 @@ def is_peer_failure(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in message for word in ("gloo", "nccl", "connection"))
 
 
+@contextmanager
+def join_limit(rank: int) -> Iterator[None]:
+    """End this process if the block takes longer than a run may take to come together.
+
+    Joining waits in C++ for as long as a collective may take, also for ranks and stores that are gone.
+    """
+    seconds = seconds_from("DRAGOMAN_JOIN_TIMEOUT", JOIN_TIMEOUT_SECONDS)
+    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+
+    def abort() -> None:
+        reason = f"rank {rank}: not all ranks joined the run within {seconds:g} s; the run stops"
+        advice = f"Check that all of them started and can reach {place}, then run the same command again"
+        os.write(2, f"dragoman: {reason}. {advice} (DRAGOMAN_JOIN_TIMEOUT changes the seconds).\n".encode())
+        os._exit(EXIT_CODE)
+
+    timer = Timer(seconds, abort)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def join(device: torch.device | None = None) -> Ranks:
     """Join the run that torchrun's environment names; without it, this is the only rank."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -167,8 +193,9 @@ def join(device: torch.device | None = None) -> Ranks:
     own = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(own)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE_TIMEOUT)
-    store: Any = connect_store()
+    with join_limit(rank):
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=COLLECTIVE_TIMEOUT)
+        store: Any = connect_store()
     heartbeat = Heartbeat(rank, world)
     heartbeat.start()
     return Ranks(rank, world, own, store, heartbeat)

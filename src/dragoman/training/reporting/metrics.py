@@ -1,4 +1,7 @@
-"""`metrics.jsonl`, a line for each logged step and evaluation, truncated when a run resumes; and its plot."""
+"""`metrics.jsonl`, a line for each logged step and evaluation, truncated when a run resumes; and its plot.
+
+The log and the result are for people: damage to them costs lines of the log, never a run or its model.
+"""
 
 from __future__ import annotations
 
@@ -55,23 +58,55 @@ class MetricsLog:
 
     def truncate(self, lines: int) -> bool:
         """Drop what was written after a checkpoint: the run writes it again. False if lines are missing."""
-        self.lines = lines
+        self.lines = length = 0
         if not self.path.exists():
             return lines == 0
         with self.path.open("rb") as file:
-            found = 0
-            while found < lines and file.readline().endswith(b"\n"):
-                found += 1
-            length = file.tell()
+            while self.lines < lines and (line := file.readline()).endswith(b"\n"):
+                self.lines += 1
+                length += len(line)
         os.truncate(self.path, length)
-        return found == lines
+        return self.lines == lines
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The lines so far."""
-        if self.path.exists():
-            with self.path.open(encoding="utf-8") as file:
-                for line in file:
-                    yield json.loads(line)
+        """The lines so far, without those that are damaged."""
+        with suppress(OSError), self.path.open("rb") as file:
+            for line in file:
+                entry = parse_object(line)
+                if is_entry(entry):
+                    yield entry
+
+
+def parse_object(content: bytes) -> dict[str, Any]:
+    """The JSON object of a line or a file; empty if it is damaged."""
+    try:
+        found = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_entry(entry: Mapping[str, Any]) -> bool:
+    """Whether a line has all that the plot and `TrainingResult` read from it."""
+    if not isinstance(entry.get("step"), int) or not 0 <= entry["step"] < 2**53:
+        return False
+    if "valid" in entry:
+        return is_scores(entry["valid"]) and "loss" in entry["valid"]
+    return is_scores({name: entry.get(name) for name in ("loss", "nll")})
+
+
+def is_scores(found: object) -> bool:
+    """Whether it has a number for each name."""
+    return isinstance(found, dict) and all(isinstance(value, int | float) for value in found.values())
+
+
+def read_result(training: Path) -> dict[str, Any]:
+    """The content of `result.json`; empty without one, or if it is damaged."""
+    try:
+        result = parse_object((training / RESULT_FILE).read_bytes())
+    except OSError:
+        return {}
+    return result if is_scores(result.get("scores")) else {}
 
 
 @dataclass(frozen=True)
@@ -91,9 +126,8 @@ class TrainingResult:
     def read(cls, training: Path, recipe: Recipe) -> TrainingResult:
         """The result of a finished run, from the `training` directory of its model."""
         curve = tuple(MetricsLog(training / METRICS_FILE).read())
-        if (training / RESULT_FILE).is_file():
-            scores = json.loads((training / RESULT_FILE).read_text(encoding="utf-8"))["scores"]
-        else:  # a model without its training, or of an older version
+        scores = read_result(training).get("scores")
+        if scores is None:  # a model without its training, or of an older version
             scores = next((entry["valid"] for entry in reversed(curve) if "valid" in entry), {})
         return cls(training.parent, recipe, scores, curve)
 
@@ -107,18 +141,21 @@ def draw_training_curves(entries: Sequence[Mapping[str, Any]], path: Path) -> bo
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    steps = [e for e in entries if "loss" in e]
+    steps = [e for e in entries if "valid" not in e]
     valid = [e for e in entries if "valid" in e]
+    translated = [e for e in valid if "bleu" in e["valid"]]
     figure, axis = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
     axis.plot([e["step"] for e in steps], [e["nll"] for e in steps], color="#9ecae1", label="training")
-    at = [e["step"] for e in valid]
-    axis.plot(at, [e["valid"]["loss"] for e in valid], "o-", color="#08519c", label="validation")
+    axis.plot(
+        [e["step"] for e in valid], [e["valid"]["loss"] for e in valid], "o-", color="#08519c", label="validation"
+    )
     axis.set_xlabel("step")
     axis.set_ylabel("cross-entropy of a target token")
     lines, labels = axis.get_legend_handles_labels()
-    if valid and "bleu" in valid[0]["valid"]:
+    if translated:
         right = axis.twinx()
-        (line,) = right.plot(at, [e["valid"]["bleu"] for e in valid], "s--", color="#d94801")
+        bleu = [e["valid"]["bleu"] for e in translated]
+        (line,) = right.plot([e["step"] for e in translated], bleu, "s--", color="#d94801")
         right.set_ylabel("BLEU, greedy")
         right.set_ylim(bottom=0)
         lines, labels = [*lines, line], [*labels, "BLEU"]

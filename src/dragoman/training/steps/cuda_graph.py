@@ -8,7 +8,10 @@ are part of the graph.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +27,7 @@ from torch import Tensor, nn
 from dragoman.config import TrainRecipe
 from dragoman.data.batch import Batch
 from dragoman.native.algorithm_file import AlgorithmFile
-from dragoman.native.build import cache_directory
+from dragoman.native.cache import cache_directory, private_directory
 from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.optim.bf16_adam import Bf16Adam, Bf16Weights, WithWeights, supports_bf16_adam
@@ -35,8 +38,15 @@ MAX_QUEUED: Final = 2  # steps in flight; with more, the host waits for the olde
 
 
 def set_compile_cache() -> Path:
-    """Set the folders for compiled code, unless the environment does; return the compiler's."""
-    home = cache_directory()
+    """Set the folders for compiled code, unless the environment does; return the compiler's.
+
+    Where the cache cannot be written, or others could write it, the code is kept for this run only.
+    """
+    try:
+        home = private_directory(cache_directory())
+    except OSError:
+        home = Path(tempfile.mkdtemp(prefix="dragoman-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "inductor"))
     os.environ.setdefault("TRITON_CACHE_DIR", str(home / "triton"))
     return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])

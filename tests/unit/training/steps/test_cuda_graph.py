@@ -300,10 +300,22 @@ def test_only_packed_compiled_runs_on_gpus_are_queued() -> None:
     assert eager.supports_cuda_graph(recipe, Ranks(world=2, device=torch.device("cuda")), packed, plain)
 
 
-def test_compiled_code_is_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_code_is_kept_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "DRAGOMAN_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert str(cuda_graph.set_compile_cache()) == "/somewhere/dragoman/inductor"
+        monkeypatch.setenv(name, "")  # so that what the function sets is undone after the test
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cuda_graph.set_compile_cache() == tmp_path / "dragoman/inductor"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
     assert str(cuda_graph.set_compile_cache()) == "/elsewhere"
+
+
+def test_compiled_code_is_not_kept_where_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DRAGOMAN_CACHE", str(tmp_path / "shared"))
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    home = cuda_graph.set_compile_cache().parent
+    assert tmp_path not in home.parents and home.stat().st_mode & 0o777 == 0o700

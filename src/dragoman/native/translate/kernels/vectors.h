@@ -27,6 +27,7 @@
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES))); /* the bits of floats, to calculate with: they wrap around */
 typedef int8_t Bytes __attribute__((vector_size(16)));
 
 #if defined(__clang__) || __GNUC__ >= 12
@@ -102,7 +103,8 @@ ALWAYS unsigned over(Floats a, Floats b) {
 
 #define ROUNDER 12582912.0f /* 1.5 * 2^23: adding a number rounds it to an integer in the low bits */
 
-/* e^x to about one part in ten million, for x <= 88; very small results are 1e-38, not 0. */
+/* e^x to about one part in ten million, for x <= 88; very small results are 1e-38, not 0. Weights that are not finite can
+make x larger: the result is then some float. */
 ALWAYS Floats exp_of(Floats x) {
     x = larger(x, splat(-87.0f));
     Floats t = x * 1.44269504088896341f + ROUNDER, n = t - ROUNDER;
@@ -114,13 +116,13 @@ ALWAYS Floats exp_of(Floats x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + (r + 1.0f);
-    return p * (Floats)(((Ints)t << 23) + 0x3f800000);
+    return p * (Floats)(((Words)t << 23) + 0x3f800000);
 }
 
 /* Sixteen floats times a factor, rounded to the nearest integers, which must fit into eight bits. */
 ALWAYS Bytes bytes_of(const float *x, float factor) {
     Ints whole[16 / LANES];
-    for (int i = 0; i < 16 / LANES; i++) whole[i] = (Ints)(((const Floats *)x)[i] * factor + ROUNDER) - 0x4b400000;
+    for (int i = 0; i < 16 / LANES; i++) whole[i] = (Ints)((Words)(((const Floats *)x)[i] * factor + ROUNDER) - 0x4b400000);
 #if LANES == 16
     return __builtin_convertvector(whole[0], Bytes);
 #elif NEON
