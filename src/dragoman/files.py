@@ -9,17 +9,20 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dragoman.errors import DamagedError, DragomanError, OutputError
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 1
+MAX_JSON_DEPTH: Final = 32
 LOADED_SUFFIXES: Final = (".safetensors", ".toml", ".json", ".spm")  # of files that are ever loaded
 
 
@@ -69,6 +72,36 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
+    """Parse JSON that somebody else may have written; whatever is wrong with it is a ValueError.
+
+    Unlike `json.loads`, it rejects text that is not UTF-8, lone surrogates, deep nesting, and, if `finite`, NaN and
+    Infinity: what accepts them fails later, and far from the file.
+    """
+    text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    try:
+        found = json.loads(text, parse_float=_finite, parse_constant=_finite) if finite else json.loads(text)
+    except RecursionError:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep") from None
+    level = [found]
+    for _ in range(MAX_JSON_DEPTH):
+        values = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [value for each in values for value in each if isinstance(value, dict | list)]
+    if level:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        json.dumps(found, ensure_ascii=False).encode()  # of a lone surrogate, a UnicodeEncodeError
+    return found
+
+
+def _finite(text: str) -> float:
+    """A number of a JSON file, if it is one."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
+
+
 def write_manifest(directory: Path, ignored: Collection[str] = ()) -> None:
     """Sync the files of a directory and list each with its size and SHA-256, as read back from the disk.
 
@@ -94,7 +127,7 @@ def manifest_entries(
     """
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = parse_json(path.read_bytes())
         files = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest["files"].items()}
         version = manifest["format"]
     except FileNotFoundError:
