@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import DamagedError, DragomanError, OutputError
+from dragoman.values import render_value
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 1
@@ -85,6 +86,8 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
         raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep") from None
     level = [found]
     for _ in range(MAX_JSON_DEPTH):
+        if not level:
+            break
         values = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
         level = [value for each in values for value in each if isinstance(value, dict | list)]
     if level:
@@ -138,14 +141,17 @@ def manifest_entries(
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
-            f"{path} has format {version!r}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer version",
+            f"{path} has format {render_value(version)}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer "
+            "version",
             code="unsupported_format",
         )
     if not files:
         raise DamagedError(f"{path} lists no files; restore it from a copy")
     for name in files:
-        if name in ("", "..") or Path(name).name != name:
-            raise DamagedError(f"{path} lists {name!r}, which is not a file of {directory}; restore it from a copy")
+        if name in ("", "..") or Path(name).name != name or "\0" in name:
+            raise DamagedError(
+                f"{path} lists {render_value(name)}, which is not a file of {directory}; restore it from a copy"
+            )
     for name in required:
         if name not in files:
             raise DamagedError(f"{path} does not list {name}; restore it from a copy", code="manifest_incomplete")

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "progress": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
-    "files": {"errors"},
+    "files": {"errors", "values"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
     "data": BASE | {"text"},

@@ -142,7 +142,7 @@ def check_fairseq(found: Any, path: Path) -> Mapping[str, Any]:
             f"{path} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be imported"
         )
     names = sorted(name for name in found if isinstance(name, str)) if isinstance(found, Mapping) else []
-    held = f"; it has {render_value(names, 100)}" if names else ""
+    held = f"; it has {', '.join(render_value(name)[1:-1] for name in names[:6])}" if names else ""
     raise ConversionError(
         f"{path} is not a checkpoint of fairseq{held}; for a model of another toolkit, give its directory",
         code="not_a_model",

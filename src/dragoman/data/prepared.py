@@ -6,7 +6,6 @@ for batch in prepared.loader(recipe.data): ...
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +16,8 @@ import numpy as np
 from dragoman.config import DataRecipe
 from dragoman.data.shards import Sentences, Split, SplitPart, TreeDepths, dtype_for
 from dragoman.errors import DataError
-from dragoman.files import MANIFEST, sha256
-from dragoman.values import plural, rename_keys
+from dragoman.files import MANIFEST, parse_json, sha256
+from dragoman.values import plural, rename_keys, render_value
 
 if TYPE_CHECKING:
     from dragoman.data.loader import Loader
@@ -158,7 +157,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a directory of prepared data."""
     path = directory / MANIFEST
     try:
-        manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), OLD_NAMES)
+        manifest = rename_keys(parse_json(path.read_bytes()), OLD_NAMES)
     except FileNotFoundError:
         raise DataError(
             f"{directory} is not prepared data: it has no {MANIFEST}; run: dragoman prepare", code="not_prepared_data"
@@ -170,7 +169,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(
-            f"{path} has format {found!r}; this version reads format {DATA_FORMAT}, so prepare the data again",
+            f"{path} has format {render_value(found)}; this version reads format {DATA_FORMAT}; prepare the data again",
             code="unsupported_format",
         )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
