@@ -9,19 +9,23 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dragoman.errors import DamagedError, DragomanError, OutputError
+from dragoman.values import render_value
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 1
+MAX_JSON_DEPTH: Final = 32
 LOADED_SUFFIXES: Final = (".safetensors", ".toml", ".json", ".spm")  # of files that are ever loaded
 
 
@@ -71,6 +75,38 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
+    """Parse JSON that somebody else may have written; whatever is wrong with it is a ValueError.
+
+    Unlike `json.loads`, it rejects text that is not UTF-8, lone surrogates, deep nesting, and, if `finite`, NaN and
+    Infinity: what accepts them fails later, and far from the file.
+    """
+    text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    try:
+        found = json.loads(text, parse_float=_finite, parse_constant=_finite) if finite else json.loads(text)
+    except RecursionError:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep") from None
+    level = [found]
+    for _ in range(MAX_JSON_DEPTH):
+        if not level:
+            break
+        values = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [value for each in values for value in each if isinstance(value, dict | list)]
+    if level:
+        raise ValueError(f"nested more than {MAX_JSON_DEPTH} levels deep")
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        json.dumps(found, ensure_ascii=False).encode()  # of a lone surrogate, a UnicodeEncodeError
+    return found
+
+
+def _finite(text: str) -> float:
+    """A number of a JSON file, if it is one."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is not a finite number")
+    return number
+
+
 def write_manifest(directory: Path, ignored: Collection[str] = ()) -> None:
     """Sync the files of a directory and list each with its size and SHA-256, as read back from the disk.
 
@@ -96,7 +132,7 @@ def manifest_entries(
     """
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = parse_json(path.read_bytes())
         files = {str(name): (int(entry["bytes"]), str(entry["sha256"])) for name, entry in manifest["files"].items()}
         version = manifest["format"]
     except FileNotFoundError:
@@ -107,14 +143,17 @@ def manifest_entries(
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
     if version != MANIFEST_FORMAT:
         raise DamagedError(
-            f"{path} has format {version!r}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer version",
+            f"{path} has format {render_value(version)}; this Dragoman reads format {MANIFEST_FORMAT}; use a newer "
+            "version",
             code="unsupported_format",
         )
     if not files:
         raise DamagedError(f"{path} lists no files; restore it from a copy")
     for name in files:
-        if name in ("", "..") or Path(name).name != name:
-            raise DamagedError(f"{path} lists {name!r}, which is not a file of {directory}; restore it from a copy")
+        if name in ("", "..") or Path(name).name != name or "\0" in name:
+            raise DamagedError(
+                f"{path} lists {render_value(name)}, which is not a file of {directory}; restore it from a copy"
+            )
     for name in required:
         if name not in files:
             raise DamagedError(f"{path} does not list {name}; restore it from a copy", code="manifest_incomplete")

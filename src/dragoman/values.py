@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dragoman.errors import RecipeError
@@ -13,13 +13,61 @@ from dragoman.errors import RecipeError
 MAX_INT = (1 << 31) - 1  # what every part of the machinery can still count with
 MAX_THREADS = 1024
 MIN_WEIGHT, MAX_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch goes through it
+BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"), tuple: ("(", ")"), dict: ("{", "}"), set: ("{", "}"), frozenset: ("{", "}"),
+}  # fmt: skip
+
+
+def render_value(value: object, limit: int = 60) -> str:
+    """A value for a message, in at most `limit` characters; nothing longer is built, and no `repr` of others is called.
+
+    A small file can hold a value whose `repr` takes gigabytes: a list that holds a list twice, which holds one twice.
+    """
+    text = ""
+    for fragment in _fragments(value, limit, 4):
+        text += fragment
+        if len(text) > limit:
+            return text[: limit - 3] + "..."
+    return text
+
+
+def _fragments(value: object, limit: int, depth: int) -> Iterator[str]:
+    """The `repr` of plain values bit by bit; of other objects, the name of the type."""
+    kind = type(value)
+    if isinstance(value, str):
+        yield repr(str.__getitem__(value, slice(limit + 1)))
+    elif isinstance(value, bytes):
+        yield repr(bytes.__getitem__(value, slice(limit + 1)))
+    elif value is None or isinstance(value, bool):
+        yield repr(value)
+    elif isinstance(value, int):
+        bits = int.bit_length(value)
+        yield int.__repr__(value) if bits <= 4 * limit else f"<integer of {bits:,} bits>"
+    elif isinstance(value, float):
+        yield float.__repr__(value)
+    elif isinstance(value, PurePath):
+        yield from _fragments(str(value), limit, depth)
+    elif isinstance(value, list | tuple | dict | set | frozenset) and kind in BRACKETS:
+        opening, closing = BRACKETS[kind]
+        if not depth:
+            yield f"{opening}...{closing}"
+            return
+        yield opening
+        for number, item in enumerate(value):
+            yield ", " if number else ""
+            yield from _fragments(item, limit, depth - 1)
+            if isinstance(value, dict):
+                yield ": "
+                yield from _fragments(value[item], limit, depth - 1)
+        yield f",{closing}" if kind is tuple and len(value) == 1 else closing
+    else:
+        yield f"<{kind.__name__}>"
 
 
 def describe_value(value: object) -> str:
     """A value for a message: its type, and as much of it as fits."""
-    kind, text = type(value).__name__, repr(value)
-    text = text if len(text) <= 60 else text[:57] + "..."
-    return text if value is None or text.startswith(f"{kind}(") else f"{kind} {text}"
+    text = render_value(value)
+    return text if value is None or text.startswith("<") else f"{type(value).__name__} {text}"
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
@@ -36,7 +84,7 @@ def close_matches(word: str, known: Sequence[str], most: int = 1) -> list[str]:
     """The known names that are most like a word."""
     from difflib import get_close_matches  # only mistakes need it, and it takes time to import
 
-    return get_close_matches(word, known, most)
+    return get_close_matches(word[:100], known, most)  # its time grows with the square of the length
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -120,16 +168,16 @@ def coerce(value: Any, kind: Any, where: str) -> Any:
         return coerce(value, next(k for k in get_args(kind) if k is not type(None)), where)
     if origin is Literal:
         if value not in get_args(kind):
-            hint = suggest(str(value), get_args(kind))
-            raise RecipeError(f"{where}={value!r} is not one of the choices{hint}", code="unknown_choice")
+            hint = suggest(render_value(value).strip("'"), get_args(kind))
+            raise RecipeError(f"{where}={render_value(value)} is not one of the choices{hint}", code="unknown_choice")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise RecipeError(f"{where} must be a list, such as [...]; got {value!r}", code="wrong_type")
+            raise RecipeError(f"{where} must be a list, such as [...]; got {render_value(value)}", code="wrong_type")
         return tuple(coerce(item, get_args(kind)[0], f"{where}[{i}]") for i, item in enumerate(value))
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
-        raise RecipeError(f"{where} must be {names.get(kind, kind)}; got {value!r}", code="wrong_type")
+        raise RecipeError(f"{where} must be {names.get(kind, kind)}; got {render_value(value)}", code="wrong_type")
     return value

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "parent_process": set(),
     "values": {"errors"},
     "config": {"errors", "values"},
-    "files": {"errors"},
+    "files": {"errors", "values"},
     "native": set(),  # C and how it is built
     "text": BASE | {"native"},
     "data": BASE | {"text"},

@@ -38,6 +38,7 @@ COMMANDS = {
     "tokenize": "Convert lines of text to tokens or ids.",
     "detokenize": "Convert lines of tokens or ids back to text.",
 }
+CONTROLS = {number: f"\\x{number:02x}" for number in (*range(9), *range(11, 32), *range(127, 160))}
 MODULES = {"import": "import_model"}  # a keyword cannot be the name of a module
 
 
@@ -208,8 +209,8 @@ def decode_argument(option: str, word: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print a line on stderr, with the program's name."""
-    print_stderr(f"dragoman: {text}\n")
+    """Print a line on stderr, with the program's name; what would control the terminal is escaped."""
+    print_stderr(f"dragoman: {text.translate(CONTROLS)}\n")
 
 
 def print_stderr(text: str) -> None:

@@ -18,10 +18,11 @@ from typing import Any, TypeVar, get_type_hints
 from dragoman.config.model import PRESETS, ModelRecipe, preset_for, unused_keys
 from dragoman.config.sections import DataRecipe, TextRecipe, TrainRecipe
 from dragoman.errors import RecipeError
-from dragoman.values import coerce, suggest
+from dragoman.values import coerce, render_value, suggest
 
 S = TypeVar("S")
 RENAMED_KEYS = {"train.optimiser": "train.optimizer"}  # keys of recipes written by earlier versions
+MAX_RECIPE_BYTES = 1 << 20
 IMPORTED_ONLY = ("output_bias", "norm_epsilon")  # keys that only imported models change
 
 
@@ -39,7 +40,7 @@ class Recipe:
         for name, kind in get_type_hints(Recipe).items():
             if not isinstance(getattr(self, name), kind):
                 raise RecipeError(
-                    f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}; to pass dictionaries, use "
+                    f"{name} must be a {kind.__name__}; got {render_value(getattr(self, name))}; to pass dictionaries, use "
                     "Recipe.from_table",
                     code="wrong_type",
                 )
@@ -62,7 +63,8 @@ class Recipe:
         """Load a preset or a TOML file, then apply `changes` such as "model.dropout=0.3"; the last one wins."""
         if not isinstance(source, str | Path):
             raise RecipeError(
-                f"a recipe must be the name of a preset or the path of a TOML file; got {source!r}", code="wrong_type"
+                f"a recipe must be the name of a preset or the path of a TOML file; got {render_value(source)}",
+                code="wrong_type",
             )
         if isinstance(source, str) and source in PRESETS:
             table: dict[str, Any] = {"model": {"preset": source}}
@@ -83,7 +85,8 @@ class Recipe:
         """Build a recipe from nested dictionaries, as `tomllib` returns them."""
         if not isinstance(table, Mapping):
             raise RecipeError(
-                f"a recipe must be a dictionary with a dictionary for each section; got {table!r}", code="wrong_type"
+                f"a recipe must be a dictionary with a dictionary for each section; got {render_value(table)}",
+                code="wrong_type",
             )
         sections = {f.name: f for f in fields(cls)}
         hints = get_type_hints(cls)
@@ -93,7 +96,7 @@ class Recipe:
                 raise RecipeError(f"a recipe has no section [{name}]{suggest(str(name), sections)}", code="unknown_key")
             if not isinstance(values, Mapping):
                 raise RecipeError(
-                    f"{name} is a section; got the value {values!r:.60}; write [{name}] with its keys below",
+                    f"{name} is a section, but got {render_value(values)}; write [{name}] with its keys below",
                     code="wrong_type",
                 )
             parsed[name] = parse_section(hints[name], name, rename_old_keys(name, values))
@@ -128,9 +131,10 @@ def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
     """Build one section of the recipe from its table; check each value against its type."""
     hints = get_type_hints(kind)
     preset = values.pop("preset", None) if kind is ModelRecipe else None
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise RecipeError(
-            f"model.preset={preset!r} is not a preset{suggest(str(preset), PRESETS)}", code="unknown_preset"
+            f"model.preset={render_value(preset)} is not a preset{suggest(render_value(preset), PRESETS)}",
+            code="unknown_preset",
         )
     checked = {}
     for key, value in values.items():
@@ -146,24 +150,34 @@ def parse_section(kind: type[S], name: str, values: dict[str, Any]) -> S:
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            content = file.read(MAX_RECIPE_BYTES + 1)
+        if len(content) > MAX_RECIPE_BYTES:
+            raise ValueError(f"it has more than {MAX_RECIPE_BYTES:,} bytes")
+        return tomllib.loads(content.decode("utf-8").replace("\r\n", "\n"))
     except FileNotFoundError:
         raise RecipeError(
             f"{path} is neither a file nor the name of a preset{suggest(str(path), PRESETS)}", code="unknown_preset"
         ) from None
     except IsADirectoryError:
         raise RecipeError(f"{path} is a directory; give a TOML file", code="not_a_recipe") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+    except RecursionError:
+        raise RecipeError(f"{path} is not a recipe: its values are nested too deeply", code="not_a_recipe") from None
+    except ValueError as error:  # not TOML, not UTF-8, too long, or a number of thousands of digits
         raise RecipeError(f"{path} is not valid TOML: {error}", code="not_a_recipe") from None
 
 
 def apply_changes(table: dict[str, Any], changes: Iterable[str]) -> None:
     """Apply changes to the tables, in order."""
     if isinstance(changes, str):
-        raise RecipeError(f"changes must be a list, such as ['model.dropout=0.3']; got {changes!r}", code="wrong_type")
+        raise RecipeError(
+            f"changes must be a list, such as ['model.dropout=0.3']; got {render_value(changes)}", code="wrong_type"
+        )
     for change in changes:
         if not isinstance(change, str):
-            raise RecipeError(f"a change must be a str, such as 'model.dropout=0.3'; got {change!r}", code="wrong_type")
+            raise RecipeError(
+                f"a change must be a str, such as 'model.dropout=0.3'; got {render_value(change)}", code="wrong_type"
+            )
         apply_change(table, change)
 
 
@@ -173,19 +187,21 @@ def apply_change(table: dict[str, Any], change: str) -> None:
     name, dot, entry = key.strip().partition(".")
     if not (equals and dot and name and entry):
         raise RecipeError(
-            f"cannot parse the change {change!r}; write section.key=value, such as model.dropout=0.3",
+            f"cannot parse the change {render_value(change)}; write section.key=value, such as model.dropout=0.3",
             code="invalid_change",
         )
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text.strip()
     except ValueError:
         raise RecipeError(
             f"{key.strip()} has too many digits ({len(text.strip()):,}); use a smaller number", code="out_of_range"
         ) from None
     if not isinstance(table.setdefault(name, {}), dict):
-        raise RecipeError(f"{name} is a section of the recipe, not the value {table[name]!r}", code="wrong_type")
+        raise RecipeError(
+            f"{name} is a section of the recipe, not the value {render_value(table[name])}", code="wrong_type"
+        )
     table[name][entry] = value
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from argparse import Namespace
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dragoman.conversion.from_marian import MARIAN_DECODER, MARIAN_ENCODER  # fairseq's names, which Marian's came from
 from dragoman.conversion.imported_model import ImportedModel, Importer, ImportOptions, language_pair, model_recipe
 from dragoman.conversion.layer_names import EmbeddingTables, FeatureOrder, LayerConverter
+from dragoman.conversion.pickle_reader import Opaque
 from dragoman.conversion.source_checkpoint import (
     DamagedSourceError,
     SourceCheckpoint,
@@ -23,20 +23,19 @@ from dragoman.conversion.source_checkpoint import (
     UnsupportedSettingError,
     choose_checkpoint,
     read_bytes,
-    read_pickle,
 )
 from dragoman.conversion.subword_model import read_subword_models, tokenization_notes
+from dragoman.conversion.torch_file import TorchFile
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
+from dragoman.values import render_value
 
-SAFE_CLASSES: Final = (  # in checkpoints next to tensors: settings, and NumPy numbers
-    Namespace, np.dtype, *(type(np.dtype(kind)) for kind in (np.float32, np.float64, np.int32, np.int64)),
-    (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"), np._core.multiarray.scalar,  # type: ignore[attr-defined]
-)  # fmt: skip
 TOOLKIT: Final = "fairseq"
 FAIRSEQ_SPECIAL_TOKENS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 FAIRSEQ_CHECKPOINTS: Final = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 FAIRSEQ_POSITIONS: Final = 4096  # for which sines are written down
+ORDINALS: Final = ("0", "1", "2")
+LANGUAGE_NAME: Final = r"[\w-][\w.-]{0,63}"
 BOS, PAD, EOS, UNK = range(4)
 FAIRSEQ_ACTIVATIONS: Final = {"relu": "relu", "gelu": "gelu", "swish": "silu", "tanh": "tanh"}
 ARCHITECTURES: Final = (
@@ -73,7 +72,8 @@ IGNORED_TENSORS: Final = (  # not weights
 def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     """Read the model of a checkpoint, or of a directory with one."""
     path = path if path.is_file() else choose_checkpoint(path, "*.pt", FAIRSEQ_CHECKPOINTS)
-    found = read_fairseq_checkpoint(path)
+    file = TorchFile(path)
+    found = check_fairseq(file.content, path)
     settings, task = SourceSettings(model_settings(found, path), path), SourceSettings(task_settings(found), path)
     check_architecture(settings, task)
     for name, (usual, what) in FAIRSEQ_REQUIRED_SETTINGS.items():
@@ -81,7 +81,7 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     languages = [task.values.get(f"{side}_lang") for side in ("source", "target")]
     files = [dictionary_file(path, options.vocabulary, language) for language in languages]
     sides = [map_dictionary(read_dictionary(file)) for file in files]
-    stored = SourceCheckpoint(found["model"], path, "checkpoints of fairseq have in 'model'")
+    stored = SourceCheckpoint(file.tensors(found["model"]), path, "checkpoints of fairseq have in 'model'")
     stored.tensors = rename_tensors(stored.tensors)
     stored.ignore(*IGNORED_TENSORS)
     d = settings.shared_integer("encoder_embed_dim", "decoder_embed_dim")
@@ -133,16 +133,16 @@ def read_fairseq(path: Path, options: ImportOptions) -> ImportedModel:
     )
 
 
-def read_fairseq_checkpoint(path: Path) -> Mapping[str, Any]:
+def check_fairseq(found: Any, path: Path) -> Mapping[str, Any]:
     """The content of a checkpoint of fairseq; reject those of other toolkits."""
-    found = read_pickle(path, SAFE_CLASSES)
     if isinstance(found, Mapping) and "model" in found and ("cfg" in found or "args" in found):
         return found
     if isinstance(found, Mapping) and {"opt", "vocab", "generator"} <= found.keys():
         raise ConversionError(
             f"{path} is a checkpoint of OpenNMT-py, whose encoder reads sources without EOS; it cannot be imported"
         )
-    held = f"; it has {', '.join(sorted(map(str, found))[:6])}" if isinstance(found, Mapping) and found else ""
+    names = sorted(name for name in found if isinstance(name, str)) if isinstance(found, Mapping) else []
+    held = f"; it has {', '.join(render_value(name)[1:-1] for name in names[:6])}" if names else ""
     raise ConversionError(
         f"{path} is not a checkpoint of fairseq{held}; for a model of another toolkit, give its directory",
         code="not_a_model",
@@ -150,10 +150,15 @@ def read_fairseq_checkpoint(path: Path) -> Mapping[str, Any]:
 
 
 def as_dict(found: Any) -> dict[str, Any]:
-    """Settings as a dictionary, from a mapping or a namespace."""
-    if isinstance(found, Namespace):
-        return dict(vars(found))
-    return dict(found) if isinstance(found, Mapping) else {}
+    """Settings as a dictionary by name, from a mapping, a Namespace or a DictConfig of OmegaConf."""
+    table = found.state.get("_content", found.state) if isinstance(found, Opaque) else found
+    if not isinstance(table, Mapping):
+        return {}
+    return {
+        name: value.state["_val"] if isinstance(value, Opaque) and "_val" in value.state else value
+        for name, value in table.items()
+        if isinstance(name, str)
+    }
 
 
 def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -164,7 +169,7 @@ def model_settings(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise DamagedSourceError(path, "has settings neither in cfg nor in args, as checkpoints of fairseq do")
     flat = dict(settings)
     for part in ("encoder", "decoder", "quant_noise"):
-        if isinstance(settings.get(part), Mapping | Namespace):
+        if isinstance(settings.get(part), Mapping | Opaque):
             flat |= {f"{part}_{name}": value for name, value in as_dict(flat.pop(part)).items()}
     return flat
 
@@ -180,18 +185,21 @@ def check_architecture(settings: SourceSettings, task: SourceSettings) -> None:
     name = settings.values.get("arch") or settings.values.get("_name")
     if name not in ARCHITECTURES:
         raise ConversionError(
-            f"{settings.where} has arch={name!r}; these fairseq models can be imported: {', '.join(ARCHITECTURES)}"
+            f"{settings.where} has arch={render_value(name)}; these fairseq models can be imported: "
+            f"{', '.join(ARCHITECTURES)}"
         )
     doing = task.values.get("_name") or task.values.get("task")
     if doing != "translation":
         raise ConversionError(
-            f"{settings.where} was trained with task={doing!r}; only 'translation' can be imported, as other "
-            "tasks add tokens to the text"
+            f"{settings.where} was trained with task={render_value(doing)}; only 'translation' can be imported, as "
+            "other tasks add tokens to the text"
         )
 
 
 def dictionary_file(path: Path, directory: Path | None, language: Any) -> Path:
     """dict.xx.txt, next to the checkpoint or in `directory`."""
+    if not isinstance(language, str) or not re.fullmatch(LANGUAGE_NAME, language):
+        raise DamagedSourceError(path, f"has {render_value(language)} as a language; expected a name such as 'de'")
     found = (directory if directory is not None else path.parent) / f"dict.{language}.txt"
     if not found.is_file():
         raise ConversionError(
@@ -212,11 +220,13 @@ def read_dictionary(file: Path) -> list[str]:
     for number, line in enumerate(lines, start=1):
         name, _, count = line.rstrip().removesuffix(" #fairseq:overwrite").rpartition(" ")
         if not count.isdecimal() or not name:
-            raise DamagedSourceError(file, f"has {line!r:.60} in line {number}, not a token and its count")
+            raise DamagedSourceError(file, f"has {render_value(line)} in line {number}, not a token and its count")
         names.append(name)
     if len({*names}) != len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise ConversionError(f"{file} has the token {twice!r} twice; copy it again", code="duplicate_token")
+        twice = Counter(names).most_common(1)[0][0]
+        raise ConversionError(
+            f"{file} has the token {render_value(twice)} twice; copy it again", code="duplicate_token"
+        )
     return names
 
 
@@ -239,12 +249,17 @@ def rename_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if re.fullmatch(DUPLICATE_TENSORS, name):
             continue
         if joined:
+            if not tensor.ndim or len(tensor) % 3:
+                raise ConversionError(
+                    f"{render_value(name)} has shape {list(tensor.shape)}; expected queries, keys and values",
+                    code="weights_mismatch",
+                )
             parts = tensor.chunk(3)
             found |= {f"{before}.{of}_proj.{kind}": part for of, part in zip("qkv", parts, strict=True)}
         elif norm:
             of = norms.get(head.partition(".")[0], ())
             i, _, ending = number.partition(".")
-            found[f"{head}.{of[int(i)]}.{ending}" if i.isdecimal() and int(i) < len(of) else name] = tensor
+            found[f"{head}.{of[int(i)]}.{ending}" if i in ORDINALS[: len(of)] else name] = tensor
         else:
             found["decoder.output_projection.weight" if name == "decoder.embed_out" else name] = tensor
     return found

@@ -18,13 +18,15 @@ from dragoman.conversion.source_checkpoint import (
     UnsupportedSettingError,
     choose_checkpoint,
     read_bytes,
-    read_pickle,
 )
 from dragoman.conversion.subword_model import SubwordModel, read_subword_model, restrict_vocabulary, tokenization_notes
+from dragoman.conversion.torch_file import TorchFile
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
-from dragoman.errors import ConversionError, MissingExtraError
+from dragoman.conversion.yaml_file import read_yaml
+from dragoman.errors import ConversionError
 from dragoman.text.imported.segmentation import SUBWORD_NMT_RESTRICTED, encode_model
 from dragoman.text.imported.tokenizer import ImportedTokenizer
+from dragoman.values import render_value
 
 TOOLKIT: Final = "JoeyNMT"
 CONFIG: Final = "config.yaml"
@@ -65,12 +67,12 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
     for settings, usual in zip(sides.values(), ("recurrent", "transformer"), strict=True):
         kind = settings.values.get("type", usual)
         if kind != "transformer":
-            raise ConversionError(f"{settings.where} type is {kind!r}; only 'transformer' can be imported")
+            raise ConversionError(f"{settings.where} type is {render_value(kind)}; only 'transformer' can be imported")
         settings.require("alpha", 1.0, "weighted residual connections")
     text = JoeyNMTText(path, data, options)
     checkpoint = choose_checkpoint(path, "*.ckpt", JOEYNMT_CHECKPOINTS)
-    found = read_pickle(checkpoint)
-    tensors = found.get("model_state") if isinstance(found, Mapping) else None
+    file = TorchFile(checkpoint)
+    tensors = file.tensors(file.content.get("model_state")) if isinstance(file.content, Mapping) else None
     stored = SourceCheckpoint(tensors, checkpoint, "checkpoints of JoeyNMT have in 'model_state'")
     stored.ignore("encoder.pe.pe", "decoder.pe.pe")
     d = shared_integer(sides, "hidden_size")
@@ -106,21 +108,6 @@ def read_joeynmt(path: Path, options: ImportOptions) -> ImportedModel:
         languages=text.languages,
         notes=tokenization_notes(*text.subword_models) if text.level == "bpe" else (),
     )
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The content of a YAML file."""
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise MissingExtraError("PyYAML", "joeynmt", "reading a model of JoeyNMT") from None
-    try:
-        found = yaml.safe_load(read_bytes(path))
-    except (yaml.YAMLError, ValueError) as error:
-        raise DamagedSourceError(path, f"is not YAML ({str(error).splitlines()[0]})") from None
-    if not isinstance(found, dict):
-        raise DamagedSourceError(path, f"has {found!r:.40}, not the settings of JoeyNMT")
-    return found
 
 
 def config_section(config: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
@@ -178,7 +165,7 @@ class JoeyNMTText:
         symbols = SourceSettings(marks, f"{where}, special_symbols:")
         for name, usual, what in (("sep_token", None, "prompts before the text"), ("lang_tags", [], "language tags")):
             symbols.require(name, usual, what)
-        self.level = " and ".join(dict.fromkeys(str(side.get("level")) for side in side_settings))
+        self.level = " and ".join(dict.fromkeys(render_value(side.get("level")).strip("'") for side in side_settings))
         self.files: list[Path] = []
         self.sides: list[VocabularyMapping] = []
         self.subword_models: list[SubwordModel] = []
@@ -214,7 +201,8 @@ class JoeyNMTText:
         for number, word in zip(ids, words, strict=True):
             if number >= len(names) or names[number] != word:
                 raise ConversionError(
-                    f"{file} does not have {word!r} as token {number}, as {symbols.where} says; copy the whole model",
+                    f"{file} does not have {render_value(word)} as token {number}, as {symbols.where} says; "
+                    "copy the whole model",
                     code="vocabulary_mismatch",
                 )
         return map_vocabulary(names, SpecialIds(*ids))
@@ -252,7 +240,9 @@ def check_text_settings(settings: SourceSettings) -> None:
     """Reject preprocessing that Dragoman does not do."""
     level = settings.values.get("level")
     if level not in ("bpe", "word"):
-        raise UnsupportedSettingError(f"{settings.where} level is {level!r}; only 'bpe' and 'word' can be imported")
+        raise UnsupportedSettingError(
+            f"{settings.where} level is {render_value(level)}; only 'bpe' and 'word' can be imported"
+        )
     settings.require("lowercase", False, "lowercased text")
     settings.require("normalize", False, "normalized text")
     settings.require("has_prompt", False, "prompts before the text")

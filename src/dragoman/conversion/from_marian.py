@@ -28,15 +28,15 @@ from dragoman.conversion.source_checkpoint import (
     UnsupportedSettingError,
     read_bytes,
     read_json,
-    read_pickle,
     read_safetensors,
 )
+from dragoman.conversion.torch_file import TorchFile
 from dragoman.conversion.vocabulary import SpecialIds, VocabularyMapping, map_vocabulary
 from dragoman.errors import ConversionError
 from dragoman.nn import sinusoid
 from dragoman.text.imported.segmentation import encode_model, load_segmenter
 from dragoman.text.token_table import is_language_code
-from dragoman.values import plural
+from dragoman.values import plural, render_value
 
 TOOLKIT: Final = "Marian (Hugging Face)"
 MAX_EXTRA_ROWS: Final = 10_000  # rows of a table beyond the vocabulary
@@ -71,8 +71,8 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
     config = SourceSettings(read_json(path / "config.json"), path / "config.json")
     if (kind := config.values.get("model_type")) != "marian":
         raise ConversionError(
-            f"{config.where} has model_type={kind!r}; only Marian (Opus-MT) models of Hugging Face can be imported, "
-            "with model_type 'marian'"
+            f"{config.where} has model_type={render_value(kind)}; only Marian (Opus-MT) models of Hugging Face can be "
+            "imported, with model_type 'marian'"
         )
     for name, (usual, what) in MARIAN_REQUIRED_SETTINGS.items():
         config.require(name, usual, what)
@@ -82,7 +82,7 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
             f"{path} has neither {' nor '.join(WEIGHT_FILES)}; copy the whole model", code="file_missing"
         )
     text = MarianText(path, config, options.one_target)
-    tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_pickle(weights)
+    tensors = read_safetensors(weights) if weights.suffix == ".safetensors" else read_torch_tensors(weights)
     stored = SourceCheckpoint(tensors, weights, "save_pretrained writes them")
     d, positions = config.integer("d_model"), config.integer("max_position_embeddings", 1024, 2)
     sizes = [config.integer(f"{side}_ffn_dim") for side in ("encoder", "decoder")]
@@ -119,6 +119,12 @@ def read_marian(path: Path, options: ImportOptions) -> ImportedModel:
         longest=positions - 1,  # the end mark has a position too
         languages=text.languages,
     )
+
+
+def read_torch_tensors(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of pytorch_model.bin."""
+    file = TorchFile(path)
+    return file.tensors(file.content)
 
 
 def marian_embeddings(
@@ -181,8 +187,8 @@ class MarianText:
             pad, eos, unk = (token_id(file, names, mark) for mark in words)
             if file is self.files[-1] and (pad, eos) != tuple(of_config):
                 raise ConversionError(
-                    f"{file} has {words[0]} and {words[1]} as {pad} and {eos}, but {config.where} says "
-                    f"{of_config[0]} and {of_config[1]}; the two are not of one model",
+                    f"{file} has {render_value(words[0])} and {render_value(words[1])} as {pad} and {eos}, but "
+                    f"{config.where} says {of_config[0]} and {of_config[1]}; the two are not of one model",
                     code="vocabulary_mismatch",
                 )
             first = start if file is self.files[-1] else pad
@@ -234,7 +240,8 @@ def special_token(tokenizer_config: dict[str, Any], key: str, usual: str) -> str
 def token_id(file: Path, names: list[str], mark: str) -> int:
     """The id of a special token."""
     if mark not in names:
-        raise ConversionError(f"{file} has no token {mark!r}; copy the whole model", code="vocabulary_mismatch")
+        message = f"{file} has no token {render_value(mark)}; copy the whole model"
+        raise ConversionError(message, code="vocabulary_mismatch")
     return names.index(mark)
 
 

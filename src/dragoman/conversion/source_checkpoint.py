@@ -1,14 +1,7 @@
-"""The settings and tensors of another toolkit's model, checked while they are read.
-
-PyTorch's files are pickles, and a pickle can call any function. They are read with `weights_only`, which allows
-tensors, plain containers, and a short list of harmless classes that toolkits keep their settings in.
-"""
+"""The settings and tensors of another toolkit's model, checked while they are read."""
 
 from __future__ import annotations
 
-import json
-import pickle
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import ConversionError
-from dragoman.files import format_names
+from dragoman.files import format_names, parse_json
+from dragoman.values import render_value
 
 
 class DamagedSourceError(ConversionError):
@@ -64,14 +58,17 @@ class SourceSettings:
 
     def invalid(self, name: str, value: object, expected: str) -> ConversionError:
         """The error of a value that its toolkit would not write."""
-        return ConversionError(f"{self.where} has {name}={value!r:.60}; expected {expected}", code="invalid_setting")
+        return ConversionError(
+            f"{self.where} has {name}={render_value(value)}; expected {expected}", code="invalid_setting"
+        )
 
     def choice(self, name: str, choices: Mapping[str, str], default: str | None = None) -> str:
         """A choice of the toolkit, by our name for it."""
         value = self.values.get(name, default)
         if not isinstance(value, str) or value not in choices:
             raise UnsupportedSettingError(
-                f"{self.where} has {name}={value!r:.60}, which cannot be imported; supported: {', '.join(choices)}"
+                f"{self.where} has {name}={render_value(value)}, which cannot be imported; supported: "
+                f"{', '.join(choices)}"
             )
         return choices[value]
 
@@ -80,7 +77,7 @@ class SourceSettings:
         value = self.values.get(name, usual)
         if value != usual and not (value is None and not usual):
             raise UnsupportedSettingError(
-                f"{self.where} has {name}={value!r:.60}: {what} cannot be imported; expected {name}={usual!r}"
+                f"{self.where} has {name}={render_value(value)}: {what} cannot be imported; expected {name}={usual!r}"
             )
 
     def shared_integer(self, one: str, other: str) -> int:
@@ -98,7 +95,7 @@ class SourceCheckpoint:
     """The tensors of a checkpoint by name; each must have the shape that the settings imply, and all must be taken."""
 
     def __init__(self, tensors: Any, where: Path, of: str) -> None:
-        if not isinstance(tensors, Mapping) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        if not isinstance(tensors, Mapping) or not all(isinstance(each, Tensor) for each in tensors.values()):
             raise DamagedSourceError(where, f"has no named tensors, as {of}")
         self.tensors: Mapping[str, Tensor] = tensors
         self.where = where
@@ -119,6 +116,11 @@ class SourceCheckpoint:
             raise ConversionError(
                 f"{self.where} has the tensor {name} of shape {list(found.shape)}, but its settings imply "
                 f"{[*shape]}; they belong to different models, or to an unsupported kind",
+                code="weights_mismatch",
+            )
+        if not found.is_floating_point():
+            raise ConversionError(
+                f"{self.where} has the tensor {name} of {found.dtype}; expected floating-point numbers",
                 code="weights_mismatch",
             )
         self.taken.add(name)
@@ -145,8 +147,8 @@ class SourceCheckpoint:
         if rest := sorted(self.tensors.keys() - self.taken):
             more = f" and {len(rest) - 1} more" if rest[1:] else ""
             raise ConversionError(
-                f"{self.where} has the tensor {rest[0]}{more}, which its settings do not imply; this kind of model "
-                "cannot be imported",
+                f"{self.where} has the tensor {render_value(rest[0])}{more}, which its settings do not imply; this "
+                "kind of model cannot be imported",
                 code="weights_mismatch",
             )
 
@@ -155,11 +157,11 @@ def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file that holds a table."""
     content = read_bytes(path)
     try:
-        found = json.loads(content)
+        found = parse_json(content)
     except ValueError as error:
         raise DamagedSourceError(path, f"cannot be read ({error})") from None
     if not isinstance(found, dict):
-        raise DamagedSourceError(path, f"holds {found!r:.40}, not a table of names and values")
+        raise DamagedSourceError(path, f"holds {render_value(found, 40)}, not a table of names and values")
     return found
 
 
@@ -195,28 +197,3 @@ def choose_checkpoint(directory: Path, pattern: str, preferred: Sequence[str]) -
             code="several_checkpoints",
         )
     return best[0]
-
-
-def read_pickle(path: Path, classes: Sequence[Any] = ()) -> Any:
-    """Load what `torch.save` wrote: tensors, plain containers and `classes`; anything else is rejected."""
-    try:
-        with torch.serialization.safe_globals([*classes]):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise ConversionError(f"{path} is missing; copy the whole model", code="file_missing") from None
-    except pickle.UnpicklingError as error:
-        found = re.search(r"GLOBAL ([\w.]+)", str(error)) or re.search(
-            r"([\w.]+) (?:was|is) not an allowed", str(error)
-        )
-        if found is None:
-            raise DamagedSourceError(path, "cannot be read: damaged, or not a file of PyTorch") from None
-        raise ConversionError(
-            f"{path} would load {found[1]}, which is not a plain value; that could run code of the file's author. If "
-            "you trust it, load it with its own toolkit, and save plain values only",
-            code="unsafe_pickle",
-        ) from None
-    except MemoryError:
-        raise
-    except Exception as error:  # torch's errors for a truncated file vary
-        first = (str(error).splitlines() or ["damaged"])[0]
-        raise DamagedSourceError(path, f"cannot be read ({type(error).__name__}: {first})") from None

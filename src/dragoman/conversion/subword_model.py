@@ -11,7 +11,7 @@ from dragoman.conversion.source_checkpoint import read_bytes
 from dragoman.errors import ConversionError, TextError
 from dragoman.text.imported.segmentation import encode_model
 from dragoman.text.imported.subword_nmt import SubwordCodes
-from dragoman.text.sentencepiece import load_processor
+from dragoman.text.sentencepiece import load_processor, token_names
 
 PRETOKENIZED_NOTE = (
     "The text must come as tokens separated by spaces, as in training. To translate plain text, import the model again "
@@ -39,7 +39,7 @@ def read_subword_model(file: Path | None) -> SubwordModel:
         return SubwordModel()
     content = read_bytes(file)
     try:
-        load_processor(content)
+        token_names(load_processor(content))
         return SubwordModel("sentencepiece", encode_model(content), file)
     except TextError:
         pass
@@ -80,7 +80,7 @@ def restrict_vocabulary(model: bytes, vocabulary: Container[str]) -> bytes:
         text, of_kind = "", NORMAL
         for inner, _, _, value, stop in read_fields(model[content:end]):
             if inner == 1:
-                text = model[content + value : content + stop].decode("utf-8")
+                text = model[content + value : content + stop].decode("utf-8", errors="replace")  # checked on loading
             elif inner == 3:
                 of_kind = read_varint(model[content:end], value)[0]
         entry = model[content:end]
@@ -119,7 +119,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, int, int, int, int]]:
 def read_varint(message: bytes, position: int) -> tuple[int, int]:
     """A number in base 128, lowest digit first, and where it ends."""
     value = shift = 0
-    while position < len(message):
+    while position < len(message) and shift < 70:  # ten digits hold 64 bits
         byte = message[position]
         value, shift, position = value | (byte & 127) << shift, shift + 7, position + 1
         if byte < 128:

@@ -6,7 +6,9 @@ for batch in prepared.loader(recipe.data): ...
 
 from __future__ import annotations
 
-import json
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dragoman.config import DataRecipe
-from dragoman.data.shards import Sentences, Split, SplitPart, TreeDepths, dtype_for
+from dragoman.data.shards import Sentences, Split, SplitPart, TreeDepths, dtype_for, map_file
 from dragoman.errors import DataError
-from dragoman.files import MANIFEST, sha256
-from dragoman.values import plural, rename_keys
+from dragoman.files import MANIFEST, parse_json, sha256
+from dragoman.values import plural, rename_keys, render_value
 
 if TYPE_CHECKING:
     from dragoman.data.loader import Loader
@@ -55,13 +57,37 @@ class Prepared:
                     "the same command again",
                     code="file_damaged",
                 )
-            if verify and (digest := sha256(path)) != expected["sha256"]:
-                raise DataError(
-                    f"{path} has SHA-256 {digest}, but the manifest lists {expected['sha256']}; remove {directory} "
-                    "and run the same command again",
-                    code="file_damaged",
-                )
-        return cls(directory, manifest)
+        prepared = cls(directory, manifest)
+        if verify:
+            prepared.verify()
+        return prepared
+
+    def verify(self) -> None:
+        """Raise DataError unless every file is the one that was written, by its SHA-256; several are read at once.
+
+        Files without a hash, as very old data have them, must at least hold ids of the vocabulary.
+        """
+        hashes = {name: entry["sha256"] for name, entry in self.manifest["files"].items() if "sha256" in entry}
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            found = dict(zip(hashes, pool.map(lambda name: sha256(self.directory / name), hashes), strict=True))
+        for name, digest in found.items():
+            if digest != hashes[name]:
+                raise self._damaged(name, f"has SHA-256 {digest}, but {MANIFEST} says {hashes[name]}")
+        sides = [(split, side) for split in self.manifest["splits"] for side in SIDES]
+        for split, side in sides:
+            name, size = f"{split}.{side}.ids", self.manifest["tokenizers"][side]["vocabulary_size"]
+            if name not in hashes:
+                ids = map_file(self.directory / name, dtype_for(size))
+                if len(ids) and (largest := int(ids.max())) >= size:
+                    raise self._damaged(name, f"holds the id {largest:,}, but the vocabulary has {size:,} tokens")
+
+    def _damaged(self, name: str, problem: str) -> DataError:
+        """The error of a file that was changed."""
+        return DataError(
+            f"{self.directory / name} was changed or damaged: it {problem}; remove {self.directory} and run the same "
+            "command again",
+            code="file_damaged",
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -156,7 +182,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a directory of prepared data."""
     path = directory / MANIFEST
     try:
-        manifest = rename_keys(json.loads(path.read_text(encoding="utf-8")), OLD_NAMES)
+        manifest = rename_keys(parse_json(path.read_bytes()), OLD_NAMES)
     except FileNotFoundError:
         raise DataError(
             f"{directory} is not prepared data: it has no {MANIFEST}; run: dragoman prepare", code="not_prepared_data"
@@ -168,7 +194,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != DATA_FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise DataError(
-            f"{path} has format {found!r}; this version reads format {DATA_FORMAT}: prepare the data again",
+            f"{path} has format {render_value(found)}; this version reads format {DATA_FORMAT}; prepare the data again",
             code="unsupported_format",
         )
     if not {"inputs", "tokenizers", "splits", "files", "report"} <= manifest.keys():
@@ -176,4 +202,50 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             f"{directory} is not prepared data: its {MANIFEST} describes something else; run: dragoman prepare",
             code="not_prepared_data",
         )
+    for problem in manifest_problems(manifest):
+        raise DataError(
+            f"{path} is damaged: {problem}; remove {directory} and run the same command again", code="file_damaged"
+        )
     return manifest
+
+
+def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What in a manifest is not as `prepare` writes it."""
+    for name in ("inputs", "tokenizers", "splits", "files", "report"):
+        if not isinstance(manifest[name], dict):
+            yield f"{name} is {render_value(manifest[name])}"
+            return
+    if not isinstance(manifest.get("fingerprint"), str):
+        yield f"its fingerprint is {render_value(manifest.get('fingerprint'))}"
+    for name, entry in manifest["files"].items():
+        kept = isinstance(entry, dict) and is_count(entry.get("bytes")) and isinstance(entry.get("sha256", ""), str)
+        if not kept or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+            yield f"its file {render_value(name)} is {render_value(entry)}"
+    for side in SIDES:
+        about = manifest["tokenizers"].get(side)
+        if not (
+            isinstance(about, dict) and isinstance(about.get("name"), str) and is_count(about.get("vocabulary_size"))
+        ):
+            yield f"its tokenizer of the {side} is {render_value(about)}"
+    for name, split in manifest["splits"].items():
+        parts = split.get("parts") if isinstance(split, dict) and is_count(split.get("pairs")) else None
+        if not isinstance(parts, list) or not all(map(is_part, parts)):
+            yield f"its split {render_value(name)} is {render_value(split)}"
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is an integer that can count something."""
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def is_part(value: object) -> bool:
+    """Whether a value describes a `SplitPart`."""
+    if not isinstance(value, dict) or not {"name", "start", "stop"} <= value.keys() <= SplitPart.__annotations__.keys():
+        return False
+    weight = value.get("weight", 1.0)
+    return (
+        isinstance(value["name"], str)
+        and is_count(value["start"])
+        and is_count(value["stop"])
+        and (type(weight) in (int, float) and weight > 0)
+    )

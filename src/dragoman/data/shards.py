@@ -34,7 +34,7 @@ class Sentences:
     def open(cls, directory: Path, name: str, dtype: str) -> Sentences:
         """The sentences that a `SentenceWriter` of the same name wrote."""
         ids, offsets = map_file(directory / f"{name}.ids", dtype), map_file(directory / f"{name}.offsets", "int64")
-        if not len(offsets) or offsets[-1] != len(ids):
+        if not len(offsets) or offsets[0] or offsets[-1] != len(ids):
             raise DataError(
                 f"{directory / name}.ids has {len(ids):,} numbers, but its offsets end at "
                 f"{int(offsets[-1]) if len(offsets) else 0:,}; the files do not match: prepare the data again",
@@ -51,7 +51,15 @@ class Sentences:
     @cached_property
     def lengths(self) -> npt.NDArray[np.int32]:
         """The length of each sentence."""
-        return np.diff(self.offsets).astype(np.int32)
+        lengths = np.diff(self.offsets)
+        if len(lengths) and not 0 <= lengths.min() <= lengths.max() <= len(self.ids):
+            wrong = int(np.flatnonzero((lengths < 0) | (lengths > len(self.ids)))[0])
+            raise DataError(
+                f"sentence {wrong:,} has {int(lengths[wrong]):,} tokens by its offsets, which are damaged; prepare the "
+                "data again",
+                code="file_damaged",
+            )
+        return lengths.astype(np.int32)
 
     def gather(self, indices: Int64Array) -> tuple[npt.NDArray[Any], Int64Array]:
         """The chosen sentences, concatenated, and the length of each; vectorized, because every batch uses it."""

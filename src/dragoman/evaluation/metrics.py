@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dragoman.errors import DataError
-from dragoman.values import plural, suggest
+from dragoman.values import plural, render_value, suggest
 
 METRICS: Final = ("BLEU", "chrF", "TER")
 RESAMPLES: Final = 1000
@@ -143,7 +143,7 @@ def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Reject lists of different lengths, empty lists, and single strings, whose letters would be compared."""
     for texts in (hypotheses, references):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            message = f"translations and references must be lists of str; got {texts!r:.80}"
+            message = f"translations and references must be lists of str; got {render_value(texts, 80)}"
             raise DataError(message, code="wrong_type")
     if len(hypotheses) != len(references):
         counts = f"{plural(len(hypotheses), 'translation')} for {plural(len(references), 'reference')}"

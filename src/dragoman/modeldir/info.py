@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import DamagedError, SearchError
+from dragoman.files import parse_json
 from dragoman.modeldir.layout import CARD, INFO
 from dragoman.text.language_codes import normalize_language
 from dragoman.text.line_lengths import LineLengths
+from dragoman.values import MAX_INT, render_value
 
 MODEL_FORMAT: Final = 2  # format 1 had neither this number nor anything but the vocabulary
 COMPRESSED_SUFFIXES: Final = {".gz", ".xz", ".zst", ".bz2"}
@@ -51,30 +53,35 @@ def read_info(directory: Path) -> ModelInfo:
     """Read and check `model.json`; models of format 1 have their languages in the heading of the card."""
     path = directory / INFO
     try:
-        table: dict[str, Any] = json.loads(path.read_bytes())
+        table: dict[str, Any] = parse_json(path.read_bytes())
         vocabulary = table["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{path} cannot be read ({type(error).__name__}: {error}); restore it from a copy") from None
+    if not isinstance(table, dict):
+        raise DamagedError(f"{path} has {render_value(table)}, not a table; restore it from a copy")
     if (version := table.get("format", 1)) not in (1, MODEL_FORMAT):
         raise DamagedError(
-            f"{path} has format {version!r}; this Dragoman reads formats 1 and {MODEL_FORMAT}; use a newer version",
+            f"{path} has format {render_value(version)}; this Dragoman reads formats 1 and {MODEL_FORMAT}; use a "
+            "newer version",
             code="unsupported_format",
         )
     sizes = vocabulary if isinstance(vocabulary, list) and len(vocabulary) == 2 else [vocabulary]
-    if not all(type(size) is int and size > 0 for size in sizes):
-        raise DamagedError(f"{path} has an invalid vocabulary {vocabulary!r}; restore it from a copy")
+    if not all(type(size) is int and 0 < size <= MAX_INT for size in sizes):
+        raise DamagedError(f"{path} has an invalid vocabulary {render_value(vocabulary)}; restore it from a copy")
     sized = (sizes[0], sizes[1]) if len(sizes) == 2 else int(sizes[0])
     if version == 1:
         return ModelInfo(sized, *card_languages(directory / CARD))
     languages = [table.get(f"{side}_languages") for side in ("source", "target")]
     for codes in languages:
         if not isinstance(codes, list) or not all(isinstance(code, str) for code in codes):
-            raise DamagedError(f"{path} has the languages {codes!r}, not a list of codes; restore it from a copy")
+            raise DamagedError(f"{path} has the languages {render_value(codes)}; expected a list of codes")
     try:
         lengths = None if table.get("line_lengths") is None else LineLengths.from_table(table["line_lengths"])
     except ValueError as error:
         raise DamagedError(f"{path}: {error}; restore it from a copy") from None
-    license_name = str(table.get("license", ""))
+    license_name = table.get("license", "")
+    if not isinstance(license_name, str):
+        raise DamagedError(f"{path} has the license {render_value(license_name)}; expected a name")
     return ModelInfo(sized, tuple(languages[0] or ()), tuple(languages[1] or ()), license_name, lengths)
 
 

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from dragoman.config import Recipe
 from dragoman.errors import DragomanError, OutputError
-from dragoman.files import MANIFEST, sha256, staged, sync, write_atomically, write_manifest
+from dragoman.files import MANIFEST, parse_json, sha256, staged, sync, write_atomically, write_manifest
 from dragoman.modeldir.info import ModelInfo, read_info
 from dragoman.modeldir.layout import CARD, EDITABLE, INFO, RECIPE, WEIGHTS, hashed_files, save_tokenizers, verify_model
 from dragoman.text import Tokenizer
@@ -89,6 +89,6 @@ def set_license(directory: str | Path, name: str) -> None:
     directory = Path(directory)
     hashed_files(directory)
     write_atomically(directory / INFO, replace(read_info(directory), license=name).to_json())
-    manifest = json.loads((directory / MANIFEST).read_bytes())
+    manifest = parse_json((directory / MANIFEST).read_bytes())
     manifest["files"][INFO] = {"bytes": (directory / INFO).stat().st_size, "sha256": sha256(directory / INFO)}
     write_atomically(directory / MANIFEST, json.dumps(manifest, indent=1) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
+from dragoman.files import parse_json
 from dragoman.modeldir.layout import INFO, RECIPE, WEIGHTS
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def map_weights(directory: Path) -> Weights | None:
 
 def _views(path: Path, mapped: mmap.mmap) -> Weights | None:
     start = 8 + int.from_bytes(mapped[:8], "little")
-    header: dict[str, Any] = json.loads(mapped[8:start])
+    header: dict[str, Any] = parse_json(mapped[8:start])
     header.pop("__metadata__", None)
     found = Weights(path, mapped)
     for name, about in header.items():

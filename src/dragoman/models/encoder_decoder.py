@@ -12,7 +12,7 @@ from dragoman.errors import RecipeError, ShapeError
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 from dragoman.models.seq2seq import AttentionMaps, Memory
 from dragoman.nn import Embeddings, Layout, Packed, Padded
-from dragoman.values import suggest
+from dragoman.values import render_value, suggest
 
 
 class EncoderDecoder(nn.Module, ABC):
@@ -34,7 +34,8 @@ class EncoderDecoder(nn.Module, ABC):
         elif isinstance(recipe, Recipe):
             recipe = recipe.model
         if not isinstance(recipe, ModelRecipe):
-            message = f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {recipe!r:.80}"
+            found = render_value(recipe)
+            message = f"expected the name of a preset, such as 'base', a Recipe or its ModelRecipe; got {found}"
             raise RecipeError(message, code="wrong_type")
         if recipe.architecture != self.architecture:
             raise RecipeError(
@@ -148,6 +149,7 @@ def count_sentences(ids: Tensor, layout: Layout | None) -> int | None:
 def check_tensor(ids: object, side: str) -> Tensor:
     """Return `ids`, or raise an error if they are not a tensor."""
     if not isinstance(ids, Tensor):
-        message = f"{side} ids must be a tensor of whole numbers, such as torch.tensor([[5, 6, 2]]); got {ids!r:.80}"
+        found = render_value(ids)
+        message = f"{side} ids must be a tensor of whole numbers, such as torch.tensor([[5, 6, 2]]); got {found}"
         raise ShapeError(message, code="wrong_type")
     return ids

@@ -16,6 +16,7 @@ from dragoman.text.store import LEARNED_SUFFIXES
 from dragoman.text.token_table import BYTE_TOKENS, FIRST_LEARNED, SPECIAL_TOKENS
 from dragoman.text.tokenizer import SubwordTokenizer, Tokenizer, pause_gc
 from dragoman.text.wordpiece import WordPieceTokenizer
+from dragoman.values import render_value
 
 READ_CHARACTERS: Final = 50_000_000
 """Larger corpora are subsampled to this size: more text hardly changes the vocabulary, and memory stays bounded."""
@@ -87,7 +88,7 @@ def subsample(lines: Iterable[str], characters: int) -> list[str]:
         if rate < 1 and random.random() >= rate:
             continue
         if not isinstance(line, str):
-            raise TextError(f"a line must be a str; got {type(line).__name__} {line!r:.60}", code="wrong_type")
+            raise TextError(f"a line must be a str; got {type(line).__name__} {render_value(line)}", code="wrong_type")
         kept.append(line)
         size += len(line)
         while size > characters and len(kept) > 1:

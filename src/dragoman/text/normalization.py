@@ -26,6 +26,7 @@ from itertools import chain, groupby
 from typing import Final
 
 from dragoman.errors import TextError
+from dragoman.values import render_value
 
 VERSION: Final = 1
 """Saved with every tokenizer; incremented when the result of normalization changes."""
@@ -36,7 +37,7 @@ DROPPED: Final = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\ufeff]+")
 def normalize(text: str) -> str:
     """Normalize a text for tokenizers; nearly free if it is already normalized."""
     if not isinstance(text, str):
-        raise TextError(f"a text must be a str; got {type(text).__name__} {text!r:.60}", code="wrong_type")
+        raise TextError(f"a text must be a str; got {type(text).__name__} {render_value(text)}", code="wrong_type")
     if (
         text.isprintable()  # excludes control characters, all white space except " ", and lone surrogates
         and "  " not in text

@@ -18,7 +18,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
 
     def __init__(self, kind: str, model: bytes, targets: Sequence[str] = ()) -> None:
         self.processor = load_processor(model)
-        names: list[str] = self.processor.id_to_piece(list(range(len(self.processor))))
+        names = token_names(self.processor)
         scores = self.processor.get_score(list(range(FIRST_LEARNED, len(names))))
         super().__init__(kind, model, names, targets, scores)
         learned = [name.replace(MARK, " ") for name in names[FIRST_LEARNED:]]
@@ -120,3 +120,12 @@ def load_processor(model: bytes) -> Any:
     except Exception as error:  # the library's exception class differs between releases
         raise NotATokenizerError(f"these {len(model)} bytes are not a sentencepiece model: {error}") from None
     return processor
+
+
+def token_names(processor: Any) -> list[str]:
+    """The tokens of a processor by id; a model can hold some that are not UTF-8, and fail when it uses them."""
+    try:
+        names: list[str] = processor.id_to_piece(list(range(len(processor))))
+    except UnicodeDecodeError as error:
+        raise NotATokenizerError(f"this sentencepiece model has a token that is not UTF-8: {error}") from None
+    return names

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dragoman.errors import NotATokenizerError, TextError
-from dragoman.files import write_atomically
+from dragoman.files import parse_json, write_atomically
 from dragoman.text.normalization import VERSION
 from dragoman.text.sentencepiece import SentencePieceTokenizer
 from dragoman.text.tokenizer import Tokenizer
 from dragoman.text.wordpiece import WordPieceTokenizer
-from dragoman.values import rename_keys, suggest, suggest_directory
+from dragoman.values import rename_keys, render_value, suggest, suggest_directory
 
 TOKENIZER_FORMAT: Final = 1
 TARGETS_FORMAT: Final = 2  # with tokens for target languages, which older versions cannot read
@@ -100,20 +100,22 @@ def read_description(path: Path) -> dict[str, Any]:
     """Read and check a `<name>.json`."""
     content = read_file(path)
     try:
-        about = rename_keys(json.loads(content), OLD_KEYS)
+        about = rename_keys(parse_json(content), OLD_KEYS)
         wrong = [key for key, kind in DESCRIPTION_TYPES.items() if type(about[key]) is not kind]
     except (ValueError, KeyError, TypeError) as error:
         raise NotATokenizerError(f"{path} does not describe a tokenizer ({type(error).__name__}: {error})") from None
     if wrong:
-        raise NotATokenizerError(f"{path} does not describe a tokenizer: {wrong[0]}={about[wrong[0]]!r}")
-    if not isinstance(about.get("targets", []), list):
-        raise NotATokenizerError(f"{path} does not describe a tokenizer: targets={about['targets']!r}")
+        raise NotATokenizerError(f"{path} does not describe a tokenizer: {wrong[0]}={render_value(about[wrong[0]])}")
+    targets = about.get("targets", [])
+    if not isinstance(targets, list) or not all(isinstance(code, str) for code in targets):
+        raise NotATokenizerError(f"{path} does not describe a tokenizer: targets={render_value(targets)}")
     known = about["format"] == (TARGETS_FORMAT if "targets" in about else TOKENIZER_FORMAT)
     if not known or about["normalizer"] != VERSION or about["kind"] not in TOKENIZER_SUFFIXES:
         raise TextError(
-            f"{path} has format {about['format']}, normalizer {about['normalizer']}, kind {about['kind']!r}; this "
-            f"Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with target languages), normalizer {VERSION} "
-            f"and {', '.join(TOKENIZER_SUFFIXES)}; use the version that wrote it",
+            f"{path} has format {render_value(about['format'])}, normalizer {render_value(about['normalizer'])}, kind "
+            f"{render_value(about['kind'])}; this Dragoman reads format {TOKENIZER_FORMAT} ({TARGETS_FORMAT} with "
+            f"target languages), normalizer {VERSION} and {', '.join(TOKENIZER_SUFFIXES)}; use the version that wrote "
+            "it",
             code="unsupported_format",
         )
     return dict(about)

@@ -15,6 +15,7 @@ from dragoman.config.sections import LANGUAGE_CODE, MAX_LANGUAGE_CODE
 from dragoman.errors import NotATokenizerError, TextError
 from dragoman.text.normalization import MARK
 from dragoman.text.special_tokens import N_SPECIAL, UNK
+from dragoman.values import render_value
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray
@@ -120,7 +121,9 @@ class Vocabulary:
         try:
             numbers = [index(number) for number in ids]
         except TypeError:
-            raise TextError(f"ids must be integers, such as [5, 6, 7]; got {ids!r:.60}", code="wrong_type") from None
+            raise TextError(
+                f"ids must be integers, such as [5, 6, 7]; got {render_value(ids)}", code="wrong_type"
+            ) from None
         if numbers and not 0 <= min(numbers) <= max(numbers) < len(self.names):
             wrong = next(number for number in numbers if not 0 <= number < len(self.names))
             raise TextError(

@@ -16,7 +16,7 @@ from dragoman.errors import TextError
 from dragoman.text.normalization import SPACELESS, VERSION, WordCache, mark, normalize
 from dragoman.text.subword_sampling import DropStream
 from dragoman.text.token_table import TokenTable, add_language_tokens, check_language_codes, split_language_tokens
-from dragoman.values import MAX_THREADS
+from dragoman.values import MAX_THREADS, render_value
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array
@@ -113,8 +113,7 @@ class Tokenizer(ABC):
         """Reject a single text instead of a list, and a number of threads that is out of range."""
         if isinstance(texts, str):
             raise TextError(
-                f"texts must be a list of str; got a single str, {texts!r:.60}; use `encode` for one text",
-                code="wrong_type",
+                f"texts must be a list of str; got one str, {render_value(texts)}; use encode for it", code="wrong_type"
             )
         if not 1 <= threads <= MAX_THREADS:  # sentencepiece aborts the process if it cannot start a thread
             raise TextError(f"threads={threads} must be from 1 to {MAX_THREADS:,}", code="out_of_range")

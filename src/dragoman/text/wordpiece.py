@@ -8,11 +8,11 @@ length and it has no fallback to bytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from dragoman.errors import NotATokenizerError
+from dragoman.files import parse_json
 from dragoman.text.normalization import MARK
 from dragoman.text.subword_sampling import DropStream
 from dragoman.text.token_table import FIRST_LEARNED, byte_ids
@@ -68,7 +68,7 @@ class WordPieceTokenizer(SubwordTokenizer):
 def parse_vocabulary(model: bytes) -> list[str]:
     """The tokens of a `tokenizers` file, in the order of their ids."""
     try:
-        table: dict[str, int] = json.loads(model)["model"]["vocab"]
+        table: dict[str, int] = parse_json(model)["model"]["vocab"]
         names = sorted(table, key=table.__getitem__)
         if [table[name] for name in names] != list(range(len(names))):
             raise ValueError("its ids are not 0, 1, 2, ...")

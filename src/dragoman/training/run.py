@@ -70,6 +70,7 @@ def run_training(
     start_from: Path | None = None,
 ) -> None:
     """Start a run, or resume it where an earlier call stopped; train to the end and write the model."""
+    ranks.broadcast(prepared.verify)  # whether the run begins or resumes
     check_learned_positions(prepared, recipe)
     if recipe.model.reads_trees and not prepared.has_trees:
         raise TrainingError(
@@ -107,7 +108,7 @@ def finish_run(
             f"{out} holds no training run: there is no {out / TRAINING / RUN}; give the --out of a training",
             code="run_not_found",
         )
-    prepared, recipe = Prepared.open(prepared_directory(out)), record.full_recipe()
+    prepared, recipe = Prepared.open(prepared_directory(out), verify=True), record.full_recipe()
     evaluate = validation(prepared, recipe)
     with exclusive_lock(out / TRAINING / LOCK, f"training in {out}") as lock:
         model, fine_tuning = new_model(prepared, recipe), record.base is not None

@@ -15,7 +15,7 @@ from dragoman.config.recipe import rename_old_keys
 from dragoman.data.prepare.target_languages import check_targets_extend
 from dragoman.data.prepared import Prepared
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import MANIFEST, format_names, write_atomically
+from dragoman.files import MANIFEST, format_names, parse_json, write_atomically
 from dragoman.modeldir.layout import REQUIRED, TRAINING
 from dragoman.modeldir.locate import check_model, read_recipe
 from dragoman.progress import Reporter
@@ -126,7 +126,7 @@ class RunRecord:
     def read(cls, path: Path) -> RunRecord:
         """The record of a run that has started."""
         try:
-            record = cls(**json.loads(path.read_text(encoding="utf-8")))
+            record = cls(**parse_json(path.read_bytes(), finite=False))
             record.full_recipe()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(

@@ -34,7 +34,7 @@ def test_places_that_are_no_models(tmp_path: Path, capsys: pytest.CaptureFixture
     others.mkdir()
     (others / "notes.txt").write_text("nothing")
     assert "can be imported (it has notes.txt)" in refused(capsys, others, "--out", out)
-    assert "notes.txt cannot be read" in refused(capsys, others / "notes.txt", "--out", out)
+    assert "notes.txt is not a file of PyTorch" in refused(capsys, others / "notes.txt", "--out", out)
     for name in ("a.pt", "b.pt"):
         torch.save({"weights": torch.zeros(2)}, others / name)
     assert "has a.pt, b.pt; expected a single one" in refused(capsys, others, "--out", out)

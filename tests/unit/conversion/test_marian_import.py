@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_it_is_fine_tuned_and_averaged(model: Path, tmp_path: Path, capsys: pyte
     tuned = tmp_path / "tuned"
     code, _, err = leave(capsys, "train", f"--from={model}", *given, f"--out={tuned}", *asked)
     assert code == 0, err
-    assert read_info(tuned) == read_info(model)
+    assert replace(read_info(tuned), line_lengths=None) == read_info(model)  # an imported model has none
     before, after = (load_file(place / "model.safetensors") for place in (model, tuned))
     assert before.keys() == after.keys()
     assert not torch.equal(before["embeddings.output_bias"], after["embeddings.output_bias"])

@@ -15,7 +15,7 @@ from dragoman.cli.options import NAME, reject_unused
 from dragoman.data.corpora.compression import check_file
 from dragoman.data.corpora.reader import read_line_blocks
 from dragoman.errors import DataError, DragomanError
-from dragoman.values import plural
+from dragoman.values import plural, render_value
 
 MAX_WARNINGS = 5  # number of lines with unmet phrases to report; --json has them all
 CONSTRAINT_OPTIONS = [
@@ -161,7 +161,7 @@ def parse_constraint(line: str) -> dict[str, Sequence[Any]]:
         ) from None
     if not isinstance(found, dict) or not set(found) <= set(KEYS):
         raise DataError(
-            f'expected an object such as {{"require": ["Haus"], "avoid": ["Hof"]}}; got {line!r:.60}',
+            f'expected an object such as {{"require": ["Haus"], "avoid": ["Hof"]}}; got {render_value(line)}',
             code="wrong_type",
         )
     return found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dragoman.data.corpora.compression import OpenFile, open_binary, read_blocks
 from dragoman.data.corpora.corpus import Corpus
 from dragoman.errors import DataError
-from dragoman.values import plural
+from dragoman.values import plural, render_value
 
 if TYPE_CHECKING:
     from dragoman.text.trees.constituency import Bracketing
@@ -135,7 +135,7 @@ def parse_json_line(corpus: Corpus, line: str, number: int) -> list[str]:
             raise DataError(f"{where}: no key {key!r}; the keys are {keys}", code="missing_key")
         text = entry[key]
         if not isinstance(text, str):
-            raise DataError(f"{where}: {key!r} is {json.dumps(text)[:40]}, not a string", code="wrong_type")
+            raise DataError(f"{where}: {key!r} is {render_value(text, 40)}, not a string", code="wrong_type")
         if "\0" in text:
             raise DataError(f"{where}: {key!r} has a NUL character; remove it", code="invalid_character")
         try:

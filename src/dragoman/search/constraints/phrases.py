@@ -18,7 +18,7 @@ from typing import Any, Final
 from dragoman.errors import DragomanError, SearchError
 from dragoman.text import normalize
 from dragoman.text.normalization import SPACELESS
-from dragoman.values import describe_value
+from dragoman.values import describe_value, render_value
 
 LINE_END: Final = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 HANGUL: Final = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
@@ -162,17 +162,17 @@ def parse_phrase(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise SearchError(f"a phrase to {name} must be a str; got {describe_value(value)}", code="wrong_type")
     if LINE_END.search(value.strip()):
-        raise SearchError(f"a phrase to {name} must be a single line; got {value!r:.60}", code="not_one_line")
+        raise SearchError(f"a phrase to {name} must be a single line; got {render_value(value)}", code="not_one_line")
     try:
         phrase = normalize(value)
     except DragomanError as error:
         raise SearchError(f"a phrase to {name} is not valid text: {error}", code=error.code) from None
     if not phrase:
-        raise SearchError(f"a phrase to {name} is empty: {value!r:.60}; drop it", code="empty_phrase")
+        raise SearchError(f"a phrase to {name} is empty: {render_value(value)}; drop it", code="empty_phrase")
     if len(phrase) > MAX_CHARACTERS:
         raise SearchError(
             f"a phrase to {name} has {len(phrase):,} characters; at most {MAX_CHARACTERS:,} are allowed: "
-            f"{phrase!r:.60}",
+            f"{render_value(phrase)}",
             code="phrase_too_long",
         )
     return phrase

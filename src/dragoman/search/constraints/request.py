@@ -10,7 +10,7 @@ from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Search
-from dragoman.values import describe_value
+from dragoman.values import describe_value, render_value
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RequestConstraints:
         if own.require and len(parts) > 1:
             raise SearchError(
                 f"{own.require[0][0]!r} is required, but the text is translated in {len(parts)} parts, any of which "
-                f"could contain it: {' '.join(parts)!r:.60}; pass sentences one by one, or use terms",
+                f"could contain it: {render_value(' '.join(parts))}; pass sentences one by one, or use terms",
                 code="constraints_with_splitting",
             )
         if self.terms is None:

@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.errors import DataError, DragomanError, SearchError
 from dragoman.search.constraints.phrases import as_list, is_word_boundary, parse_phrase
 from dragoman.text import normalize
-from dragoman.values import describe_value
+from dragoman.values import describe_value, render_value
 
 Entries = Mapping[str, str | Sequence[str]] | Iterable[tuple[str, str | Sequence[str]]]
 
@@ -39,7 +39,9 @@ class Terms:
                 targets.pop()
             where = f"{name}, line {number}"
             if not targets:
-                message = f"{where}: no tab in {line!r:.60}; expected a source phrase, a tab and a target phrase"
+                message = (
+                    f"{where}: no tab in {render_value(line)}; expected a source phrase, a tab and a target phrase"
+                )
                 raise DataError(message, code="wrong_columns")
             try:
                 terms.add(source, targets)

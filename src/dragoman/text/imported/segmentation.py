@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol
 from dragoman.errors import TextError
 from dragoman.text.imported.subword_nmt import SEPARATOR, SubwordCodes
 from dragoman.text.normalization import MARK
-from dragoman.text.sentencepiece import load_processor
+from dragoman.text.sentencepiece import load_processor, token_names
 from dragoman.text.special_tokens import UNK
 from dragoman.text.token_table import SPECIAL_TOKENS
+from dragoman.values import render_value
 
 
 class SubwordSegmenter(Protocol):
@@ -35,6 +36,7 @@ class SentencePieceSegmenter:
 
     def __init__(self, model: bytes) -> None:
         self.processor: Any = load_processor(model)
+        token_names(self.processor)  # rejects a model that could not split a text
 
     def split_many(self, texts: Sequence[str], threads: int) -> list[list[str]]:
         """Encode with the library; unknown characters are kept."""
@@ -101,7 +103,9 @@ def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> S
     if cut == "spaces":
         return WhitespaceSegmenter()
     if cut not in SEGMENTERS or not isinstance(model, str):
-        raise TextError(f"unknown cut={cut!r:.40}; there are: {', '.join(SEGMENTERS)}", code="unknown_choice")
+        raise TextError(
+            f"unknown cut={render_value(cut, 40)}; there are: {', '.join(SEGMENTERS)}", code="unknown_choice"
+        )
     if cut in ("subword-nmt", SUBWORD_NMT_RESTRICTED):
         return WhitespaceSegmenter(model, tokens if cut == SUBWORD_NMT_RESTRICTED else None)
     try:

@@ -12,6 +12,7 @@ from typing import Final
 
 from dragoman.errors import NotATokenizerError
 from dragoman.text.normalization import CACHED_WORDS
+from dragoman.values import render_value
 
 SEPARATOR: Final = "@@"
 END_OF_WORD: Final = "</w>"
@@ -35,8 +36,8 @@ class SubwordCodes:
             pair = line.strip("\r\n ").split(" ")
             if len(pair) != 2:
                 raise NotATokenizerError(
-                    f"not a subword-nmt codes file: line {number} of the pairs is {line!r:.60}; expected two "
-                    "symbols separated by a space"
+                    f"these are not codes of subword-nmt: line {number} of the pairs is {render_value(line)}; expected "
+                    "two symbols and a space between them"
                 )
             self.ranks.setdefault((pair[0], pair[1]), len(self.ranks))
         self.vocabulary = vocabulary

@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from dragoman.errors import NotATokenizerError, TextError
+from dragoman.files import parse_json
 from dragoman.text.imported.segmentation import SentencePieceSegmenter, SubwordSegmenter, load_segmenter
 from dragoman.text.normalization import MARK, normalize
 from dragoman.text.special_tokens import N_SPECIAL, UNK
 from dragoman.text.token_table import SPECIAL_TOKENS, Vocabulary, language_token
 from dragoman.text.tokenizer import Tokenizer
-from dragoman.values import rename_keys
+from dragoman.values import rename_keys, render_value
 
 if TYPE_CHECKING:
     from dragoman.arrays import IntArray, Uint64Array
@@ -143,16 +144,18 @@ def parse_tokenizer(model: bytes) -> dict[str, Any]:
     """Parse and check the file of an imported tokenizer."""
     expected = {"cut": str, "model": str, "unknown": str, "silent": list, "tokens": list}
     try:
-        about = rename_keys(json.loads(model), {"pieces": "tokens"})  # written by earlier versions
+        about = rename_keys(parse_json(model), {"pieces": "tokens"})  # written by earlier versions
         wrong = next((key for key, kind in expected.items() if not isinstance(about[key], kind)), None)
         if wrong is None and not all(isinstance(token, str) for token in about["tokens"]):
             wrong = "tokens"
         if wrong is None and not all(type(number) is int for number in about["silent"]):
             wrong = "silent"
     except (ValueError, KeyError, TypeError) as error:
-        raise NotATokenizerError(f"these {len(model)} bytes are not an imported tokenizer ({error!r:.60})") from None
+        raise NotATokenizerError(
+            f"these {len(model)} bytes are not an imported tokenizer ({render_value(error)})"
+        ) from None
     if wrong is not None:
         raise NotATokenizerError(
-            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {about[wrong]!r:.60}"
+            f"these {len(model)} bytes are not an imported tokenizer: {wrong} is {render_value(about[wrong])}"
         )
     return dict(about)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dragoman.errors import TextError, TreeError
 from dragoman.text.normalization import normalize
-from dragoman.values import plural
+from dragoman.values import plural, render_value
 
 MAX_DEPTH: Final = 255  # deeper words count as this, so a depth is one byte
 COLUMNS: Final = 10
@@ -163,7 +163,7 @@ class SentenceBuilder:
         form, head = cells[1], cells[6]
         kind = NUMBER.fullmatch(cells[0])
         if kind is None or len(cells[0]) > 2 * MAX_DIGITS:
-            raise TreeError(f"{where}: {cells[0]!r:.40} is not a word number; expected e.g. 3, 3-4 or 3.1")
+            raise TreeError(f"{where}: {render_value(cells[0], 40)} is not a word number; expected e.g. 3, 3-4 or 3.1")
         if kind[1] is None:
             return
         first, last = int(kind[1]), int(kind[2] or kind[1])
@@ -174,7 +174,9 @@ class SentenceBuilder:
             self.open = where
             return
         if not head.isdecimal() or len(head) > MAX_DIGITS:
-            raise TreeError(f"{where}: word {first} has head {head!r:.40}; expected a number, 0 for the root")
+            raise TreeError(
+                f"{where}: word {first} has head {render_value(head, 40)}; expected a number, 0 for the root"
+            )
         if first > self._covered():
             self.tokens.append((form, first, first))
         self.heads.append(int(head))

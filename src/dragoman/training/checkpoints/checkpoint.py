@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dragoman.errors import DamagedError, TrainingError
-from dragoman.files import recover, sibling, staged, verify_manifest, write_atomically, write_manifest
+from dragoman.files import parse_json, recover, sibling, staged, verify_manifest, write_atomically, write_manifest
 
 LATEST: Final = "latest"
 PARTS: Final = ("model", "optimizer", "ema")
@@ -154,7 +154,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """The checkpoint in a directory, verified."""
     verify_manifest(directory)
     try:
-        state = json.loads((directory / "progress.json").read_text())
+        state = parse_json((directory / "progress.json").read_bytes(), finite=False)
         step = int(state.pop("step"))
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise DamagedError(f"{directory / 'progress.json'} cannot be read ({error})", code="file_damaged") from None
