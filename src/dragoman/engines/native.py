@@ -26,7 +26,7 @@ from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
 from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
@@ -99,7 +99,12 @@ class NativeEngine:
         return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
 
     def search(
-        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
+        self,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
@@ -107,14 +112,14 @@ class NativeEngine:
         batches = list(self._batches(sources, search))
         found: Found = [[] for _ in sources]
         if len(batches) == 1:
-            self._work(iter(batches), sources, search, prefixes, found, self.threads)
+            self._work(iter(batches), sources, search, prefixes, found, self.threads, stop)
             return found
         failed: list[BaseException] = []
         queue = takewhile(lambda _: not failed, batches)  # once one has failed, the others stop
 
         def work() -> None:
             try:
-                self._work(queue, sources, search, prefixes, found, 1)
+                self._work(queue, sources, search, prefixes, found, 1, stop)
             except BaseException as error:
                 failed.append(error)
 
@@ -172,7 +177,14 @@ class NativeEngine:
             first = last
 
     def _work(
-        self, batches: Iterator[range], sources: Ids, search: Search, prefixes: Ids | None, found: Found, team: int
+        self,
+        batches: Iterator[range],
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None,
+        found: Found,
+        team: int,
+        stop: StopFlag | None,
     ) -> None:
         """Translate batches until there are none left."""
         with self.lock:
@@ -189,14 +201,20 @@ class NativeEngine:
                     return
                 part = slice(batch.start, batch.stop)
                 begins = None if prefixes is None else prefixes[part]
-                found[part] = self._translate(worker, sources[part], search, begins, team)
+                found[part] = self._translate(worker, sources[part], search, begins, team, stop)
         finally:
             with self.lock:
                 self.busy -= 1
                 self.free.append(worker)
 
     def _translate(
-        self, worker: ctypes.c_void_p, sources: Ids, search: Search, prefixes: Ids | None, team: int
+        self,
+        worker: ctypes.c_void_p,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None,
+        team: int,
+        stop: StopFlag | None,
     ) -> Found:
         n = len(sources)
         limits = np.array([search.limit(len(source)) for source in sources], np.int32)
@@ -213,8 +231,11 @@ class NativeEngine:
             n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
+            None if stop is None else ctypes.addressof(stop.value),
         )  # fmt: skip
         failed = self.code.translate(worker, ctypes.byref(job))
+        if stop is not None:
+            stop.check()
         if failed == TILES_UNAVAILABLE:
             message = "the system denies access to the processor's tile registers; use engine 'torch'"
             raise SearchError(message, code="engine_unavailable")
