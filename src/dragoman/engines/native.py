@@ -24,7 +24,7 @@ from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
-from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
+from dragoman.modeldir.weights import EMBEDDING_TABLES, Weights, check_tensors, read_weights, tensor_layout
 from dragoman.native import library
 from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import EOS
@@ -59,7 +59,7 @@ class NativeEngine:
         self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
         self.precision = "int8" if quantize else "float32"
         self.batch = NATIVE.preferred_batch * threads
-        self.weights = weights  # embeddings are read from the mapped file
+        self.weights = weights  # the C side reads the tables of embeddings and positions
         shapes = {name: w.shape for name, w in weights.items()}
         check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
         addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
@@ -74,7 +74,10 @@ class NativeEngine:
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:
             raise MemoryError("not enough memory for the model's packed weights")
-        weights.release_memory()
+        weights.keep_only(
+            [f"embeddings.tables.{name}" for name in EMBEDDING_TABLES[recipe.tie][:2]]
+            + [f"{side}_positions.table" for side in ("source", "target")]
+        )
         self.free: list[ctypes.c_void_p] = []  # idle workers
         self.busy = 0
         self.lock = threading.Lock()
@@ -84,7 +87,7 @@ class NativeEngine:
         """The engine of a verified model directory; None where it is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
         code = load_code() if unsupported_by_native(recipe) is None else None
-        weights = map_weights(directory) if code is not None else None
+        weights = read_weights(directory) if code is not None else None
         if code is None or weights is None:
             return None
         for name in ("model_new", "worker_new"):
