@@ -40,8 +40,8 @@ class Recipe:
         for name, kind in get_type_hints(Recipe).items():
             if not isinstance(getattr(self, name), kind):
                 raise RecipeError(
-                    f"{name} must be a {kind.__name__}; got {render_value(getattr(self, name))}; to pass dictionaries, use "
-                    "Recipe.from_table",
+                    f"{name} must be a {kind.__name__}; got {render_value(getattr(self, name))}; to pass dictionaries, "
+                    "use Recipe.from_table",
                     code="wrong_type",
                 )
         if self.text.targets and self.model.reads_trees:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from dragoman.errors import SearchError
-from dragoman.search.types import Hypothesis, Ids, Search
+from dragoman.search.types import Hypothesis, Ids, Search, StopFlag
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
@@ -98,11 +98,17 @@ class Engine(Protocol):
         """Number of CPU threads; None on other devices."""
 
     def search(
-        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
+        self,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first; sources are ids without special tokens.
 
-        The caller groups sentences of similar length; a forced prefix is part of the hypothesis and its score.
+        The caller groups sentences of similar length; a forced prefix is part of the hypothesis and its score. Another
+        thread may set `stop`: then SearchInterruptedError is raised after the step that runs.
         """
 
 

@@ -28,7 +28,7 @@ from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
 from dragoman.native.cache import cache_directory, private_directory, read_private
-from dragoman.search.types import Hypothesis, Ids, Search
+from dragoman.search.types import Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.values import plural, suggest
 
@@ -76,14 +76,23 @@ class CTranslate2Engine:
         )
 
     def search(
-        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
+        self,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
         limits = [search.limit(len(source)) for source in sources]
+        if stop is not None:
+            stop.check()  # CTranslate2 itself cannot be interrupted
         found = self._translate(sources, search, max(limits, default=0))
         for i, (limit, outputs) in enumerate(zip(limits, found, strict=True)):
             if limit == 0 or any(len(output.ids) > limit for output in outputs):  # another sentence has a higher limit
+                if stop is not None:
+                    stop.check()
                 found[i] = self._translate([sources[i]], search, limit)[0]
         self._score_unfinished(sources, found)
         return [self._rank(outputs, search, limit) for outputs, limit in zip(found, limits, strict=True)]

@@ -24,9 +24,9 @@ from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
-from dragoman.modeldir.weights import Weights, check_tensors, map_weights, tensor_layout
+from dragoman.modeldir.weights import EMBEDDING_TABLES, Weights, check_tensors, read_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
@@ -59,7 +59,7 @@ class NativeEngine:
         self.code, self.recipe, self.vocabulary, self.threads = code, recipe, vocabulary, threads
         self.precision = "int8" if quantize else "float32"
         self.batch = NATIVE.preferred_batch * threads
-        self.weights = weights  # embeddings are read from the mapped file
+        self.weights = weights  # the C side reads the tables of embeddings and positions
         shapes = {name: w.shape for name, w in weights.items()}
         check_tensors(weights.path, shapes, (tensor for tensor in tensor_layout(recipe, vocabulary) if tensor))
         addresses = [tensor and weights[tensor[0]].ctypes.data for tensor in tensor_layout(recipe, vocabulary)]
@@ -74,7 +74,10 @@ class NativeEngine:
         self.model = ctypes.c_void_p(code.model_new(ctypes.byref(shape), pointers))
         if not self.model:
             raise MemoryError("not enough memory for the model's packed weights")
-        weights.release_memory()
+        weights.keep_only(
+            [f"embeddings.tables.{name}" for name in EMBEDDING_TABLES[recipe.tie][:2]]
+            + [f"{side}_positions.table" for side in ("source", "target")]
+        )
         self.free: list[ctypes.c_void_p] = []  # idle workers
         self.busy = 0
         self.lock = threading.Lock()
@@ -84,7 +87,7 @@ class NativeEngine:
         """Load the engine from a verified model directory; None if it is not available for this model here."""
         recipe = Recipe.load(directory / RECIPE).model
         code = load_code() if unsupported_by_native(recipe) is None else None
-        weights = map_weights(directory) if code is not None else None
+        weights = read_weights(directory) if code is not None else None
         if code is None or weights is None:
             return None
         for name in ("model_new", "worker_new"):
@@ -99,7 +102,12 @@ class NativeEngine:
         return cls(code, recipe, vocabulary, weights, threads or default_threads(), quantize)
 
     def search(
-        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
+        self,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
@@ -107,14 +115,14 @@ class NativeEngine:
         batches = list(self._batches(sources, search))
         found: Found = [[] for _ in sources]
         if len(batches) == 1:
-            self._work(iter(batches), sources, search, prefixes, found, self.threads)
+            self._work(iter(batches), sources, search, prefixes, found, self.threads, stop)
             return found
         failed: list[BaseException] = []
         queue = takewhile(lambda _: not failed, batches)  # the others stop once one has failed
 
         def work() -> None:
             try:
-                self._work(queue, sources, search, prefixes, found, 1)
+                self._work(queue, sources, search, prefixes, found, 1, stop)
             except BaseException as error:
                 failed.append(error)
 
@@ -172,7 +180,14 @@ class NativeEngine:
             first = last
 
     def _work(
-        self, batches: Iterator[range], sources: Ids, search: Search, prefixes: Ids | None, found: Found, team: int
+        self,
+        batches: Iterator[range],
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None,
+        found: Found,
+        team: int,
+        stop: StopFlag | None,
     ) -> None:
         """Translate batches until none are left."""
         with self.lock:
@@ -189,14 +204,20 @@ class NativeEngine:
                     return
                 part = slice(batch.start, batch.stop)
                 begins = None if prefixes is None else prefixes[part]
-                found[part] = self._translate(worker, sources[part], search, begins, team)
+                found[part] = self._translate(worker, sources[part], search, begins, team, stop)
         finally:
             with self.lock:
                 self.busy -= 1
                 self.free.append(worker)
 
     def _translate(
-        self, worker: ctypes.c_void_p, sources: Ids, search: Search, prefixes: Ids | None, team: int
+        self,
+        worker: ctypes.c_void_p,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None,
+        team: int,
+        stop: StopFlag | None,
     ) -> Found:
         n = len(sources)
         limits = np.array([search.limit(len(source)) for source in sources], np.int32)
@@ -213,8 +234,11 @@ class NativeEngine:
             n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
+            None if stop is None else ctypes.addressof(stop.value),
         )  # fmt: skip
         failed = self.code.translate(worker, ctypes.byref(job))
+        if stop is not None:
+            stop.check()
         if failed == TILES_UNAVAILABLE:
             message = "the system denies access to the processor's tile registers; use the engine 'torch'"
             raise SearchError(message, code="engine_unavailable")

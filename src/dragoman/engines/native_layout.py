@@ -36,6 +36,7 @@ class TranslationJob(ctypes.Structure):
         ("threads", ctypes.c_int32),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "limits", "prefix", "prefix_lengths")),
         *((n, ctypes.c_void_p) for n in ("normalizers", "tokens", "lengths", "scores", "log_probabilities")),
+        ("stop", ctypes.c_void_p),
     )
 
 

@@ -17,7 +17,7 @@ from dragoman.search.beam import beam_search
 from dragoman.search.constraints.beam import pad_rows
 from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.sampling import sample, sampling_keys
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import EOS, PAD
 from dragoman.text.trees.token_depths import ParsedIds, depths_of
 from dragoman.values import plural
@@ -55,7 +55,12 @@ class TorchEngine:
         return torch.get_num_threads() if self.device.type == "cpu" else None
 
     def search(
-        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
+        self,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first, under its lexical constraints."""
         if not sources:
@@ -64,9 +69,9 @@ class TorchEngine:
         limits = torch.tensor([search.limit(len(source)) for source in sources], device=self.device)
         if search.sampling is not None:
             keys = torch.tensor(sampling_keys(sources, search.sampling.seed), device=self.device)
-            found = sample(self.model, rows, layout, limits, search, keys, prefixes, constraints)
+            found = sample(self.model, rows, layout, limits, search, keys, prefixes, constraints, stop)
         else:
-            found = beam_search(self.model, rows, layout, limits, search, prefixes, constraints)
+            found = beam_search(self.model, rows, layout, limits, search, prefixes, constraints, stop)
         if not all(found):
             raise SearchError(NOT_FINITE, code="not_finite")
         return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import math
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
@@ -29,15 +30,21 @@ EMBEDDING_TABLES: Final = {
 
 
 class Weights(dict[str, "NDArray[np.float32]"]):
-    """Tensors by name, each a view of the mapped file."""
+    """Tensors by name, each a view of the mapped file, or of a copy of it in memory."""
 
     def __init__(self, path: Path, file: mmap.mmap) -> None:
         super().__init__()
         self.path, self.file = path, file
 
-    def release_memory(self) -> None:
-        """Free the memory of what was read; further reads come from the file again."""
-        self.file.madvise(mmap.MADV_DONTNEED)
+    def keep_only(self, names: Collection[str]) -> None:
+        """Drop all other tensors of a copy in memory, and free whole pages of theirs."""
+        base = np.frombuffer(self.file, np.uint8).ctypes.data
+        for name in [name for name in self if name not in names]:
+            first = self[name].ctypes.data - base
+            start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
+            length = (first + self.pop(name).nbytes - start) // mmap.PAGESIZE * mmap.PAGESIZE
+            if length > 0:
+                self.file.madvise(mmap.MADV_DONTNEED, start, length)
 
 
 def map_weights(directory: Path) -> Weights | None:
@@ -45,10 +52,32 @@ def map_weights(directory: Path) -> Weights | None:
 
     The format is a length, a JSON header with each tensor's type, shape and offsets, and the tensors.
     """
-    path = directory / WEIGHTS
+    return _read(directory / WEIGHTS, lambda file: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def read_weights(directory: Path) -> Weights | None:
+    """The same as a copy in memory: for processes that live longer than the file, or than its content."""
+    return _read(directory / WEIGHTS, _copy)
+
+
+def _copy(file: BinaryIO) -> mmap.mmap:
+    before = os.fstat(file.fileno())
+    if not before.st_size:
+        raise ValueError("it is empty")
+    copied = mmap.mmap(-1, before.st_size)
+    view, done = memoryview(copied), 0
+    while n := file.readinto(view[done:]) if done < before.st_size else 0:  # type: ignore[attr-defined]
+        done += n
+    after = os.fstat(file.fileno())
+    if done < before.st_size or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ValueError("it changed while it was read")
+    return copied
+
+
+def _read(path: Path, take: Callable[[BinaryIO], mmap.mmap]) -> Weights | None:
     try:
         with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped = take(file)
         return _views(path, mapped)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:

@@ -9,7 +9,7 @@ from dragoman.models import Seq2Seq, State
 from dragoman.nn import Layout
 from dragoman.search.constraints.beam import AvoidedMask, BeamAllocator, pad_rows
 from dragoman.search.constraints.tables import BatchConstraints
-from dragoman.search.types import Hypothesis, Ids, Search
+from dragoman.search.types import Hypothesis, Ids, Search, StopFlag
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 NEVER_WRITTEN = slice(PAD, BOS + 1)
@@ -124,6 +124,7 @@ def beam_search(
     search: Search,
     prefixes: Ids | None = None,
     constraints: BatchConstraints | None = None,
+    stop: StopFlag | None = None,
     *,
     patient: bool = False,
 ) -> list[list[Hypothesis]]:
@@ -148,6 +149,8 @@ def beam_search(
     ids, state = torch.full((n,), BOS, device=device), model.start(model.encode(source, layout))
     width, some_ended = search.beam, False  # the largest number of open slots; whether any sentence may be decided
     for position in range(rules.longest + 1 if n else 0):
+        if stop is not None:
+            stop.check()
         logits, state = model.step(ids, state)
         rows, beams = totals.shape
         logits, normalizer = apply_rules(logits, rules, written, position, sentences)

@@ -17,7 +17,7 @@ from dragoman.randomness import GAMMA, MULTIPLIERS
 from dragoman.search.beam import Finished, Rules, apply_rules
 from dragoman.search.constraints.beam import AvoidedMask
 from dragoman.search.constraints.tables import BatchConstraints
-from dragoman.search.types import Hypothesis, Ids, Sampling, Search
+from dragoman.search.types import Hypothesis, Ids, Sampling, Search, StopFlag
 from dragoman.text.special_tokens import BOS, EOS, PAD
 
 
@@ -66,6 +66,7 @@ def sample(
     keys: Tensor,
     prefixes: Ids | None = None,
     constraints: BatchConstraints | None = None,
+    stop: StopFlag | None = None,
 ) -> list[list[Hypothesis]]:
     """`search.n_best` independent samples for each source, the likeliest first; `keys [B]` are from `sampling_keys`.
 
@@ -87,6 +88,8 @@ def sample(
     if avoided is not None:
         avoided.select(sentences.repeat_interleave(beams))
     for position in range(rules.longest + 1 if n else 0):
+        if stop is not None:
+            stop.check()
         logits, state = model.step(ids, state)
         logits, normalizer = apply_rules(logits, rules, written, position, sentences)
         ids = draw_tokens(logits, uniform(keys.flatten(), position), sampling)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from ctypes import c_int32
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
@@ -46,6 +47,32 @@ def convert_fields(options: object, **checks: Callable[[str, Any], int | float])
     """Convert fields of a frozen dataclass to plain numbers, checked by the given functions."""
     for name, check in checks.items():
         object.__setattr__(options, name, check(name, getattr(options, name)))
+
+
+class SearchInterruptedError(SearchError):
+    """A search that another thread stopped."""
+
+    default_code = "search_interrupted"
+
+
+class StopFlag:
+    """Interrupts searches between two steps; set by another thread. Engines in C read its address."""
+
+    def __init__(self) -> None:
+        self.value = c_int32(0)
+
+    def set(self) -> None:
+        """Stop the searches that were given this flag."""
+        self.value.value = 1
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return bool(self.value.value)
+
+    def check(self) -> None:
+        """Raise SearchInterruptedError if the flag is set."""
+        if self.is_set():
+            raise SearchInterruptedError("the search was interrupted by its caller; search again")
 
 
 @dataclass(frozen=True)
@@ -129,6 +156,17 @@ class Search:
         if self.max_length is not None and self.max_length < self.min_length:
             message = f"max_length={self.max_length} is smaller than min_length={self.min_length}"
             raise SearchError(message, code="out_of_range")
+
+    def for_part(self, n_parts: int) -> Search:
+        """The search of each of `n_parts` parts of a text: they share `min_length`, and `extra_length` over its default.
+
+        Both count once per text, so a text that is split costs no more than one that is not.
+        """
+        default = type(self).extra_length
+        if n_parts < 2 or not (self.min_length or self.extra_length > default):
+            return self
+        extra = min(self.extra_length, default) + -(-max(0, self.extra_length - default) // n_parts)
+        return replace(self, min_length=-(-self.min_length // n_parts), extra_length=extra)
 
     def limit(self, source_tokens: int) -> int:
         """The maximum output length for a source of this many tokens; neither counts the end mark."""

@@ -2,76 +2,67 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from dragoman.serve.bodies import BoundedRoute
+from dragoman.serve.budget import measure_bytes
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_ATTENTION_CHARACTERS
-from dragoman.serve.middleware import DEADLINE
+from dragoman.serve.middleware import CLIENT, DEADLINE
+from dragoman.serve.replies import json_object, json_reply
 from dragoman.serve.schema import (
+    GET_ERRORS,
+    POST_ERRORS,
     AttentionRequest,
     AttentionResponse,
-    BestTranslation,
-    ErrorResponse,
     ModelEntry,
     ModelList,
     Status,
     TranslateRequest,
     TranslateResponse,
-    attention_response,
+    attention_fields,
+    attention_rows,
+    translation_fields,
 )
-from dragoman.serve.service import Service
+from dragoman.serve.service import Caller, Service
 from dragoman.text.language_detection import detection_available
 
-LARGE_RESPONSE: Final = 1_000  # translations from which the response is built in a thread
-ERRORS: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": ErrorResponse, "description": "The body is not JSON."},
-    404: {"model": ErrorResponse, "description": "No such model."},
-    408: {"model": ErrorResponse, "description": "The body arrived too slowly."},
-    413: {"model": ErrorResponse, "description": "The text is too long."},
-    422: {"model": ErrorResponse, "description": "A field is invalid."},
-    429: {"model": ErrorResponse, "description": "Too many requests at once; see the header Retry-After."},
-    503: {"model": ErrorResponse, "description": "The server is shutting down, or out of memory."},
-    504: {"model": ErrorResponse, "description": "The deadline has passed."},
-}
+BYTES_PER_WEIGHT: Final = 7  # of attention in JSON
 
 
 def api_router(service: Service) -> APIRouter:
     """The API of a service."""
-    router = APIRouter()
+    router = APIRouter(route_class=BoundedRoute)
 
-    @router.post("/v1/translate", responses=ERRORS, response_model_exclude_none=True, tags=["translate"])
-    async def translate(body: TranslateRequest, request: Request) -> TranslateResponse:
+    @router.post("/v1/translate", responses=POST_ERRORS, response_model=TranslateResponse, tags=["translate"])
+    async def translate(body: TranslateRequest, request: Request) -> Response:
         """Translate a text or a list of texts. Line breaks, indentation and empty lines are preserved."""
         settings = service.batch_settings(body)
         texts = [body.text] if isinstance(body.text, str) else body.text
-        found = await service.translate(texts, settings, deadline(request), partial(wait_disconnected, request))
+        found = await service.translate(texts, settings, caller(request))
+        options = (body.scores, body.alignments, settings.search.n_best > 1)
+        entries = (translation_fields(one, *options) for one in found)
+        fields = {"model": settings.model.name, "translations": entries}
+        return json_reply(json_object(fields), sum(map(measure_bytes, found)))
 
-        def response() -> TranslateResponse:
-            options = (body.scores, body.alignments, settings.search.n_best > 1)
-            translations = [BestTranslation.from_translation(one, *options) for one in found]
-            return TranslateResponse(model=settings.model, translations=translations)
-
-        return response() if len(found) < LARGE_RESPONSE else await asyncio.to_thread(response)
-
-    @router.post("/v1/attention", responses=ERRORS, tags=["attention"])
-    async def attention(body: AttentionRequest, request: Request) -> AttentionResponse:
+    @router.post("/v1/attention", responses=POST_ERRORS, response_model=AttentionResponse, tags=["attention"])
+    async def attention(body: AttentionRequest, request: Request) -> Response:
         """Return the attention of each target token to each source token, for one line and its translation."""
         settings = service.batch_settings(body)
         for text in (body.text,) if body.translation is None else (body.text, body.translation):
             check_attention_text(text)
-        found = await service.translate_with_attention(
-            body.text, settings, deadline(request), partial(wait_disconnected, request), body.translation
-        )
-        return attention_response(settings.model, body.text, found)
+        found = await service.translate_with_attention(body.text, settings, caller(request), body.translation)
+        fields = attention_fields(settings.model.name, body.text, found)
+        fields |= {"weights": attention_rows(found), "alignment": list(found.alignment or ())}
+        return json_reply(json_object(fields), BYTES_PER_WEIGHT * len(found.source_tokens) * len(found.tokens))
 
-    @router.get("/v1/models", tags=["server"])
+    @router.get("/v1/models", responses=GET_ERRORS, tags=["server"])
     async def models() -> ModelList:
         """The models of this server, the default first, and its limits."""
         return ModelList(
@@ -92,19 +83,19 @@ def api_router(service: Service) -> APIRouter:
             max_beam=service.limits.max_beam,
         )
 
-    @router.get("/health", tags=["server"])
+    @router.get("/health", responses=GET_ERRORS, tags=["server"])
     async def health() -> Status:
         """Liveness: 200 while the process runs."""
         return Status(status="alive")
 
-    @router.get("/ready", responses={503: {"model": Status}}, response_model=Status, tags=["server"])
+    @router.get("/ready", responses={503: {"model": Status}, **GET_ERRORS}, response_model=Status, tags=["server"])
     async def ready() -> Status | JSONResponse:
         """Readiness: 200 once all models are loaded, 503 while the server is shutting down."""
         if service.ready:
             return Status(status="ready")
         return JSONResponse({"status": "shutting_down" if service.shutting_down else "failed"}, 503)
 
-    @router.get("/metrics", response_class=PlainTextResponse, tags=["server"])
+    @router.get("/metrics", responses=GET_ERRORS, response_class=PlainTextResponse, tags=["server"])
     async def metrics() -> PlainTextResponse:
         """Metrics in the Prometheus text format."""
         return PlainTextResponse(service.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
@@ -127,10 +118,9 @@ def only_language(languages: Iterable[str | None]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def deadline(request: Request) -> float:
-    """The event loop's time by which a request must be answered."""
-    found: float = request.scope[DEADLINE]
-    return found
+def caller(request: Request) -> Caller:
+    """Who waits for the reply to a request."""
+    return Caller(request.scope[DEADLINE], partial(wait_disconnected, request), request.scope.get(CLIENT, ""))
 
 
 async def wait_disconnected(request: Request) -> None:

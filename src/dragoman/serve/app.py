@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI, Response
 from starlette.types import ASGIApp
 
 from dragoman import __version__
+from dragoman.serve.access import Access
 from dragoman.serve.api import api_router
 from dragoman.serve.errors import add_handlers
 from dragoman.serve.libretranslate import libretranslate_router
@@ -21,7 +22,9 @@ PAGES: Final = {"/": "index.html", "/docs": "docs.html"}
 DESCRIPTION: Final = "Translation by your own models. Errors are {error: {code, message}}."
 
 
-def create_app(service: Service, root_path: str = "", log: Log = lambda *_: None) -> ASGIApp:
+def create_app(
+    service: Service, root_path: str = "", log: Log = lambda *_: None, access: Access | None = None
+) -> ASGIApp:
     """The application of a service."""
     app = FastAPI(title="Dragoman", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None)
     app.include_router(api_router(service))
@@ -30,7 +33,7 @@ def create_app(service: Service, root_path: str = "", log: Log = lambda *_: None
     app.include_router(router)
     add_handlers(app)
     paths = {*page_paths, *app.openapi()["paths"], "/openapi.json"}
-    return Middleware(app, service.limits, service.metrics, paths, log, root_path)
+    return Middleware(app, service.limits, service.metrics, paths, log, root_path, access)
 
 
 def page_router() -> tuple[APIRouter, list[str]]:

@@ -26,6 +26,8 @@ TYPES: Final = {
 BOUNDS: Final = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "under"}
 HTTP_CODES: Final = {400: "invalid_json", 404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
 
+MAX_MESSAGE: Final = 1_000  # characters
+
 LIBRETRANSLATE_PATHS: Final = ("/translate", "/detect", "/languages", "/frontend/settings", "/translate_file")
 
 
@@ -33,16 +35,24 @@ class RequestError(DragomanError):
     """A request that is rejected, with the HTTP status of the response."""
 
     def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message, code=code)
+        # what a client sent may be half a character, or megabytes
+        super().__init__(shorten(message).encode("utf-8", "replace").decode(), code=code)
         self.status, self.retry_after = status, retry_after
 
     def response(self, path: str = "") -> JSONResponse:
         """The response as JSON; LibreTranslate's paths have LibreTranslate's form."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = 'Basic realm="dragoman", charset="UTF-8"'
         detail: Any = {"code": self.code, "message": str(self)}
         if path.endswith(LIBRETRANSLATE_PATHS) and not path.endswith("/v1/translate"):
             detail = str(self)
         return JSONResponse({"error": detail}, self.status, headers)
+
+
+def shorten(message: str) -> str:
+    """A message of bounded length; its end, which says what to do, is kept."""
+    return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE // 2]}...{message[-MAX_MESSAGE // 2 :]}"
 
 
 def to_request_error(error: BaseException) -> RequestError:

@@ -11,14 +11,17 @@ from dragoman.search.types import MAX_BEAM, check_integer
 BYTES_PER_CHARACTER: Final = 12  # in JSON at most, as in \ud83d\ude00
 SMALL_BODY_BYTES: Final = 1 << 16  # bodies up to this size do not count towards the memory of large bodies
 MAX_LARGE_BODIES: Final = 4  # bodies of the maximum size that fit into memory at once
-MAX_LENGTH_TOKENS: Final = 500  # of `extra_length` and `min_length`: a search cannot be interrupted
+MAX_LENGTH_TOKENS: Final = 500  # of `extra_length` and `min_length`
 MAX_ATTENTION_CHARACTERS: Final = 1_000  # weights grow with the square of the length
+MAX_ATTENTION_CELLS: Final = 500_000  # source tokens x target tokens; 3 MB of JSON
 MAX_TEXTS: Final = 20_000  # in one request
 MAX_SENTENCES: Final = 50_000  # in one request, however short: each takes memory besides its characters
 MAX_REQUIRED: Final = 50  # phrases in one request
 MAX_AVOIDED: Final = 200
 MAX_TERMS: Final = 1_000
 MAX_CONSTRAINT_CHARACTERS: Final = 2_000  # constraint tables take kilobytes for each
+BODY_SECONDS: Final = 5.0  # that a body may take to arrive, and one more for each so many bytes:
+BODY_BYTES_PER_SECOND: Final = 4_096
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,10 @@ class Limits:
     """The limits that an operator chooses."""
 
     max_queue: int = 256  # requests being read, queued or translated
+    max_client_requests: int | None = None  # of one client; None is a quarter of max_queue
     max_characters: int = 1_000_000  # of a request
+    max_work: int = 4_000_000  # output tokens x beam of a request, as estimated from its text
+    max_reply: int = 32_000_000  # bytes of a reply, about
     timeout: float = 60.0  # seconds from request head to response
     max_beam: int = 16
     max_batch: int | None = None  # sentences; None leaves it to the engine
@@ -34,8 +40,17 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Reject limits that no server can keep."""
-        for name, maximum in (("max_queue", 100_000), ("max_characters", 100_000_000), ("max_beam", MAX_BEAM)):
+        for name, maximum in (
+            ("max_queue", 100_000),
+            ("max_characters", 100_000_000),
+            ("max_work", 1_000_000_000_000),
+            ("max_reply", 1 << 31),
+            ("max_beam", MAX_BEAM),
+        ):
             check_integer(name, getattr(self, name), 1, maximum)
+        if self.max_client_requests is None:
+            object.__setattr__(self, "max_client_requests", max(1, self.max_queue // 4))
+        check_integer("max_client_requests", self.max_client_requests, 1)
         if self.max_batch is not None:
             check_integer("max_batch", self.max_batch, 1)
         if not 0 < self.timeout <= 86_400:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import language_codes, read_info
 from dragoman.modeldir.locate import find_model
-from dragoman.search.types import Search
-from dragoman.serve.service import ServedModel
+from dragoman.search.types import Sampling, Search
+from dragoman.serve.models import ServedModel
 from dragoman.translation.forced_attention import forced_attention
 from dragoman.translation.translator import Translator
 
@@ -65,6 +67,7 @@ def load_served_model(
     engine = translator.running_for(search=search)
     translator.translate(WARM_UP, search=search, to=targets[0] if targets else None)
     attention = has_attention(translator, search, targets[0] if targets else None)
+    load_other_engines(translator, search, targets[0] if targets else None)
     return ServedModel(
         name,
         translator,
@@ -75,6 +78,7 @@ def load_served_model(
         targets,
         sources if targets else (),
         partial(forced_attention, translator),
+        lambda text: len(translator.source.encode(text)),
     )
 
 
@@ -85,6 +89,13 @@ def has_attention(translator: Translator, search: Search, to: str | None = None)
     except SearchError:  # a model without attention between tokens
         return False
     return True
+
+
+def load_other_engines(translator: Translator, search: Search, to: str | None = None) -> None:
+    """Load the engines for sampling and constraints: later, the files may be gone, or another model's."""
+    for options in ({"search": replace(search, sampling=Sampling())}, {"search": search, "avoid": ["\N{SNOWMAN}"]}):
+        with suppress(SearchError):  # an engine that was chosen may not support them
+            translator.translate(WARM_UP, to=to, **options)
 
 
 def preferred_batch(model: ServedModel, beam: int) -> int:

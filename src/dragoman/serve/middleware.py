@@ -1,4 +1,4 @@
-"""ASGI middleware: admission, size of bodies, security headers, access log and request metrics."""
+"""ASGI middleware: access, admission, size and pace of bodies, security headers, access log and request metrics."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ import asyncio
 import logging
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dragoman.serve.access import CHECK_KEY, Access
 from dragoman.serve.errors import RequestError, to_request_error
-from dragoman.serve.limits import MAX_LARGE_BODIES, SMALL_BODY_BYTES, Limits
+from dragoman.serve.limits import (
+    BODY_BYTES_PER_SECOND,
+    BODY_SECONDS,
+    MAX_LARGE_BODIES,
+    SMALL_BODY_BYTES,
+    Limits,
+)
 from dragoman.serve.metrics import ServerMetrics
 
 DEADLINE: Final = "dragoman.deadline"  # key of a request's scope: the event loop's time by which it must be answered
+CLIENT: Final = "dragoman.client"  # key of a request's scope: what limits per client and turns go by
 HEADERS: Final = (
     (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -33,8 +43,8 @@ class ClientDisconnected(Exception):  # noqa: N818  # an event, not an error
 class Middleware:
     """Wraps an ASGI application.
 
-    Bodies are read here, before anything is parsed, up to the size limit and the deadline. A request counts as open
-    from its first byte to its last, which bounds the memory.
+    Bodies are read here, before anything is parsed, up to the size limit and the deadline, and must keep a pace. A
+    request counts as open from its first byte to its last, which bounds the memory; each client has a share.
     """
 
     def __init__(
@@ -45,11 +55,15 @@ class Middleware:
         paths: Collection[str],
         log: Log = lambda *_: None,
         root_path: str = "",
+        access: Access | None = None,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self.app, self.limits, self.metrics, self.log, self.paths = app, limits, metrics, log, paths
         self.max_bytes = limits.max_bytes
         self.root_path = root_path  # a proxy may strip it from the paths, or not
+        self.access, self.body_seconds = access or Access(), body_seconds
         self.open_requests = 0
+        self.open_by_client: Counter[str] = Counter()
         self.large_body_bytes = 0
         metrics.add_gauge(
             "dragoman_open_requests", "Requests being read, queued or answered.", lambda: self.open_requests
@@ -62,6 +76,7 @@ class Middleware:
             return
         start, status = time.monotonic(), CLIENT_CLOSED_REQUEST
         scope["root_path"] = self.root_path
+        headers = dict(scope["headers"])
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -71,7 +86,9 @@ class Middleware:
             await send(message)
 
         try:
-            if scope["method"] in ("POST", "PUT", "PATCH"):
+            if (rejected := self._check(scope, headers)) is not None:
+                await self._reject(rejected, scope, receive, send_with_headers)
+            elif scope["method"] in ("POST", "PUT", "PATCH"):
                 await self._call_with_body(scope, receive, send_with_headers)
             else:
                 await self.app(scope, receive, send_with_headers)
@@ -87,19 +104,36 @@ class Middleware:
             self.metrics.count_request(path, status, seconds)
             self.log(scope["method"] if path != "other" else "?", path, status, seconds)
 
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> RequestError | None:
+        """What is wrong with the head of a request, if anything."""
+        scope[CLIENT] = self.access.client(scope, headers)
+        scope[CHECK_KEY] = partial(self.access.check_key, headers)
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            message = "a request has either Content-Length or Transfer-Encoding; send one of them"
+            return RequestError(400, "conflicting_headers", message)
+        return self.access.check(own_path(scope), headers)
+
     async def _call_with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[DEADLINE] = asyncio.get_running_loop().time() + self.limits.timeout
+        client = scope[CLIENT]
         if self.open_requests >= self.limits.max_queue:
             await self._reject(self._overloaded(), scope, receive, send)
             return
+        if client and self.open_by_client[client] >= (self.limits.max_client_requests or 0):
+            message = f"you have {self.open_by_client[client]} open requests, the limit of one client; wait for replies"
+            await self._reject(RequestError(429, "too_many_requests", message, 1), scope, receive, send)
+            return
         self.open_requests += 1
+        self.open_by_client[client] += 1
         body = RequestBuffer()
         try:
             try:
-                async with asyncio.timeout_at(scope[DEADLINE]):
-                    await self._read(body, scope, receive)
+                await self._read(body, scope, receive)
             except TimeoutError:
-                message = f"the body did not arrive within {self.limits.timeout:g} seconds; send less at a time"
+                message = (
+                    f"the body arrives too slowly: {len(body.data):,} bytes; {self.body_seconds:g} seconds are "
+                    f"allowed, and one more for each {BODY_BYTES_PER_SECOND:,} bytes, up to {self.limits.timeout:g}"
+                )
                 await self._reject(RequestError(408, "body_timeout", message), scope, receive, send)
                 return
             except RequestError as error:
@@ -108,14 +142,20 @@ class Middleware:
             await self.app(scope, body.replay(receive), send)
         finally:
             self.open_requests -= 1
+            self.open_by_client[client] -= 1
+            if not self.open_by_client[client]:
+                del self.open_by_client[client]
             self.large_body_bytes -= body.counted
 
     async def _read(self, body: RequestBuffer, scope: Scope, receive: Receive) -> None:
-        """Read the whole body; raise as soon as it is known to be too large."""
+        """Read the whole body; raise as soon as it is known to be too large, or too slow."""
+        start = asyncio.get_running_loop().time() + self.body_seconds
         length = dict(scope["headers"]).get(b"content-length", b"0")
         self._count(body, int(length) if length.isdigit() else 0)
         while True:
-            message = await receive()
+            slowest = min(scope[DEADLINE], start + len(body.data) / BODY_BYTES_PER_SECOND)
+            async with asyncio.timeout_at(slowest):
+                message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
             body.data += message.get("body", b"")
@@ -173,10 +213,14 @@ def log_error(error: BaseException) -> None:
     logger.error("unexpected %s at\n%s", type(error).__name__, "\n".join(lines))
 
 
-def known_path(scope: Scope, paths: Collection[str]) -> str:
-    """The path of a request if it is one of the server's, else "other": log and metrics contain no unknown paths."""
+def own_path(scope: Scope) -> str:
+    """The path of a request, without the prefix of a proxy."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
-    if root and path.startswith(root + "/"):
-        path = path.removeprefix(root)
+    return path.removeprefix(root) if root and path.startswith(root + "/") else path
+
+
+def known_path(scope: Scope, paths: Collection[str]) -> str:
+    """The path of a request if it is one of the server's, else "other": log and metrics contain no unknown paths."""
+    path = own_path(scope)
     return path if path in paths else "other"

@@ -1,4 +1,4 @@
-"""A fair queue of requests: sentences of several requests share a batch, round-robin."""
+"""A fair queue of requests: clients take turns, and sentences of several requests share a batch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from dragoman.errors import DragomanError
 from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import Search
+from dragoman.search.types import Search, StopFlag
+from dragoman.serve.budget import Meter, estimate_work
+from dragoman.serve.models import ServedModel
 from dragoman.translation.result import Translation
 
-INITIAL_CHARACTERS: Final = 2_000  # in a batch, before the throughput is known
+INITIAL_WORK: Final = 1_000  # of a batch (output tokens x beam), before the throughput of its kind is known
 
 
 class QueueClosedError(DragomanError):
@@ -26,7 +28,7 @@ class QueueClosedError(DragomanError):
 class BatchSettings:
     """What sentences must have in common to be translated in one batch."""
 
-    model: str
+    model: ServedModel
     search: Search = field(default_factory=Search)
     alignment: bool = False
     attention: bool = False
@@ -44,12 +46,21 @@ class BatchSettings:
 
 
 class QueuedRequest:
-    """The sentences of one request, in order; the worker's thread calls `on_done` after the last."""
+    """The sentences of one request, in order; the worker's thread calls `on_done` after the last.
+
+    `settings` has one entry for each sentence. `client` shares its turns among its requests.
+    """
 
     def __init__(
-        self, settings: BatchSettings, sentences: Sequence[str], on_done: Callable[[QueuedRequest], None]
+        self,
+        settings: Sequence[BatchSettings],
+        sentences: Sequence[str],
+        on_done: Callable[[QueuedRequest], None],
+        client: str = "",
+        meter: Meter | None = None,
     ) -> None:
         self.settings, self.sentences, self.on_done = settings, sentences, on_done
+        self.client, self.meter = client, meter
         self.results: list[Translation | None] = [None] * len(sentences)
         self.n_taken = 0  # sentences that have gone into batches
         self.n_missing = len(sentences)  # sentences without a result
@@ -62,9 +73,15 @@ class QueuedRequest:
         return len(self.sentences) - self.n_taken
 
     def set_result(self, index: int, translation: Translation) -> None:
-        """Store the translation of one sentence."""
+        """Store the translation of one sentence; raise if the request is over its budget."""
         self.results[index] = translation
         self.n_missing -= 1
+        if self.meter is not None:
+            self.meter.add(translation, self.settings[index].search)
+
+    def work(self, index: int) -> int:
+        """The estimated work of one sentence."""
+        return estimate_work(self.sentences[index], self.settings[index].search)
 
     @property
     def translations(self) -> list[Translation]:
@@ -81,6 +98,7 @@ class SentenceBatch:
 
     settings: BatchSettings
     items: list[tuple[QueuedRequest, int]]
+    stop: StopFlag = field(default_factory=StopFlag)
 
     @property
     def sentences(self) -> list[str]:
@@ -92,21 +110,28 @@ class SentenceBatch:
         """The requests, each once."""
         return list(dict.fromkeys(request for request, _ in self.items))
 
+    @property
+    def work(self) -> int:
+        """The estimated work of all sentences."""
+        return sum(request.work(index) for request, index in self.items)
+
 
 class RequestQueue:
-    """Requests in turn.
+    """Requests in turn: first by client, then by request.
 
-    A batch is for the request that has waited longest since its last turn. Other requests with the same settings join
-    it, one sentence of each at a time until the batch is full: a request of one line is in the next batch, however many
-    lines the others still have. A batch that completes requests ends with the last of them, so short requests never
-    wait for sentences of long ones.
+    A batch is for the client that has used the least time, and for its request that has waited longest since its last
+    turn. Other requests with the same settings join it, one sentence of each client at a time until the batch is full:
+    a request of one line is in the next batch, however many requests and lines the others still have. A batch that
+    completes requests ends with the last of them, so short requests never wait for sentences of long ones.
     """
 
-    def __init__(
-        self, max_sentences: int, max_characters: Callable[[BatchSettings], int | None] = lambda _: None
-    ) -> None:
-        self.max_sentences, self.max_characters = max_sentences, max_characters
+    def __init__(self, max_sentences: int, max_work: Callable[[BatchSettings], int | None] = lambda _: None) -> None:
+        self.max_sentences, self.max_work = max_sentences, max_work
         self.requests: deque[QueuedRequest] = deque()
+        self.seconds: dict[str, float] = {}  # used by each client while it has requests
+        self.turns: dict[str, int] = {}  # the number of its last batch
+        self.n_batches = 0
+        self.running: SentenceBatch | None = None
         self.changed = threading.Condition()
         self.closed = False
 
@@ -115,15 +140,44 @@ class RequestQueue:
         with self.changed:
             if self.closed:
                 raise QueueClosedError("the server is shutting down; try again in a moment")
-            self.requests.append(request)
+            self._append(request)
             self.changed.notify()
 
     def drop(self, request: QueuedRequest) -> None:
-        """Remove the waiting sentences of a request."""
+        """Remove the waiting sentences of a request; stop the running batch if all of its requests are dropped."""
         with self.changed:
             request.dropped = True
             if request in self.requests:
                 self.requests.remove(request)
+            if self.running is not None and all(one.dropped for one in self.running.requests):
+                self.running.stop.set()
+
+    def begin(self, batch: SentenceBatch) -> None:
+        """The worker starts a batch."""
+        with self.changed:
+            self.running = batch
+            if all(request.dropped for request in batch.requests):
+                batch.stop.set()
+
+    def charge(self, batch: SentenceBatch, seconds: float) -> None:
+        """Count the time of a batch to its clients, by the work of their sentences."""
+        with self.changed:
+            total = max(1, batch.work)
+            for request, index in batch.items:
+                share = seconds * request.work(index) / total
+                self.seconds[request.client] = self.seconds.get(request.client, 0.0) + share
+            waiting = {request.client for request in self.requests}
+            self.seconds = {client: used for client, used in self.seconds.items() if client in waiting}
+            self.turns = {client: turn for client, turn in self.turns.items() if client in waiting}
+
+    def put_back(self, batch: SentenceBatch) -> None:
+        """Queue the sentences of an interrupted batch again."""
+        with self.changed:
+            for request in batch.requests:
+                if not request.dropped:
+                    request.n_taken = min(index for one, index in batch.items if one is request)
+                    if request not in self.requests:
+                        self._append(request)
 
     def close(self) -> None:
         """Accept no more requests; those in the queue are still translated."""
@@ -148,22 +202,42 @@ class RequestQueue:
         """The number of requests with waiting sentences."""
         return len(self.requests)
 
+    def _append(self, request: QueuedRequest) -> None:
+        """A client that was away has no credit: it starts like the one that has used the least."""
+        self.requests.append(request)
+        if request.client not in self.seconds:
+            self.seconds[request.client] = min(self.seconds.values(), default=0.0)
+
     def _next_batch(self) -> SentenceBatch:
-        settings = self.requests[0].settings
-        candidates = deque((request, request.n_taken) for request in self.requests if request.settings == settings)
-        room = self.max_characters(settings) or INITIAL_CHARACTERS
+        waiting: dict[str, deque[tuple[QueuedRequest, int]]] = {}
+        for request in self.requests:
+            waiting.setdefault(request.client, deque()).append((request, request.n_taken))
+        order = deque(sorted(waiting, key=lambda client: (self.seconds.get(client, 0.0), self.turns.get(client, 0))))
+        first, index = waiting[order[0]][0]
+        settings = first.settings[index]
+        candidates = {
+            client: deque((request, at) for request, at in waiting[client] if request.settings[at] == settings)
+            for client in order
+        }
+        order = deque(client for client in order if candidates[client])
+        room = self.max_work(settings) or INITIAL_WORK
         items: list[tuple[QueuedRequest, int]] = []
         completed = 0  # items up to the last that completes a request
-        while candidates and len(items) < self.max_sentences and (room > 0 or not items):
-            request, index = candidates.popleft()
+        while order and len(items) < self.max_sentences and (room > 0 or not items):
+            client = order.popleft()
+            request, index = candidates[client].popleft()
             items.append((request, index))
-            room -= len(request.sentences[index])
-            if index + 1 < len(request.sentences):
-                candidates.append((request, index + 1))
-            else:
+            room -= request.work(index)
+            if index + 1 == len(request.sentences):
                 completed = len(items)
-        if completed and candidates:
+            elif request.settings[index + 1] == settings:
+                candidates[client].append((request, index + 1))
+            if candidates[client]:
+                order.append(client)
+        if completed and order:
             items = items[:completed]
+        self.n_batches += 1
+        self.turns |= {request.client: self.n_batches for request, _ in items}
         last = {request: number for number, (request, _) in enumerate(items)}
         for request, index in items:
             request.n_taken = index + 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -62,7 +62,9 @@ class TranslateRequest(SearchSettings):
         json_schema_extra={"examples": [{"text": "every Monday"}, {"text": ["every Monday", "at half past seven"]}]}
     )
 
-    text: str | Annotated[list[str], Field(max_length=MAX_TEXTS)] = Field(description="One text, or a list of texts.")
+    text: str | Annotated[list[str], Field(max_length=MAX_TEXTS, fail_fast=True)] = Field(
+        description="One text, or a list of texts."
+    )
     n_best: int = Field(
         1,
         ge=1,
@@ -103,17 +105,6 @@ class BestTranslation(Alternative):
     """The best translation of a text, with alternatives if n_best is over 1."""
 
     alternatives: list[Alternative] | None = None
-
-    @classmethod
-    def from_translation(
-        cls, translation: Translation, scores: bool, alignments: bool, alternatives: bool
-    ) -> BestTranslation:
-        """A translation with the requested fields."""
-        best = cls(**alternative_fields(translation, scores, alignments))
-        if alternatives:
-            others = (alternative_fields(other, scores, alignments) for other in translation.alternatives)
-            best.alternatives = [Alternative(**fields) for fields in others]
-        return best
 
 
 class TranslateResponse(BaseModel):
@@ -201,6 +192,38 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
+class LibreTranslateError(BaseModel):
+    """The response to a LibreTranslate request that failed."""
+
+    error: str
+
+
+STATUSES: Final = {
+    400: "The body is not JSON, or the headers contradict each other.",
+    401: "The server needs an API token.",
+    404: "No such model.",
+    408: "The body arrived too slowly.",
+    413: "The text is too long, or the request costs too much.",
+    421: "The server does not answer to the name in the header Host.",
+    422: "A field is invalid.",
+    429: "Too many requests at once; see the header Retry-After.",
+    501: "Languages cannot be detected here.",
+    503: "The server is shutting down, or out of memory.",
+    504: "The deadline has passed.",
+}
+
+
+def error_responses(model: type[BaseModel], statuses: Iterable[int]) -> dict[int | str, dict[str, Any]]:
+    """The errors of a route, for its description."""
+    return {status: {"model": model, "description": STATUSES[status]} for status in statuses}
+
+
+GET_ERRORS: Final = error_responses(ErrorResponse, (400, 401, 421))
+POST_ERRORS: Final = error_responses(ErrorResponse, (status for status in STATUSES if status != 501))
+LIBRETRANSLATE_GET_ERRORS: Final = error_responses(LibreTranslateError, (400, 401, 421))
+LIBRETRANSLATE_ERRORS: Final = error_responses(LibreTranslateError, STATUSES)
+
+
 def alternative_fields(translation: Translation, scores: bool, alignments: bool) -> dict[str, Any]:
     """The requested fields of one translation."""
     fields: dict[str, Any] = {"text": translation.text, "flags": list(translation.flags)}
@@ -214,16 +237,27 @@ def alternative_fields(translation: Translation, scores: bool, alignments: bool)
     return fields
 
 
-def attention_response(model: str, source: str, translation: Translation) -> AttentionResponse:
-    """Both sides in words and tokens, and the weights between the tokens."""
-    weights = translation.attention
-    return AttentionResponse(
-        model=model,
-        source=locate_words(source, translation.source_tokens),
-        target=locate_words(translation.text, translation.tokens),
-        weights=[] if weights is None else [[round(float(weight), 4) for weight in row] for row in weights],
-        alignment=list(translation.alignment or ()),
-    )
+def translation_fields(translation: Translation, scores: bool, alignments: bool, alternatives: bool) -> dict[str, Any]:
+    """The requested fields of a translation, with its alternatives if they are requested."""
+    fields = alternative_fields(translation, scores, alignments)
+    if alternatives:
+        fields["alternatives"] = [alternative_fields(one, scores, alignments) for one in translation.alternatives]
+    return fields
+
+
+def attention_fields(model: str, source: str, translation: Translation) -> dict[str, Any]:
+    """Both sides in words and tokens; the weights between the tokens are sent row by row."""
+    return {
+        "model": model,
+        "source": locate_words(source, translation.source_tokens).model_dump(),
+        "target": locate_words(translation.text, translation.tokens).model_dump(),
+    }
+
+
+def attention_rows(translation: Translation) -> Iterator[list[float]]:
+    """The weights of each target token, rounded."""
+    for row in () if translation.attention is None else translation.attention:
+        yield [round(float(weight), 4) for weight in row]
 
 
 def locate_words(text: str, tokens: Sequence[str]) -> AttentionSide:

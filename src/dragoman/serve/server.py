@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import logging
+import signal
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -14,10 +16,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from dragoman.errors import DragomanError
+from dragoman.serve.connections import Connection, ShortageHandler, raise_descriptor_limit
 from dragoman.serve.service import Service
 
 SHUTDOWN_SECONDS: Final = 2  # beyond the deadline, for responses that are being written at shutdown
-BACKLOG: Final = 2048
+BACKLOG: Final = 512
 
 
 class PortError(DragomanError, OSError):
@@ -59,12 +62,22 @@ def server_url(bound: socket.socket) -> str:
 class Server(uvicorn.Server):
     """uvicorn with a callback when it listens, and a graceful shutdown."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, on_listening: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        on_listening: Callable[[], None],
+        on_hangup: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(config)
-        self.service, self.on_listening = service, on_listening
+        self.service, self.on_listening, self.on_hangup = service, on_listening, on_hangup
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and call back."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(ShortageHandler(self.server_state.connections))
+        if self.on_hangup is not None and hasattr(signal, "SIGHUP"):
+            loop.add_signal_handler(signal.SIGHUP, self.on_hangup)
         await super().startup(sockets)
         if self.started:
             self.on_listening()
@@ -76,11 +89,18 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run_server(app: ASGIApp, service: Service, port: socket.socket, on_listening: Callable[[], None]) -> None:
-    """Serve until a signal arrives; finish accepted requests, and return."""
+def run_server(
+    app: ASGIApp,
+    service: Service,
+    port: socket.socket,
+    on_listening: Callable[[], None],
+    on_hangup: Callable[[], None] | None = None,
+) -> None:
+    """Serve until a signal arrives; finish accepted requests, and return. SIGHUP calls `on_hangup`."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         app,
+        http=type("LimitedConnection", (Connection,), {"max_connections": raise_descriptor_limit()}),
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -94,6 +114,6 @@ def run_server(app: ASGIApp, service: Service, port: socket.socket, on_listening
     gc.collect()
     gc.freeze()  # a collection that walks all loaded objects would block every request for 0.2 s
     try:
-        Server(config, service, on_listening).run(sockets=[port])
+        Server(config, service, on_listening, on_hangup).run(sockets=[port])
     finally:
         service.close()

@@ -5,65 +5,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
+from dragoman.serve.budget import Meter, check_added_length, check_budget, estimate_tokens, estimate_work
 from dragoman.serve.errors import RequestError
-from dragoman.serve.limits import MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
+from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
 from dragoman.serve.metrics import ServerMetrics
+from dragoman.serve.models import ServedModel
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue
 from dragoman.serve.schema import SearchSettings, TranslateRequest
-from dragoman.serve.worker import ForcedAttention, StreamTranslator, Throughput, Worker
+from dragoman.serve.worker import Throughput, Worker
 from dragoman.translation.result import Translation, join_texts
-from dragoman.translation.segmentation import Segmenter
+from dragoman.translation.segmentation import Layout, Segmenter
 from dragoman.values import suggest
 
 LARGE_CHARACTERS: Final = 20_000  # from here on work is done in a thread, to keep the event loop responsive
 DEFAULT_BATCH: Final = 64
-MAX_SENTENCE_CHARACTERS: Final = 2_000  # of a queued sentence; the translator splits it further where it must
+MAX_SENTENCE_BYTES: Final = 2_000  # of a queued sentence; the translator splits it further where it must
+BYTES_PER_TOKEN: Final = 8  # at most, of what a model can translate at once
 WaitDisconnected = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class ServedModel:
-    """A model that is served."""
+class Caller:
+    """Who waits for a reply: until when (in the event loop's time), and whether it is still there."""
 
-    name: str
-    translator: StreamTranslator
-    segmenter: Segmenter = field(repr=False)
-    engine: str = ""
-    languages: tuple[str, str] | None = None
-    has_attention: bool = True
-    targets: tuple[str, ...] = ()  # the target languages of a model with several; requests name one as `to`
-    sources: tuple[str, ...] = ()  # its source languages, if the model card lists them
-    forced: ForcedAttention | None = field(default=None, repr=False)
-
-    @property
-    def pairs(self) -> list[tuple[str | None, str]]:
-        """The known language pairs; a source of None may be any language."""
-        if self.targets:
-            return [(source, to) for source in self.sources or (None,) for to in self.targets if source != to]
-        return [] if self.languages is None else [self.languages]
-
-    def check_target(self, to: str | None) -> str | None:
-        """The target language for the translator: None for a model with one; reject unknown languages."""
-        if not self.targets:
-            if to is None or (self.languages is not None and to == self.languages[1]):
-                return None
-            known = f"only into {self.languages[1]!r}" if self.languages is not None else "into one language only"
-            raise RequestError(422, "unknown_language", f"the model {self.name!r} translates {known}; leave out `to`")
-        if to is None:
-            choices = ", ".join(self.targets)
-            message = f'the model {self.name!r} translates into {choices}; choose one, as in "to": "{self.targets[0]}"'
-            raise RequestError(422, "missing_language", message)
-        if to not in self.targets:
-            message = f"the model {self.name!r} does not translate into {to!r}{suggest(to, self.targets)}"
-            raise RequestError(422, "unknown_language", message)
-        return to
+    deadline: float
+    disconnected: WaitDisconnected
+    client: str = ""
 
 
 class Service:
@@ -72,14 +46,13 @@ class Service:
     def __init__(
         self, models: Mapping[str, ServedModel], limits: Limits, reproducible: bool = False, batch: int = DEFAULT_BATCH
     ) -> None:
-        self.models, self.limits, self.metrics = models, limits, ServerMetrics()
+        self.models, self.limits, self.metrics = dict(models), limits, ServerMetrics()
         self.default = next(iter(models))
         self.throughput = Throughput()
-        self.queue = RequestQueue(limits.max_batch or batch, self.throughput.max_characters)
-        translators = {name: model.translator for name, model in models.items()}
-        forced = {name: model.forced for name, model in models.items() if model.forced is not None}
-        self.worker = Worker(translators, self.queue, self.metrics, self.throughput, reproducible, forced=forced)
+        self.queue = RequestQueue(limits.max_batch or batch, self.throughput.max_work)
+        self.worker = Worker(self.queue, self.metrics, self.throughput, reproducible)
         self.shutting_down = False
+        self.needs_token = False
         self.metrics.add_gauge("dragoman_queue_sentences", "Sentences in the queue.", lambda: self.queue.n_sentences)
         self.metrics.add_gauge(
             "dragoman_queue_requests", "Requests with sentences in the queue.", lambda: self.queue.n_requests
@@ -123,7 +96,7 @@ class Service:
         model = self.model(body.model)
         constraints, terms = parse_constraints(body)
         to = model.check_target(body.to)
-        return BatchSettings(model.name, search, alignment, to=to, constraints=constraints, terms=terms)
+        return BatchSettings(model, search, alignment, to=to, constraints=constraints, terms=terms)
 
     def check_size(self, texts: Sequence[str]) -> int:
         """The number of characters, at least one for each text; reject too many, and invalid Unicode."""
@@ -141,45 +114,47 @@ class Service:
                 raise RequestError(422, "invalid_character", message) from None
         return size
 
-    async def translate(
-        self, texts: Sequence[str], settings: BatchSettings, deadline: float, disconnected: WaitDisconnected
-    ) -> list[Translation]:
-        """The translation of each text by `deadline`, in the event loop's time; dropped if the client disconnects."""
+    async def translate(self, texts: Sequence[str], settings: BatchSettings, caller: Caller) -> list[Translation]:
+        """The translation of each text by the deadline; dropped if the client disconnects."""
         size = self.check_size(texts)
-        segmenter = self.models[settings.model].segmenter
-        whole = settings.constraints is not None and settings.constraints.require
-        split = partial(segmenter.split_texts, texts, "never" if whole else "auto", MAX_SENTENCE_CHARACTERS)
+        check_added_length(texts, settings.search)
+        whole = settings.constraints is not None and bool(settings.constraints.require)
+        split = partial(split_texts, settings.model.segmenter, texts, whole)
         layouts, sentences = split() if size < LARGE_CHARACTERS else await asyncio.to_thread(split)
         if len(sentences) > MAX_SENTENCES:
             message = f"the texts have {len(sentences):,} lines and sentences; send at most {MAX_SENTENCES:,} at a time"
             raise RequestError(413, "too_large", message)
-        if settings.constraints and settings.constraints.require and any(layout.n_segments > 1 for layout in layouts):
+        if whole and any(layout.n_segments > 1 for layout in layouts):
             message = "`require` applies to one sentence, but a text has several lines"
             raise RequestError(
                 422, "constraints_with_splitting", f"{message}; send sentences one by one, or use `terms`"
             )
         if sum(count_characters(targets) for _, targets in settings.terms) > MAX_CONSTRAINT_CHARACTERS:
             await asyncio.to_thread(check_terms, sentences, settings.terms)
-        translations = await self.translate_sentences(sentences, settings, deadline, disconnected)
+        each = share_lengths(settings, [layout.n_segments for layout in layouts])
+        work = (estimate_work(sentence, one.search) for sentence, one in zip(sentences, each, strict=True))
+        check_budget(work, len(texts), size, settings.search, self.limits)
+        translations = await self.translate_sentences(sentences, each, caller)
         if size < LARGE_CHARACTERS:
             return join_texts(layouts, translations)
         return await asyncio.to_thread(join_texts, layouts, translations)
 
     async def translate_with_attention(
-        self,
-        text: str,
-        settings: BatchSettings,
-        deadline: float,
-        disconnected: WaitDisconnected,
-        translation: str | None = None,
+        self, text: str, settings: BatchSettings, caller: Caller, translation: str | None = None
     ) -> Translation:
         """The translation of one line, with its alignment and attention; a given one needs no search."""
         settings = replace(settings, alignment=True, attention=True, translation=translation)
         self.check_size([text] if translation is None else [text, translation])
-        return (await self.translate_sentences([text], settings, deadline, disconnected))[0]
+        check_added_length([text], settings.search)
+        count = settings.model.count_tokens or estimate_tokens
+        tokens = await asyncio.to_thread(count, text)
+        check_cells(tokens * (tokens if translation is None else estimate_tokens(translation)))
+        (found,) = await self.translate_sentences([text], [settings], caller)
+        check_cells(len(found.source_tokens) * len(found.tokens))
+        return found
 
     async def translate_sentences(
-        self, sentences: Sequence[str], settings: BatchSettings, deadline: float, disconnected: WaitDisconnected
+        self, sentences: Sequence[str], settings: Sequence[BatchSettings], caller: Caller
     ) -> list[Translation]:
         """The translation of each sentence, through the queue."""
         if not sentences:
@@ -195,14 +170,14 @@ class Service:
             with suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(finish)
 
-        request = QueuedRequest(settings, sentences, on_done)
-        watch = asyncio.ensure_future(disconnected())
+        request = QueuedRequest(settings, sentences, on_done, caller.client, Meter(self.limits))
+        watch = asyncio.ensure_future(caller.disconnected())
         try:
             try:
                 self.queue.put(request)
             except QueueClosedError as error:
                 raise RequestError(503, error.code, str(error), 5) from None
-            timeout = max(0.0, deadline - loop.time())
+            timeout = max(0.0, caller.deadline - loop.time())
             await asyncio.wait({finished, watch}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not finished.done():
                 self._give_up(watch.done())
@@ -221,6 +196,10 @@ class Service:
         message = f"the translation was not ready within {self.limits.timeout:g} seconds; send less at a time, or later"
         raise RequestError(504, "deadline_exceeded", message)
 
+    def replace_model(self, model: ServedModel) -> None:
+        """Serve a model in place of the one of the same name; accepted requests keep the one they started with."""
+        self.models = {**self.models, model.name: model}
+
     def start(self) -> None:
         """Start the worker."""
         self.worker.start()
@@ -229,6 +208,31 @@ class Service:
         """Accept no more requests; the worker ends when the queue is empty."""
         self.shutting_down = True
         self.queue.close()
+
+
+def split_texts(segmenter: Segmenter, texts: Sequence[str], whole: bool) -> tuple[list[Layout], list[str]]:
+    """The layout of each text and the sentences of all, none much longer than the model can translate at once."""
+    size = sum(map(len, texts))
+    limit = max(200, min(MAX_SENTENCE_BYTES, BYTES_PER_TOKEN * segmenter.max_tokens))
+    if size:  # characters of several bytes have as many tokens in the worst case
+        limit = max(50, limit * size // sum(len(text.encode()) for text in texts))
+    return segmenter.split_texts(texts, "never" if whole else "auto", limit)
+
+
+def share_lengths(settings: BatchSettings, counts: Sequence[int]) -> list[BatchSettings]:
+    """The settings of each sentence of texts with so many sentences each; limits of length count once per text."""
+    shared = {n: replace(settings, search=settings.search.for_part(n)) for n in set(counts)}
+    return [shared[n] for n in counts for _ in range(n)]
+
+
+def check_cells(cells: int) -> None:
+    """Reject attention with too many weights."""
+    if cells > MAX_ATTENTION_CELLS:
+        message = (
+            f"attention has up to {MAX_ATTENTION_CELLS:,} weights, source tokens x target tokens; this text has about "
+            f"{cells:,}; send a shorter one"
+        )
+        raise RequestError(413, "over_budget", message)
 
 
 def parse_constraints(body: SearchSettings) -> tuple[Constraints | None, tuple[tuple[str, tuple[str, ...]], ...]]:

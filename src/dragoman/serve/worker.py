@@ -4,49 +4,51 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, Unpack
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
+from dragoman.search.types import SearchInterruptedError
+from dragoman.serve.budget import count_rows
 from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue, SentenceBatch
-from dragoman.translation.options import TranslationOptions
 from dragoman.translation.result import Translation
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MAX_BATCH_SECONDS: Final = 0.25  # for new requests, which wait until the running batch ends
+OVERRUN_SECONDS: Final = 1.0  # after which a batch of several sentences is interrupted, to continue in smaller ones
 PAST_WEIGHT: Final = 0.7  # weight of the past in the moving average
 
 
-class StreamTranslator(Protocol):
-    """The part of a Translator that the worker needs."""
-
-    def stream(self, texts: Iterable[str], **options: Unpack[TranslationOptions]) -> Iterable[Translation]:
-        """The translation of each text, in order."""
-
-
-# source, given translation and target language -> its attention; None where only a search has it
-ForcedAttention = Callable[[str, str, str | None], Translation | None]
-
-
 class Throughput:
-    """A moving average of characters per second, for each kind of batch."""
+    """A moving average of work (output tokens x beam) per second, for each kind of batch."""
 
     def __init__(self) -> None:
         self.rates: dict[tuple[object, ...], float] = {}
 
-    def record(self, settings: BatchSettings, characters: int, seconds: float) -> None:
-        """Add a measurement."""
-        kind, rate = self._kind(settings), characters / max(seconds, 1e-6)
-        self.rates[kind] = PAST_WEIGHT * self.rates.get(kind, rate) + (1 - PAST_WEIGHT) * rate
+    def record(self, settings: BatchSettings, work: float, seconds: float) -> None:
+        """Add a measurement; one that is much slower than expected counts alone."""
+        kind, rate = self._kind(settings), work / max(seconds, 1e-6)
+        past = self.rates.get(kind, rate)
+        self.rates[kind] = rate if 4 * rate < past else PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
 
-    def max_characters(self, settings: BatchSettings) -> int | None:
-        """The characters of a batch that takes `MAX_BATCH_SECONDS`; None before the first measurement."""
+    def record_overrun(self, settings: BatchSettings, work: float, seconds: float) -> None:
+        """Add an interrupted batch, of which a quarter was done at a guess: the next one is at most half as large."""
+        rate = min(work / 4 / max(seconds, 1e-6), work / 2 / MAX_BATCH_SECONDS)
+        self.rates[self._kind(settings)] = min(rate, self.rates.get(self._kind(settings), rate))
+
+    def max_work(self, settings: BatchSettings) -> int | None:
+        """The work of a batch that takes `MAX_BATCH_SECONDS`; None before the first measurement."""
         rate = self.rates.get(self._kind(settings))
         return None if rate is None else max(1, int(rate * MAX_BATCH_SECONDS))
 
     def _kind(self, settings: BatchSettings) -> tuple[object, ...]:
-        sampling, constrained = settings.search.sampling is not None, bool(settings.constraint_options)
-        slow = settings.alignment or settings.attention or sampling or constrained
-        return settings.model, settings.search.beam, slow
+        search = settings.search
+        constrained, sampled = bool(settings.constraint_options), search.sampling is not None
+        slow = (settings.alignment, settings.attention, sampled, constrained)
+        return settings.model.name, count_rows(search), slow
 
 
 class Worker:
@@ -54,16 +56,14 @@ class Worker:
 
     def __init__(
         self,
-        translators: Mapping[str, StreamTranslator],
         queue: RequestQueue,
         metrics: ServerMetrics,
         throughput: Throughput,
         reproducible: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        forced: Mapping[str, ForcedAttention] | None = None,
     ) -> None:
-        self.translators, self.queue, self.metrics, self.throughput = translators, queue, metrics, throughput
-        self.reproducible, self.clock, self.forced = reproducible, clock, forced or {}
+        self.queue, self.metrics, self.throughput = queue, metrics, throughput
+        self.reproducible, self.clock, self.overrun = reproducible, clock, OVERRUN_SECONDS
         self.thread = threading.Thread(target=self.run, name="translating", daemon=True)
 
     def start(self) -> None:
@@ -83,8 +83,16 @@ class Worker:
     def process(self, batch: SentenceBatch) -> None:
         """Translate a batch; if that fails, each request alone, so that only the failing one fails."""
         start = self.clock()
+        self.queue.begin(batch)
         try:
-            self._translate(batch)
+            with self._watched(batch):
+                translations = self._translate(batch)
+        except SearchInterruptedError:
+            seconds = self.clock() - start
+            self.throughput.record_overrun(batch.settings, batch.work, seconds)
+            self.queue.charge(batch, seconds)
+            self.queue.put_back(batch)  # those that are not dropped
+            return
         except Exception as error:
             requests = batch.requests
             if len(requests) == 1:
@@ -93,32 +101,57 @@ class Worker:
             for request in requests:
                 self.process(SentenceBatch(batch.settings, [item for item in batch.items if item[0] is request]))
             return
+        finally:
+            self.queue.running = None
         seconds, characters = self.clock() - start, sum(map(len, batch.sentences))
-        self.throughput.record(batch.settings, characters, seconds)
-        self.metrics.count_batch(batch.settings.model, len(batch.items), characters, seconds)
-        for request in batch.requests:
-            if not request.n_missing and not request.dropped:
-                request.on_done(request)
+        self.throughput.record(batch.settings, batch.work, seconds)
+        self.metrics.count_batch(batch.settings.model.name, len(batch.items), characters, seconds)
+        self.queue.charge(batch, seconds)
+        self._hand_out(batch, translations)
 
-    def _translate(self, batch: SentenceBatch) -> None:
+    def _translate(self, batch: SentenceBatch) -> list[Translation]:
         settings = batch.settings
-        translations = self._force(batch) or list(
-            self.translators[settings.model].stream(
+        return self._force(batch) or list(
+            settings.model.translator.stream(
                 batch.sentences,
                 search=settings.search,
                 alignment=settings.alignment,
                 attention=settings.attention,
                 to=settings.to,
                 reproducible=self.reproducible,
+                stop=batch.stop,
                 **settings.constraint_options,
             )
         )
+
+    @contextmanager
+    def _watched(self, batch: SentenceBatch) -> Iterator[None]:
+        """Interrupt a batch of several sentences that takes too long; a single one continues until it is dropped."""
+        timer = threading.Timer(self.overrun, batch.stop.set) if len(batch.items) > 1 else None
+        if timer is not None:
+            timer.daemon = True
+            with suppress(RuntimeError):  # the system gives no more threads
+                timer.start()
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _hand_out(self, batch: SentenceBatch, translations: list[Translation]) -> None:
         for (request, index), translation in zip(batch.items, translations, strict=True):
-            request.set_result(index, translation)
+            if request.error is None:
+                try:
+                    request.set_result(index, translation)
+                except Exception as error:  # over its budget
+                    self._fail(request, error)
+        for request in batch.requests:
+            if not request.n_missing and not request.dropped:
+                request.on_done(request)
 
     def _force(self, batch: SentenceBatch) -> list[Translation] | None:
         """The attention of given translations; None where a search is needed."""
-        settings, forced = batch.settings, self.forced.get(batch.settings.model)
+        settings, forced = batch.settings, batch.settings.model.forced
         if settings.translation is None or forced is None:
             return None
         found = [forced(sentence, settings.translation, settings.to) for sentence in batch.sentences]

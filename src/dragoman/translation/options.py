@@ -11,7 +11,7 @@ from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
-from dragoman.search.types import Sampling, Search, check_integer
+from dragoman.search.types import Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tree
 from dragoman.text.language_codes import normalize_language
 from dragoman.text.trees.dependency import TreeAligner
@@ -49,6 +49,7 @@ class TranslationOptions(SearchOptions, total=False):
     avoid: str | Sequence[str]
     terms: Terms | Entries | None
     constraints: Sequence[Constraints | None] | None
+    stop: StopFlag | None
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class TranslationRequest:
     trees: TreeAligner | None
     to: str | list[str] | None
     constraints: RequestConstraints | None
+    stop: StopFlag | None = None
 
     def __post_init__(self) -> None:
         """Raise on values of the wrong type, and on options that do not go together."""

@@ -27,11 +27,15 @@ T = TypeVar("T")
 
 
 class SentenceJob(NamedTuple):
-    """A segment to translate, the forced prefix of its translation, and its lexical constraints."""
+    """A segment to translate, the forced prefix of its translation, and its lexical constraints.
+
+    `n_parts` is the number of segments of its text where limits of length are shared among them, else 1.
+    """
 
     source: Ids
     prefix: Ids
     constraints: Constraints
+    n_parts: int = 1
 
 
 class TextJobs(NamedTuple):
@@ -173,7 +177,9 @@ class Pipeline:
             for one in filter(None, constraints):
                 translator.constraint_compiler.compile(one)
         prefixes = [prefix, *[()] * (len(parts) - 1)]  # a prefix is of the first part
-        return [*map(SentenceJob, parts, prefixes, constraints)]
+        search = self.request.search
+        n_parts = len(parts) if search.for_part(len(parts)) != search else 1
+        return [SentenceJob(*job, n_parts) for job in zip(parts, prefixes, constraints, strict=True)]
 
     def _translate(self, texts: list[TextJobs]) -> list[Translation]:
         """The translations of texts; equal segments are translated once."""
@@ -192,6 +198,8 @@ class Pipeline:
 
             pairs = sorted({(job.source, tuple(h.ids)) for job, hypotheses in found.items() for h in hypotheses})
             for i, weights in cross_maps(translator.engines.torch, pairs):  # one forced pass for both
+                if request.stop is not None:
+                    request.stop.check()
                 if attention is not None:
                     attention[pairs[i]] = mean_attention(weights)
                 if alignment is not None:
@@ -244,11 +252,16 @@ class Pipeline:
         """What an engine finds for each job, in batches of similar length."""
         request, found = self.request, dict[SentenceJob, list[Hypothesis]]()
         alone = request.reproducible and not engine.capabilities.batch_invariant
-        for group in batches(jobs, 1 if alone else request.batch or engine.batch):
+        size = 1 if alone else request.batch or engine.batch
+        kinds = [[job for job in jobs if job.n_parts == n] for n in sorted({job.n_parts for job in jobs})]
+        for group in (group for kind in kinds for group in batches(kind, size)):
+            if request.stop is not None:
+                request.stop.check()
             prefixes = [job.prefix for job in group] if request.prefix is not None else None
             compiler = self.translator.constraint_compiler if group[0].constraints else None
             tables = None if compiler is None else [compiler.compile(job.constraints) for job in group]
-            hypotheses = engine.search([job.source for job in group], search, prefixes, tables)
+            shared = search.for_part(group[0].n_parts)
+            hypotheses = engine.search([job.source for job in group], shared, prefixes, tables, request.stop)
             found.update(zip(group, hypotheses, strict=True))
         return found
 

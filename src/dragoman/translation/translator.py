@@ -24,7 +24,7 @@ from dragoman.modeldir.locate import find_ensemble, find_model
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.request import RequestConstraints
 from dragoman.search.constraints.terms import Entries, Terms
-from dragoman.search.types import Mean, Sampling, Search, check_integer
+from dragoman.search.types import Mean, Sampling, Search, StopFlag, check_integer
 from dragoman.text import Tokenizer, Tree
 from dragoman.text.language_codes import normalize_language
 from dragoman.text.line_lengths import LineLengths, common_lengths
@@ -171,6 +171,7 @@ class Translator:
         avoid: str | Sequence[str] = (),
         terms: Terms | Entries | None = None,
         constraints: Sequence[Constraints | None] | None = None,
+        stop: StopFlag | None = None,
     ) -> Iterator[Translation]:
         """Translate texts one by one, in order and with bounded memory: a window of them is read ahead and sorted.
 
@@ -188,6 +189,8 @@ class Translator:
         `avoid` are phrases that none may contain, `terms` map source phrases to phrases that their translation must
         contain, and `constraints` has a `Constraints` for each text. Phrases that could not be placed are in the
         `unmet` of the translation.
+
+        Another thread may set `stop` to interrupt a search between two steps: SearchInterruptedError is raised here.
         """
         check_texts(texts)
         unconstrained = require == () and avoid == () and terms is None and constraints is None
@@ -215,6 +218,7 @@ class Translator:
             trees=self.parse_trees(trees),
             to=self.resolve_target(to),
             constraints=None if unconstrained else RequestConstraints.parse(require, avoid, terms, constraints),
+            stop=stop,
         )
         if alignment or attention:
             self._check_attention()

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from dragoman.config import ModelRecipe
 from dragoman.errors import DamagedError
-from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
+from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, read_weights, tensor_layout
 from dragoman.models.loading import build_model
 from raising import raises
 
@@ -21,12 +21,29 @@ def test_the_tensors_of_the_file(tmp_path: Path) -> None:
     shapes = {"b": (3, 5), "a": (7,), "c": (2, 1, 4)}
     made = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     save_file(made, tmp_path / "model.safetensors", metadata={"format": "np"})
-    found = map_weights(tmp_path)
-    assert found is not None and found.keys() == made.keys()
-    for _ in range(2):
+    for read in (map_weights, read_weights):
+        found = read(tmp_path)
+        assert found is not None and found.keys() == made.keys()
         for name, tensor in load_file(tmp_path / "model.safetensors").items():
             np.testing.assert_array_equal(found[name], tensor)
-        found.release_memory()  # and again, from the file
+
+
+def test_weights_in_memory_do_not_follow_the_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    made = {name: rng.normal(size=(40, 300)).astype(np.float32) for name in "abc"}  # several pages each
+    save_file(made, tmp_path / "model.safetensors")
+    found = read_weights(tmp_path)
+    assert found is not None
+    (tmp_path / "model.safetensors").write_bytes(b"")  # mapped, this would be the end of the process
+    found.keep_only(["b"])
+    assert found.keys() == {"b"}
+    np.testing.assert_array_equal(found["b"], made["b"])
+
+
+def test_an_empty_file_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with raises(DamagedError, "file_damaged"):
+        read_weights(tmp_path)
 
 
 def test_other_types_are_not_taken(tmp_path: Path) -> None:

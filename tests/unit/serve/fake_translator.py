@@ -10,7 +10,8 @@ from starlette.testclient import TestClient
 
 from dragoman.serve.app import create_app
 from dragoman.serve.limits import Limits
-from dragoman.serve.service import ServedModel, Service
+from dragoman.serve.models import ServedModel
+from dragoman.serve.service import Service
 from dragoman.translation.result import Translation
 from serving import WHOLE_LINES
 
@@ -54,6 +55,11 @@ class FakeTranslator:
             attention=attention,
             alternatives=others,
         )
+
+
+def fake_model(name: str = "m", translator: FakeTranslator | None = None) -> ServedModel:
+    """A model of a fake; every line is a sentence."""
+    return ServedModel(name, translator or FakeTranslator(), WHOLE_LINES, "a fake")
 
 
 def fake_service(*names: str, translator: FakeTranslator | None = None, **limits: Any) -> Service:

@@ -13,9 +13,10 @@ from fake_translator import FakeTranslator, client_of
 from starlette.testclient import TestClient
 
 from dragoman.serve.limits import Limits
-from dragoman.serve.service import ServedModel, Service
+from dragoman.serve.models import ServedModel
+from dragoman.serve.service import Service
 from dragoman.text import language_detection
-from serving import served
+from serving import WHOLE_LINES, served
 
 GERMAN = "Das alte Haus auf dem Hügel wurde letztes Jahr verkauft."
 ENGLISH = "The old house on the hill was sold last year."
@@ -38,7 +39,7 @@ def pairs_service(*pairs: str, **limits: Any) -> Service:
     for name in pairs:
         source, _, target = name.partition("-")
         languages = (source, target) if target else None
-        models[name] = ServedModel(name, Named(name), lambda line: [line], "a fake", languages)
+        models[name] = ServedModel(name, Named(name), WHOLE_LINES, "a fake", languages)
     return Service(models, Limits(**limits))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+from fake_translator import fake_model
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,15 +13,16 @@ from dragoman.search.types import Search
 from dragoman.serve.queue import BatchSettings, QueueClosedError, QueuedRequest, RequestQueue, SentenceBatch
 from raising import raises
 
-PLAIN, GREEDY = BatchSettings("m"), BatchSettings("m", Search(beam=1))
+MODEL = fake_model()
+PLAIN, GREEDY = BatchSettings(MODEL), BatchSettings(MODEL, Search(beam=1))
 
 
-def job(*sentences: str, settings: BatchSettings = PLAIN) -> QueuedRequest:
-    return QueuedRequest(settings, sentences, lambda _: None)
+def job(*sentences: str, settings: BatchSettings = PLAIN, client: str = "") -> QueuedRequest:
+    return QueuedRequest([settings] * len(sentences), sentences, lambda _: None, client)
 
 
-def many(prefix: str, count: int, settings: BatchSettings = PLAIN) -> QueuedRequest:
-    return job(*(f"{prefix}{i}" for i in range(count)), settings=settings)
+def many(prefix: str, count: int, settings: BatchSettings = PLAIN, client: str = "") -> QueuedRequest:
+    return job(*(f"{prefix}{i}" for i in range(count)), settings=settings, client=client)
 
 
 def filled(queue: RequestQueue, *jobs: QueuedRequest) -> RequestQueue:
@@ -74,13 +76,64 @@ def test_other_settings_are_other_batches_and_take_turns_as_well() -> None:
     assert [taken(queue) for _ in range(5)] == [["a0", "b0"], ["g0", "g1"], ["a1", "a2"], ["g2", "g3"], ["a3"]]
 
 
-def test_a_batch_holds_no_more_characters_than_there_is_time_for_but_one_sentence_always() -> None:
-    queue = filled(RequestQueue(100, lambda _: 10), job("12345", "12345", "12345", "x" * 50, "1"))
-    assert [len(taken(queue)) for _ in range(3)] == [2, 2, 1]
+def test_a_batch_holds_no_more_work_than_there_is_time_for_but_one_sentence_always() -> None:
+    queue = filled(RequestQueue(100, lambda _: 11), job("12345", "12345", "12345", "x" * 50, "1"))
+    assert [len(taken(queue)) for _ in range(3)] == [2, 2, 1]  # two tokens in, two out in each of four hypotheses
     queue = filled(
         RequestQueue(100, lambda settings: 3 if settings == GREEDY else 1000), job("ab", "cd", "ef", settings=GREEDY)
     )
     assert taken(queue) == ["ab", "cd"]
+
+
+def test_work_counts_what_must_be_written_not_what_was_sent() -> None:
+    forced = BatchSettings(MODEL, Search(beam=16, min_length=500))
+    queue = filled(RequestQueue(100), many("x", 128, forced))  # before the throughput is known
+    assert len(taken(queue)) == 1
+    queue = filled(RequestQueue(100, lambda _: 20_000), many("x", 128, forced))
+    assert len(taken(queue)) == 3
+
+
+def test_clients_take_turns_however_many_requests_one_of_them_has() -> None:
+    others = [BatchSettings(MODEL, Search(beam=beam)) for beam in range(2, 12)]  # each a batch of its own
+    queue = filled(RequestQueue(4), *(many(f"{i}:", 9, one, client="greedy") for i, one in enumerate(others)))
+    first = queue.take()
+    assert first is not None
+    queue.put(job("mine", client="modest"))
+    queue.charge(first, 0.25)
+    assert taken(queue) == ["mine"]
+
+
+def test_the_client_that_has_used_less_time_is_next() -> None:
+    one, other = BatchSettings(MODEL, Search(beam=5)), BatchSettings(MODEL, Search(beam=6))
+    queue = filled(RequestQueue(1), many("a", 9, one, client="a"), many("b", 9, other, client="b"))
+    turns = []
+    for _ in range(8):
+        batch = queue.take()
+        assert batch is not None
+        turns.append(batch.sentences[0][0])
+        queue.charge(batch, 3.0 if turns[-1] == "a" else 1.0)
+    assert sorted(turns) == list("aabbbbbb")
+
+
+def test_clients_share_a_batch_evenly() -> None:
+    requests = [many(f"a{i}:", 9, client="a") for i in range(5)]
+    queue = filled(RequestQueue(6), *requests, many("b", 9, client="b"))
+    assert Counter(sentence[0] for sentence in taken(queue)) == {"a": 3, "b": 3}
+
+
+def test_an_interrupted_batch_is_queued_again() -> None:
+    long, short = many("a", 5), job("b")
+    queue = filled(RequestQueue(4), long, short)
+    batch = queue.take()
+    assert batch is not None and batch.sentences == ["a0", "b"]
+    queue.put_back(batch)
+    assert sorted(sentence for _ in range(2) for sentence in taken(queue)) == ["a0", "a1", "a2", "a3", "a4", "b"]
+
+
+def test_sentences_with_other_settings_of_one_request_are_other_batches() -> None:
+    request = QueuedRequest([PLAIN, PLAIN, GREEDY, PLAIN], ["a", "b", "c", "d"], lambda _: None)
+    queue = filled(RequestQueue(8), request)
+    assert [taken(queue) for _ in range(3)] == [["a", "b"], ["c"], ["d"]]
 
 
 def test_what_nobody_wants_any_more_is_not_handed_out() -> None:
@@ -130,7 +183,7 @@ def test_every_sentence_is_handed_out_once_in_its_order_and_nobody_is_passed_ove
         batch = queue.take()
         assert batch is not None
         assert 1 <= len(batch.items) <= most
-        assert all(one.settings == batch.settings for one in batch.requests)
+        assert all(one.settings[0] == batch.settings for one in batch.requests)
         for one, place in batch.items:
             given_out[one].append(place)
         for one in jobs:

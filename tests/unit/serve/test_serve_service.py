@@ -11,7 +11,7 @@ from fake_translator import FakeTranslator, fake_service
 
 from dragoman.serve.errors import RequestError
 from dragoman.serve.queue import BatchSettings
-from dragoman.serve.service import Service
+from dragoman.serve.service import Caller, Service
 from raising import raises
 
 
@@ -26,10 +26,14 @@ async def reached(truth: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
+def settings_of(service: Service, **options: Any) -> BatchSettings:
+    return BatchSettings(service.models[service.default], **options)
+
+
 def ask(service: Service, *texts: str, seconds: float = 30, gone: Any = None) -> asyncio.Task[list[str]]:
     async def asked() -> list[str]:
         deadline = asyncio.get_running_loop().time() + seconds
-        found = await service.translate(texts, BatchSettings(service.default), deadline, gone or never)
+        found = await service.translate(texts, settings_of(service), Caller(deadline, gone or never))
         return [answer.text for answer in found]
 
     return asyncio.create_task(asked())

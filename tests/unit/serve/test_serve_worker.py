@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from fake_translator import FakeTranslator
+from fake_translator import FakeTranslator, fake_model
 
 from dragoman.search.types import Search
+from dragoman.serve.budget import Meter
+from dragoman.serve.errors import RequestError
+from dragoman.serve.limits import Limits
 from dragoman.serve.metrics import ServerMetrics
 from dragoman.serve.queue import BatchSettings, QueuedRequest, RequestQueue
 from dragoman.serve.worker import MAX_BATCH_SECONDS, Throughput, Worker
+from dragoman.translation.result import Translation
 
-PLAIN = BatchSettings("m")
+FAKE = FakeTranslator()
+MODEL = fake_model("m", FAKE)
+PLAIN = BatchSettings(MODEL)
 
 
 class Scene:
     """A worker with its fake, run in the test's own thread until the queue is empty."""
 
     def __init__(self, most: int = 64, **options: Any) -> None:
-        self.fake, self.throughput, self.metrics = FakeTranslator(), Throughput(), ServerMetrics()
+        self.fake, self.throughput, self.metrics = FAKE, Throughput(), ServerMetrics()
+        self.fake.batches.clear()
+        self.fake.settings.clear()
         self.queue = RequestQueue(most)
-        self.worker = Worker({"m": self.fake, "n": self.fake}, self.queue, self.metrics, self.throughput, **options)
+        self.worker = Worker(self.queue, self.metrics, self.throughput, **options)
         self.done: list[QueuedRequest] = []
 
     def put(self, *sentences: str, settings: BatchSettings = PLAIN) -> QueuedRequest:
-        job = QueuedRequest(settings, sentences, self.done.append)
+        job = QueuedRequest([settings] * len(sentences), sentences, self.done.append)
         self.queue.put(job)
         return job
 
@@ -53,10 +63,12 @@ def test_each_request_gets_its_own_sentences_in_order() -> None:
 def test_the_translator_is_told_what_was_asked() -> None:
     scene = Scene(reproducible=True)
     search = Search(beam=7, n_best=2)
-    job = scene.put("a", settings=BatchSettings("n", search, alignment=True, attention=True, to="fr"))
+    job = scene.put("a", settings=BatchSettings(fake_model("n", FAKE), search, alignment=True, attention=True, to="fr"))
     scene.run()
     told = {"search": search, "alignment": True, "attention": True, "reproducible": True, "to": "fr"}
-    assert scene.fake.settings == [told]
+    (settings,) = scene.fake.settings
+    assert not settings.pop("stop").is_set()
+    assert settings == told
     assert job.translations[0].alternatives[0].text == "A 1"
 
 
@@ -88,25 +100,89 @@ def test_a_request_that_was_dropped_while_it_was_translated_is_not_called_back()
 
 def test_a_finished_job_with_a_hole_is_noticed() -> None:
     with pytest.raises(AssertionError, match="1 sentences of a finished request are missing"):
-        _ = QueuedRequest(PLAIN, ["a"], lambda _: None).translations
+        _ = QueuedRequest([PLAIN], ["a"], lambda _: None).translations
 
 
 def test_a_batch_is_as_large_as_a_slice_of_time_allows() -> None:
     ticks = iter([0.0, 2.0, 10.0, 10.5])  # the first batch takes 2 s, the second half a second
     scene = Scene(clock=lambda: next(ticks))
-    scene.queue.max_characters = scene.throughput.max_characters
-    assert scene.throughput.max_characters(PLAIN) is None
+    scene.queue.max_work = scene.throughput.max_work
+    assert scene.throughput.max_work(PLAIN) is None
+    work = 134 + 4 * 134  # source tokens, and as many output tokens in each of four hypotheses
     scene.put("x" * 400)
     scene.worker.process(scene.queue.take())  # type: ignore[arg-type]
-    assert scene.throughput.max_characters(PLAIN) == int(200 * MAX_BATCH_SECONDS)
+    assert scene.throughput.max_work(PLAIN) == int(work / 2 * MAX_BATCH_SECONDS)
     scene.put("y" * 400)
     scene.worker.process(scene.queue.take())  # type: ignore[arg-type]
-    assert scene.throughput.max_characters(PLAIN) == int((0.7 * 200 + 0.3 * 800) * MAX_BATCH_SECONDS)
-    assert scene.throughput.max_characters(BatchSettings("m", Search(beam=1))) is None  # per beam
-    assert scene.throughput.max_characters(BatchSettings("m", alignment=True)) is None
+    assert scene.throughput.max_work(PLAIN) == int((0.7 * work / 2 + 0.3 * work / 0.5) * MAX_BATCH_SECONDS)
+    assert scene.throughput.max_work(BatchSettings(MODEL, Search(beam=1))) is None  # per beam
+    assert scene.throughput.max_work(BatchSettings(MODEL, alignment=True)) is None
+
+
+def test_a_kind_that_has_become_slow_is_believed_at_once() -> None:
+    throughput = Throughput()
+    throughput.record(PLAIN, 1000, 1)
+    throughput.record(PLAIN, 100, 1)
+    assert throughput.max_work(PLAIN) == int(100 * MAX_BATCH_SECONDS)
 
 
 def test_a_pace_that_is_slow_beyond_measure_still_leaves_room_for_a_character() -> None:
     throughput = Throughput()
     throughput.record(PLAIN, 1, 1e9)
-    assert throughput.max_characters(PLAIN) == 1
+    assert throughput.max_work(PLAIN) == 1
+
+
+class Slow(FakeTranslator):
+    """Works until it is interrupted if it gets several sentences, as an engine does between two steps."""
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        texts = list(texts)
+        if len(texts) > 1:
+            self.batches.append(texts)
+            while not settings["stop"].is_set():
+                pass
+            settings["stop"].check()
+        return super().stream(texts, **settings)
+
+
+def test_a_batch_that_takes_too_long_continues_in_smaller_ones() -> None:
+    slow = Slow()
+    settings = BatchSettings(fake_model("m", slow))
+    scene = Scene()
+    scene.worker.overrun = 0.01
+    scene.queue.max_work = scene.throughput.max_work
+    jobs = [scene.put(*"ab", settings=settings), scene.put("c", settings=settings)]
+    scene.run()
+    assert [texts(job) for job in jobs] == [["A", "B"], ["C"]]
+    assert min(map(len, slow.batches)) == 1 and max(map(len, slow.batches)) > 1
+
+
+def test_a_search_that_nobody_waits_for_is_interrupted() -> None:
+    slow = Slow()
+    scene = Scene()
+    job = scene.put("a", "b", settings=BatchSettings(fake_model("m", slow)))
+    batch = scene.queue.take()
+    assert batch is not None
+    dropping = threading.Thread(target=drop_when, args=(scene, job, lambda: bool(slow.batches)))
+    dropping.start()
+    scene.worker.process(batch)  # it would not return else
+    dropping.join()
+    assert (scene.done, scene.queue.n_sentences) == ([], 0)
+
+
+def drop_when(scene: Scene, job: QueuedRequest, begun: Callable[[], bool]) -> None:
+    while not begun():
+        pass
+    scene.queue.drop(job)
+
+
+def test_a_request_over_its_budget_fails_alone() -> None:
+    scene = Scene()
+    greedy = QueuedRequest([PLAIN] * 2, ["a" * 50, "b"], scene.done.append, meter=Meter(Limits(max_reply=140)))
+    scene.queue.put(greedy)
+    other = scene.put("c")
+    scene.run()
+    assert isinstance(greedy.error, RequestError)
+    assert (greedy.error.status, greedy.error.code) == (413, "over_budget")
+    assert texts(other) == ["C"]
+    assert len(scene.done) == 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,9 @@ from dragoman.cli import note, print_stderr
 from dragoman.cli.options import complete_model
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from dragoman.serve.models import ServedModel
 
 
 @click.command()
@@ -25,9 +29,17 @@ from dragoman.errors import MissingExtraError
 @engine_options
 @click.option("--reproducible", is_flag=True, help="Translate each sentence alone: identical results.")
 @click.option("--max-queue", type=int, default=256, show_default=True, help="Open requests; more are answered 429.")
+@click.option(
+    "--max-client-requests", type=int, help="Open requests of one client (default: a quarter of --max-queue)."
+)
 @click.option("--max-characters", type=int, default=1_000_000, show_default=True, help="Characters per request.")
+@click.option("--max-work", type=int, default=4_000_000, show_default=True, help="Output tokens x beam per request.")
 @click.option("--max-batch", type=int, help="Sentences per batch (default: the engine's choice).")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds until a request fails with 504.")
+@click.option(
+    "--api-token", multiple=True, envvar="DRAGOMAN_API_TOKEN", help="Token that requests must send; repeatable."
+)
+@click.option("--allowed-host", multiple=True, help="Name in the header Host to answer to; repeatable, * for any.")
 @click.option("--root-path", default="", help="URL prefix behind a proxy, such as /translate.")
 @click.option("--access-log/--no-access-log", default=True, show_default=True, help="Log each request to stderr.")
 def command(
@@ -41,6 +53,8 @@ def command(
     precision: str,
     threads: int | None,
     reproducible: bool,
+    api_token: tuple[str, ...],
+    allowed_host: tuple[str, ...],
     root_path: str,
     access_log: bool,
     **limits: Any,
@@ -48,8 +62,9 @@ def command(
     """Serve each MODEL (a directory, a model's name, or NAME=DIRECTORY) over HTTP, with a web page.
 
     A NAME such as en-de gives the languages of a model that does not record them; so does --languages, for one model.
-    The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits.
-    There is no authentication: read docs/howto/serving.md before you expose the server to others.
+    The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits. On
+    SIGHUP it reloads models whose directories were replaced. Put the API token into the environment variable
+    DRAGOMAN_API_TOKEN: other users can see command lines. Read docs/howto/serving.md before you expose the server to others.
     """
     if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")
@@ -66,13 +81,21 @@ def command(
     pair = None if languages is None else parse_languages(languages)
     directories = model_directories(models)
     bound = bind(host, port)  # before the models, which take time to load: a port in use fails at once
+    from dragoman.serve.access import Access
     from dragoman.serve.app import create_app
+    from dragoman.serve.reload import Reloader
     from dragoman.serve.service import DEFAULT_BATCH, Service
 
     options = {"engine": engine, "device": device, "precision": precision, "threads": threads}
-    served = {name: load_served_model(name, each, beam, pair, **options) for name, each in directories.items()}
+
+    def load(name: str, directory: Path) -> ServedModel:
+        return load_served_model(name, directory, beam, pair, **options)
+
+    served = {name: load(name, directory) for name, directory in directories.items()}
     batch = max(preferred_batch(one, beam) for one in served.values()) or DEFAULT_BATCH
     service = Service(served, server_limits, reproducible, batch)
+    service.needs_token = bool(api_token)
+    reloader = Reloader(service, directories, load, note)
 
     def on_listening() -> None:
         for model in served.values():
@@ -83,8 +106,9 @@ def command(
         click.echo(f"dragoman: serving {', '.join(served)} on {server_url(bound)}{root_path}")
         sys.stdout.flush()
 
-    app = create_app(service, root_path, log_request if access_log else lambda *_: None)
-    run_server(app, service, bound, on_listening)
+    access = Access([host, bound.getsockname()[0], *allowed_host], api_token)
+    app = create_app(service, root_path, log_request if access_log else lambda *_: None, access)
+    run_server(app, service, bound, on_listening, reloader.start)
 
 
 def log_request(method: str, path: str, status: int, seconds: float) -> None:

@@ -26,7 +26,7 @@ from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 from dragoman.nn.kernels import triton_available
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import BatchConstraints
@@ -77,7 +77,12 @@ class CudaEngine:
             torch.cuda.synchronize(self.device)  # the recorder's stream does not wait for the weights by itself
 
     def search(
-        self, sources: Ids, search: Search, prefixes: Ids | None = None, constraints: BatchConstraints | None = None
+        self,
+        sources: Ids,
+        search: Search,
+        prefixes: Ids | None = None,
+        constraints: BatchConstraints | None = None,
+        stop: StopFlag | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)
@@ -95,7 +100,7 @@ class CudaEngine:
             while start < len(sources):
                 part = slice(start, start + self._room(lengths[start:], limits[start:], search.beam))
                 indices = np.arange(len(sources))[part]
-                self._search_batch(sources[part], lengths[part], limits[part], search, found, indices)
+                self._search_batch(sources[part], lengths[part], limits[part], search, found, indices, stop)
                 start = part.stop
         if not all(found):
             raise SearchError(NOT_FINITE, code="not_finite")
@@ -119,12 +124,15 @@ class CudaEngine:
         search: Search,
         found: list[list[Hypothesis]],
         indices: Integers,
+        stop: StopFlag | None = None,
     ) -> None:
         """Search in one state and write to `indices` of `found`; the last few sentences continue in a smaller state."""
         decoder = self._decoder(shape_of(lengths, limits, search.beam))
         memory = self._encoder(decoder.state.shape.sentences, int(lengths.max()) + 1).encode(sources, lengths)
         decoder.begin(memory, lengths, limits, search)
         for _ in range(0, int(limits.max()) + 1, graphs.STEPS_PER_GRAPH):
+            if stop is not None:
+                stop.check()
             done = decoder.run_steps()[: len(indices)]
             if done.all():
                 break

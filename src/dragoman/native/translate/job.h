@@ -12,4 +12,5 @@ typedef struct {
     int32_t *tokens;                        /* [sentence][n_best][max_length] */
     int32_t *lengths;                       /* [sentence][n_best]; -1: no hypothesis */
     float *scores, *log_probabilities;      /* [sentence][n_best] */
+    const int32_t *stop;                    /* another thread sets it to interrupt the search; NULL for none */
 } TranslationJob;

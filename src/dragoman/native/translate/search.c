@@ -106,7 +106,8 @@ void write_results(const Search *s) {
 
 void run_search(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows) {
     size_t entry = 0;
-    for (int position = 0; s->rows; position++) {
+    const int32_t *stop = s->job->stop;
+    for (int position = 0; s->rows && !(stop && __atomic_load_n(stop, __ATOMIC_RELAXED)); position++) {
         for (int r = 0; r < s->rows; r++) {
             Hypothesis *o = &s->open[r];
             const Sentence *of = &s->sentences[o->sentence];

@@ -21,5 +21,6 @@ EXPORT const Layout structure_layouts[] = {
     STRUCTURE(TranslationJob), JOB(sentences), JOB(beam), JOB(n_best), JOB(min_length), JOB(no_repeat), JOB(max_length),
     JOB(threads), JOB(source), JOB(source_lengths), JOB(limits), JOB(prefix), JOB(prefix_lengths), JOB(normalizers),
     JOB(tokens), JOB(lengths), JOB(scores), JOB(log_probabilities),
+    JOB(stop),
     {NULL, 0, 0},
 };

@@ -1,0 +1,107 @@
+"""Who may use the server: names in `Host`, API tokens, and what counts as one client."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any, Final
+
+from fastapi import Request
+
+from dragoman.serve.errors import RequestError
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+ANY_ADDRESS: Final = ("0.0.0.0", "::")
+OPEN_PATHS: Final = ("/health", "/ready")  # for probes, which have no token
+BODY_TOKEN_PATHS: Final = ("/translate", "/detect")  # LibreTranslate's clients send the token as `api_key`
+CHECK_KEY: Final = "dragoman.check_key"  # key of a request's scope: checks the `api_key` of its body
+
+
+class Access:
+    """The allow-list of hosts and the API tokens of a server."""
+
+    def __init__(self, hosts: Iterable[str] | None = None, tokens: Iterable[str] = ()) -> None:
+        self.hosts = None if hosts is None else {host.lower() for host in hosts}
+        self.tokens = [token.encode() for token in tokens]
+
+    def client(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> str:
+        """What limits per client go by: the token if there are several, else the address."""
+        if len(self.tokens) > 1 and (number := self._token_number(headers)) is not None:
+            return f"token {number}"
+        return str((scope.get("client") or ("",))[0])
+
+    def check(self, path: str, headers: Mapping[bytes, bytes]) -> RequestError | None:
+        """What is wrong with the host or the token of a request, if anything."""
+        host = headers.get(b"host")
+        if host is not None and not self.allows_host(host.decode("latin-1")):
+            message = "this server does not answer to the name in the header Host; start it with --allowed-host NAME"
+            return RequestError(421, "host_not_allowed", message)
+        if not self.tokens or path in OPEN_PATHS or self._token_number(headers) is not None:
+            return None
+        return None if path in BODY_TOKEN_PATHS and b"authorization" not in headers else unauthorized()
+
+    def allows_host(self, host: str) -> bool:
+        """Whether the server answers to a name: a web page of another name must not reach it (DNS rebinding)."""
+        if self.hosts is None or "*" in self.hosts:
+            return True
+        name = host_name(host)
+        if name in self.hosts or name in LOOPBACK:
+            return True
+        return not self.hosts.isdisjoint(ANY_ADDRESS) and is_address(name)
+
+    def check_key(self, headers: Mapping[bytes, bytes], key: object) -> None:
+        """Raise unless a request has the token in its header or its body."""
+        if self.tokens and self._token_number(headers) is None:
+            given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
+            if not any(hmac.compare_digest(given, token) for token in self.tokens):
+                raise unauthorized()
+
+    def _token_number(self, headers: Mapping[bytes, bytes]) -> int | None:
+        given = given_token(headers.get(b"authorization", b""))
+        matches = [number for number, token in enumerate(self.tokens) if hmac.compare_digest(given, token)]
+        return matches[0] if matches else None
+
+
+def check_key(request: Request, key: object) -> None:
+    """Raise unless a LibreTranslate request may be answered: its token may be in the body."""
+    if CHECK_KEY in request.scope:
+        request.scope[CHECK_KEY](key)
+
+
+def unauthorized() -> RequestError:
+    """The request has no valid token."""
+    message = "this server needs an API token; send the header Authorization: Bearer TOKEN"
+    return RequestError(401, "unauthorized", message)
+
+
+def given_token(authorization: bytes) -> bytes:
+    """The token of a header: Bearer TOKEN, or the password of Basic, which browsers ask for."""
+    scheme, _, value = authorization.strip().partition(b" ")
+    if scheme.lower() == b"bearer":
+        return value.strip()
+    if scheme.lower() == b"basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0] if host.count(":") < 2 else host
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an IP address."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""Connections: a cap on their number, time limits for heads and slow readers, and room when descriptors run out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import time
+from collections import Counter
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS: Final = 10.0  # for the head of a request, from the first byte or the start of the connection
+WRITE_SECONDS: Final = 20.0  # that a client may take to read anything of a reply
+MAX_CONNECTIONS: Final = 4_096
+RESERVED_DESCRIPTORS: Final = 64  # of the process, for everything that is not a connection
+LOG_SECONDS: Final = 60.0  # between two lines about the same shortage
+EVICTED: Final = 16  # idle connections that are closed when descriptors run out
+SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+logger = logging.getLogger("dragoman.serve")
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files as far as allowed; return the number of connections that fit."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MAX_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + RESERVED_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        new = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):  # a system that allows less
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    room = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else soft - RESERVED_DESCRIPTORS
+    return max(8, min(MAX_CONNECTIONS, room))
+
+
+class Connection(H11Protocol):
+    """A connection with time limits. At the cap, idle ones make room, those of the client with the most first."""
+
+    max_connections = MAX_CONNECTIONS
+    head_seconds = HEAD_SECONDS
+    write_seconds = WRITE_SECONDS
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.head_timer: asyncio.TimerHandle | None = None
+        self.write_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return self.client[0] if self.client else ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admit a connection, in place of an idle one if there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections and not evict_idle(self.connections, 1):
+            self.transport.abort()
+            return
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers."""
+        self._cancel_timers()
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        """Time the head of a request from its first byte."""
+        if self.idle and self.head_timer is None:
+            self._wait_for_head()
+        super().data_received(data)
+        if not self.idle and self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
+
+    def on_response_complete(self) -> None:
+        """Limit the time for what is left: the rest of a body, or of a reply."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            if self.transport.get_write_buffer_size():  # the client may never read it
+                self.loop.call_later(self.write_seconds, self.transport.abort)
+        elif self.conn.their_state is h11.SEND_BODY:
+            self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        """The client does not read: give it some time."""
+        super().pause_writing()
+        if self.write_timer is None:
+            self.write_timer = self.loop.call_later(self.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        super().resume_writing()
+        if self.write_timer is not None:
+            self.write_timer.cancel()
+            self.write_timer = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection; one whose client has not read its last reply is aborted."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _wait_for_head(self) -> None:
+        self.head_timer = self.loop.call_later(self.head_seconds, self._head_is_late)
+
+    def _head_is_late(self) -> None:
+        self.head_timer = None
+        if self.idle:
+            self.transport.abort()
+
+    def _cancel_timers(self) -> None:
+        for timer in (self.head_timer, self.write_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+def evict_idle(connections: Any, count: int) -> int:
+    """Close so many idle connections, of the clients with the most connections first; return how many there were."""
+    counts = Counter(one.address for one in connections)
+    idle = sorted((one for one in connections if one.idle), key=lambda one: -counts[one.address])
+    for one in idle[:count]:
+        one.transport.abort()
+    return len(idle[:count])
+
+
+class ShortageHandler:
+    """Handles errors of the event loop: a shortage of descriptors is one line a minute, and idle connections go."""
+
+    def __init__(self, connections: Any) -> None:
+        self.connections, self.last = connections, -LOG_SECONDS
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle one error."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in SHORTAGES:
+            loop.default_exception_handler(context)
+            return
+        if time.monotonic() - self.last >= LOG_SECONDS:
+            self.last = time.monotonic()
+            logger.error("cannot accept connections: %s; raise the limit of open files (ulimit -n)", error.strerror)
+            evict_idle(self.connections, EVICTED)

@@ -1,0 +1,56 @@
+"""Reload models that were replaced on disk, while the server answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dragoman.errors import DragomanError
+from dragoman.files import MANIFEST
+from dragoman.serve.models import ServedModel
+from dragoman.serve.service import Service
+
+
+class Reloader:
+    """Loads models whose manifest has changed, in a thread; a model that fails to load leaves the old one in place."""
+
+    def __init__(
+        self,
+        service: Service,
+        directories: Mapping[str, Path],
+        load: Callable[[str, Path], ServedModel],
+        note: Callable[[str], None],
+    ) -> None:
+        self.service, self.directories, self.load, self.note = service, directories, load, note
+        self.loaded = {name: read_manifest(directory) for name, directory in directories.items()}
+        self.lock = threading.Lock()
+
+    def start(self) -> None:
+        """Reload in a thread of its own."""
+        threading.Thread(target=self.run, name="reloading", daemon=True).start()
+
+    def run(self) -> None:
+        """Load each model that has changed; one call at a time."""
+        with self.lock:
+            for name, directory in self.directories.items():
+                manifest = read_manifest(directory)
+                if manifest is not None and manifest == self.loaded[name]:
+                    self.note(f"{name}: unchanged")
+                    continue
+                try:
+                    model = self.load(name, directory)
+                except (DragomanError, OSError, MemoryError, RuntimeError) as error:
+                    self.note(f"{name}: cannot reload it: {error}; the model loaded before is still served")
+                    continue
+                self.loaded[name] = manifest
+                self.service.replace_model(model)
+                self.note(f"{name}: reloaded; {model.engine}")
+
+
+def read_manifest(directory: Path) -> bytes | None:
+    """The manifest of a model, which changes with any of its files; None if it cannot be read."""
+    try:
+        return (directory / MANIFEST).read_bytes()
+    except OSError:
+        return None
