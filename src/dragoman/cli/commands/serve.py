@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.options import complete_model
+from dragoman.cli.options import complete_model, examples
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
 
-@click.command()
+@click.command(epilog=examples("dragoman serve en-de=my-model --port 8080"))
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
 @click.option("--languages", metavar="SOURCE-TARGET", help="Languages of the model, such as en-es.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
