@@ -88,7 +88,9 @@ def command(
     print_survey(survey)
     if out is None:
         return
-    title = f"What each head of {model} attends to, and its importance"
+    from dragoman.modeldir.locate import model_name
+
+    title = f"{model_name(translator.engines.directory)}: what each head attends to, and its importance"
     match out.suffix.lower():
         case ".json":
             write_output(out, json.dumps(survey.to_dict(), ensure_ascii=False, indent=1) + "\n")
