@@ -9,7 +9,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as type checkers understand it, without what importing `typing` costs
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from typing import Any

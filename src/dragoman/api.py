@@ -296,11 +296,11 @@ def evaluate(
     reporter = reporter or ConsoleReporter(transient=True)
     try:
         for each in models:
-            reporter.note(f"{each.model}: {each.engine_info}")
+            reporter.note(f"{each.name}: {each.engine_info}")
         results = score_systems(systems, sets, metrics, tokenize, lowercase, reporter)
     finally:
         reporter.close()
-    found = EvaluationReport(system.describe(), results, ", ".join(path.name for path in others) or None)
+    found = EvaluationReport(system.describe(), results, systems[1].name if others else None)
     if report is not None:
         found.write(Path(report))
     return found

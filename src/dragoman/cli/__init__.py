@@ -19,25 +19,37 @@ from dragoman import __version__
 from dragoman.errors import DataError, DragomanError, DragomanWarning, shortage
 from dragoman.values import suggest
 
-# command -> its line in `dragoman --help`; the code is `command` in dragoman.cli.commands.<name>, see also MODULES
-COMMANDS = {
-    "demo": "Train on the embedded corpus and translate unseen lines: a tour in a few minutes.",
-    "train": "Train a translator from files of sentence pairs.",
-    "finish": "Write a model from the checkpoints of a stopped run.",
-    "evaluate": "Score translations: BLEU, chrF and TER, with signatures, and a report.",
-    "inspect": "Look inside a model: attention, heads, word alignment, positions, layer costs.",
-    "average": "Average checkpoints or models into one model.",
-    "import": "Convert a model of another toolkit: Opus-MT, fairseq, JoeyNMT.",
-    "prepare": "Learn the tokenizer, clean sentence pairs, and write them as ids for training.",
-    "translate": "Translate lines of text with a model.",
-    "score": "Score given translations: the log-probability of each pair.",
-    "serve": "Serve models over HTTP, with a web page.",
-    "trees": "Convert constituency trees to training lines and back; score parses.",
-    "engines": "Show what each engine supports, and which are available here.",
-    "recipe": "Show a recipe in full, with the model's size.",
-    "tokenize": "Convert lines of text to tokens or ids.",
-    "detokenize": "Convert lines of tokens or ids back to text.",
+# the commands by purpose, each with its line in `dragoman --help`; a command is `command` in
+# dragoman.cli.commands.<name>, or as MODULES says
+COMMAND_GROUPS = {
+    "Train": {
+        "demo": "Take a tour: train on the embedded corpus, translate.",
+        "train": "Train a translator from files of sentence pairs.",
+        "finish": "Make a model of a training run that was stopped.",
+    },
+    "Translate": {
+        "translate": "Translate lines of text.",
+        "serve": "Serve models over HTTP, with a web page.",
+        "engines": "Show what each engine supports, and which run here.",
+    },
+    "Look inside": {
+        "evaluate": "Measure translations: BLEU, chrF and TER.",
+        "score": "Print the log-probability of given translations.",
+        "inspect": "Show attention, heads, alignments and positions.",
+    },
+    "Models": {
+        "import": "Convert a model of Opus-MT, fairseq or JoeyNMT.",
+        "average": "Average checkpoints or models into one model.",
+        "recipe": "Show a recipe in full, with the model's size.",
+    },
+    "Data": {
+        "prepare": "Clean pairs, learn a tokenizer, write ids to train on.",
+        "tokenize": "Convert lines of text to tokens or ids.",
+        "detokenize": "Convert tokens or ids back to text.",
+        "trees": "Convert constituency trees to lines to train on.",
+    },
 }
+COMMANDS = {name: line for commands in COMMAND_GROUPS.values() for name, line in commands.items()}
 CONTROLS = {number: f"\\x{number:02x}" for number in (*range(9), *range(11, 32), *range(127, 160))}
 MODULES = {"import": "import_model"}  # a keyword cannot be the name of a module
 
@@ -64,22 +76,25 @@ class CommandGroup(click.Group):
             redirect_to_null(sys.stdout)  # nothing is left to flush at exit
             sys.exit(141)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in `--help`, taken from COMMANDS so that help imports nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by purpose and the options, on one screen, from COMMAND_GROUPS alone: help imports nothing."""
+        formatter.write_paragraph()
+        for purpose, commands in COMMAND_GROUPS.items():
+            for name, line in commands.items():
+                formatter.write(f"{purpose:<12} {name:<11} {line}\n")
+                purpose = ""
 
 
-COMPLETION = """\b
-To enable completion in your shell (also zsh_source, fish_source):
-  eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)"
+EPILOG = """\b
+Options: --version, -h or --help. Examples: dragoman COMMAND --help
+Completion: eval "$(_DRAGOMAN_COMPLETE=bash_source dragoman)" (or zsh_source)
 """
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="dragoman")
 def group() -> None:
-    """Train, open up and run your own translator."""
+    """Train, inspect and run your own translator."""
 
 
 def show_warning(

@@ -16,6 +16,7 @@ from dragoman.evaluation.metrics import compare_systems, score_corpus
 from dragoman.evaluation.report import SetResult
 from dragoman.evaluation.test_sets import EvaluationSet, read_matching_lines
 from dragoman.files import MANIFEST, sha256
+from dragoman.modeldir.locate import model_name
 from dragoman.progress import Reporter
 from dragoman.search.types import Search
 from dragoman.translation.pipeline import depths_of_texts
@@ -34,6 +35,10 @@ class SystemOutput:
 class System(Protocol):
     """A system with a translation for every sentence of a test set."""
 
+    @property
+    def name(self) -> str:
+        """The name in a report and in notes, without a path."""
+
     def describe(self) -> dict[str, Any]:
         """The description in a report."""
 
@@ -47,8 +52,14 @@ class ModelSystem:
     def __init__(self, model: str, search: Search, batch: int | None = None, **engine: Any) -> None:
         from dragoman.translation.translator import Translator
 
-        self.model, self.search, self.batch = model, search, batch
+        self.search, self.batch = search, batch
         self.translator = Translator.load(model, **engine)
+
+    @property
+    def name(self) -> str:
+        """The name of the model, or of each model of an ensemble."""
+        engines = self.translator.engines
+        return " + ".join(map(model_name, (engines.directory, *engines.others)))
 
     @property
     def has_target_languages(self) -> bool:
@@ -70,7 +81,7 @@ class ModelSystem:
         engines = self.translator.engines
         directories = [engines.directory, *engines.others]
         return {
-            "model": " + ".join(directory.name for directory in directories),
+            "model": self.name,
             "digest": ", ".join(sha256(directory / MANIFEST) for directory in directories),
             **({"mean": engines.mean} if engines.others else {}),
             **{k: v for k, v in asdict(self.engine_info).items() if v is not None},
@@ -127,9 +138,14 @@ class FileSystem:
             for path, test_set in zip(files, sets, strict=True)
         ]
 
+    @property
+    def name(self) -> str:
+        """The names of the files."""
+        return ", ".join(path.name for path in self.files)
+
     def describe(self) -> dict[str, Any]:
         """File names and digests."""
-        return {"files": ", ".join(path.name for path in self.files), "digest": ", ".join(map(sha256, self.files))}
+        return {"files": self.name, "digest": ", ".join(map(sha256, self.files))}
 
     def translate(self, sets: Sequence[EvaluationSet], reporter: Reporter) -> list[SystemOutput]:
         """The translations of the files."""

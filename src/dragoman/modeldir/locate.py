@@ -35,6 +35,11 @@ def model_names() -> list[str]:
     return sorted({entry.parent.name for path in search_path() for entry in path.glob(f"*/{MANIFEST}")})
 
 
+def model_name(directory: Path) -> str:
+    """The name of a model in pages, pictures and reports: that of its directory, without the path."""
+    return directory.resolve().name
+
+
 def find_model(model: str | Path) -> Path:
     """The directory of a finished model, by its path, or by its name in the search path."""
     if not isinstance(model, str | os.PathLike):

@@ -158,7 +158,7 @@ class Search:
             raise SearchError(message, code="out_of_range")
 
     def for_part(self, n_parts: int) -> Search:
-        """The search of each of `n_parts` parts of a text: they share `min_length`, and `extra_length` over its default.
+        """The search of one of `n_parts` parts of a text: they share `min_length` and any additional `extra_length`.
 
         Both count once per text, so a text that is split costs no more than one that is not.
         """

@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.engines.base import EngineRequest
 from dragoman.errors import SearchError
 from dragoman.modeldir.info import language_codes, read_info
-from dragoman.modeldir.locate import find_model
+from dragoman.modeldir.locate import find_model, model_name
 from dragoman.search.types import Sampling, Search
 from dragoman.serve.models import ServedModel
 from dragoman.translation.forced_attention import forced_attention
@@ -34,7 +34,7 @@ def model_directories(models: Sequence[str]) -> dict[str, Path]:
             message = f"{model!r} has no directory; write NAME=DIRECTORY, such as en-de=my-model"
             raise SearchError(message, code="missing_option")
         directory = find_model(location)
-        name = name or directory.resolve().name
+        name = name or model_name(directory)
         if name in found:
             message = f"two models have the name {name!r}: {found[name]} and {directory}; use NAME={location}"
             raise SearchError(message, code="duplicate_name")
@@ -113,7 +113,7 @@ def model_languages(name: str, directory: Path) -> tuple[str, str] | None:
     Newari), so there the model's own languages come first.
     """
     from_name, from_model = parse_language_pair(name), read_info(directory).language_pair
-    return from_model or from_name if name == directory.resolve().name else from_name or from_model
+    return from_model or from_name if name == model_name(directory) else from_name or from_model
 
 
 def parse_languages(pair: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from dragoman.data.prepare.target_languages import with_targets
 from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
 from dragoman.modeldir.layout import verify_model_cached
-from dragoman.modeldir.locate import read_recipe
+from dragoman.modeldir.locate import model_name, read_recipe
 from dragoman.nn.kernels import triton_available
 from dragoman.nn.kernels.cpu_bf16 import has_bfloat16_matmul
 from dragoman.progress import Reporter
@@ -167,9 +167,9 @@ class TrainingPlan:
             self._fit(prepared, sizes, minutes, measure)
         elif minutes is not None and self.recorded is not None:
             self._replace_choice(Choice(f"train.steps={self.recorded.train.steps}", "the length that the run has"))
-        if self.base is not None and self.given is None:
+        if self.base is not None and self.start_from is not None and self.given is None:
             more = f", and a token for each of {', '.join(self.added_targets)}" if self.added_targets else ""
-            reporter.note(f"model and tokenizers: those of {self.start_from}{more}")
+            reporter.note(f"model and tokenizers: those of {model_name(self.start_from)}{more}")
         for choice in self.shown_choices():
             reporter.note(f"{choice.change}: {choice.reason}")
 

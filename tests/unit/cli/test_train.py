@@ -101,7 +101,7 @@ def test_from_a_model_come_its_sizes_and_its_tokenizers(tmp_path: Path, capsys: 
     model = model_at(tmp_path / "model")
     begin = ["--from", str(model), "--out", str(tmp_path / "out"), "--set", "train.steps=2"]
     code, _, err = leave(capsys, *words(tmp_path, begin), "--set", "model.dropout=0.4")
-    assert (code, f"model and tokenizers: those of {model}" in err) == (0, True), err
+    assert (code, f"model and tokenizers: those of {model.name}\n" in err) == (0, True), err
     own, found = Recipe.load(model / "recipe.toml"), Recipe.load(tmp_path / "out" / "recipe.toml")
     assert (found.model, found.text) == (replace(own.model, dropout=0.4), own.text)
     for more, message in (

@@ -127,7 +127,7 @@ def test_a_language_is_added_to_a_finished_model(tmp_path: Path, capsys: pytest.
     ]
     added = ["--set", 'text.targets=["de", "back", "it"]', *tuned]
     code, _, err = leave(capsys, *words(tmp_path, more, "--to", "de", "--to", "it", settings=added))
-    assert (code, f"those of {out}, and a token for each of it" in err) == (0, True), err
+    assert (code, f"those of {out.name}, and a token for each of it" in err) == (0, True), err
     assert (
         Recipe.load(more / "recipe.toml").text.vocabulary_size
         == Recipe.load(out / "recipe.toml").text.vocabulary_size + 1

@@ -7,11 +7,17 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE
+from dragoman.cli.options import FILE, examples
 from dragoman.errors import TrainingError
 
 
-@click.command(name="average")
+@click.command(
+    name="average",
+    epilog=examples(
+        "dragoman average my-model --last 5 --out my-average",
+        "dragoman average my-model my-other-model --out my-average",
+    ),
+)
 @click.argument("models", nargs=-1, required=True, type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--last", type=click.IntRange(1), help="Number of last regular checkpoints.  [default: train.average]")

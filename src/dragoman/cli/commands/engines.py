@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.options import NAME, complete_model
+from dragoman.cli.options import NAME, complete_model, examples
 from dragoman.cli.output import check_stdout
 
 
-@click.command()
+@click.command(epilog=examples("dragoman engines", "dragoman engines my-model --device cpu"))
 @click.argument("model", required=False, type=NAME, shell_complete=complete_model)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
 @click.option("--json", "as_json", is_flag=True, help="A JSON array with one object per engine.")
@@ -21,13 +21,13 @@ def command(model: str | None, device: str, as_json: bool) -> None:
     from dragoman.engines.select import check_device, has_gpu
     from dragoman.engines.specs import capability_rows, engine_statuses, format_text
     from dragoman.modeldir.layout import verify_model_cached
-    from dragoman.modeldir.locate import find_model, read_recipe
+    from dragoman.modeldir.locate import find_model, model_name, read_recipe
 
-    recipe = None
+    recipe, name = None, ""
     if model is not None:
         directory = find_model(model)
         verify_model_cached(directory)
-        recipe = read_recipe(directory).model
+        recipe, name = read_recipe(directory).model, f", for {model_name(directory)}"
     device = check_device("cuda" if has_gpu() else "cpu") if device == "auto" else check_device(device)
     statuses = engine_statuses(recipe, device)
     if as_json:
@@ -37,6 +37,4 @@ def command(model: str | None, device: str, as_json: bool) -> None:
         return
     click.echo(format_text(capability_rows()))
     rows = [[status.name, status.unavailable or "available"] for status in statuses]
-    click.echo(
-        f"On {device} here{'' if model is None else f', for {model}'}:\n{format_text(rows, width=200)}", nl=False
-    )
+    click.echo(f"On {device} here{name}:\n{format_text(rows, width=200)}", nl=False)

@@ -12,7 +12,7 @@ import click
 
 from dragoman import api
 from dragoman.cli import note
-from dragoman.cli.options import FILE, NAME, complete_model, reject_unused
+from dragoman.cli.options import FILE, NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.output import check_stdout
 from dragoman.evaluation.metrics import METRICS
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from dragoman.evaluation.report import EvaluationReport, SetResult
 
 
-@click.command(name="evaluate")
+@click.command(
+    name="evaluate",
+    epilog=examples(
+        "dragoman evaluate my-model --source test.en --reference test.de",
+        "dragoman evaluate --hypothesis book.de --reference test.de --metric bleu",
+    ),
+)
 @click.argument("model", required=False, type=NAME, shell_complete=complete_model)
 @click.option("--source", "sources", type=FILE, multiple=True, help="Sentences to translate, one per line.")
 @click.option("--reference", "references", type=FILE, multiple=True, help="Reference translations.")

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE
+from dragoman.cli.options import FILE, examples
 
 
-@click.command(name="finish")
+@click.command(name="finish", epilog=examples("dragoman finish my-model"))
 @click.argument("run", type=FILE)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="Device that evaluates the checkpoints.")
 def command(run: Path, device: str | None) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE
+from dragoman.cli.options import FILE, examples
 
 
-@click.command(name="import")
+@click.command(name="import", epilog=examples("dragoman import opus-mt-en-de --out en-de"))
 @click.argument("path", type=FILE)
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--tokenizer", type=FILE,

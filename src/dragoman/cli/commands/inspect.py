@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.commands import inspect_heads as heads
-from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, reject_unused
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples, reject_unused
 from dragoman.cli.options.sentence_options import check_pair_options, read_given_pairs, sentence_options
 from dragoman.cli.output import check_stdout
 from dragoman.errors import DragomanError
@@ -23,12 +23,17 @@ PAGE_SUFFIXES = (".png", ".svg", ".pdf", ".html")
 PICTURES = PAGE_SUFFIXES[:3]
 
 
-@click.group(name="inspect")
+@click.group(
+    name="inspect", epilog=examples('dragoman inspect attention my-model --text "Good morning!" --out page.html')
+)
 def command() -> None:
     """Look inside a model: attention, heads, word alignments, positions; and measure the cost of layers."""
 
 
-@command.command(short_help="Attention of every layer and head for one sentence.")
+@command.command(
+    short_help="Attention of every layer and head for one sentence.",
+    epilog=examples('dragoman inspect attention my-model --text "Good morning!" --out page.html'),
+)
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @sentence_options
 @click.option(
@@ -100,7 +105,10 @@ def attention(
 command.add_command(heads.command, "heads")
 
 
-@command.command(short_help="Word alignments of sentence pairs.")
+@command.command(
+    short_help="Word alignments of sentence pairs.",
+    epilog=examples("dragoman inspect alignment my-model --source test.en --target test.de"),
+)
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @sentence_options
 @click.option("--source-trees", "trees", type=FILE, help="Trees of the sources (CoNLL-U), for a model that reads them.")
@@ -169,7 +177,10 @@ def alignment(
         print_note(draw_alignment(names[0], names[1], links[number - 1], out))
 
 
-@command.command(short_help="The position code, and the similarity of positions.")
+@command.command(
+    short_help="The position code, and the similarity of positions.",
+    epilog=examples("dragoman inspect positions my-model --out positions.png"),
+)
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.option("--out", type=OUTPUT_FILE, required=True, help=f"Output file: {', '.join(PICTURES)}.")
 @click.option(
@@ -191,7 +202,10 @@ def positions(model: str, out: Path, length: int | None) -> None:
     print_note(draw_positions(codes, out, f"{recipe.positions} positions, d_model {recipe.d_model}"))
 
 
-@command.command(short_help="Table 1 of the paper, measured; needs no model.")
+@command.command(
+    short_help="Table 1 of the paper, measured; needs no model.",
+    epilog=examples("dragoman inspect costs --length 64 --length 256 --d-model 128"),
+)
 @click.option("--out", type=OUTPUT_FILE, help=f"Also draw curves over n, for the last d: {', '.join(PICTURES)}.")
 @click.option("--length", "lengths", type=click.IntRange(2, 4096), multiple=True,
               help="Positions n (default: 64, 256 and 1024).")  # fmt: skip

@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli import note
 from dragoman.cli.input import check_readable
-from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model
+from dragoman.cli.options import FILE, NAME, OUTPUT_FILE, complete_model, examples
 from dragoman.errors import DragomanError, OutputError
 from dragoman.progress import ConsoleReporter
 from dragoman.values import plural
@@ -25,7 +25,10 @@ SURVEY_SUFFIXES = (".png", ".svg", ".pdf", ".html", ".json")
 DEFAULT_PAIRS = 300
 
 
-@click.command(short_help="What each head does over a corpus, and how important it is.")
+@click.command(
+    short_help="What each head does over a corpus, and how important it is.",
+    epilog=examples("dragoman inspect heads my-model --source test.en --target test.de"),
+)
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.option("--source", type=FILE, required=True, help="Sentences, one per line.")
 @click.option("--target", type=FILE, required=True, help="Their translations.")
@@ -85,7 +88,9 @@ def command(
     print_survey(survey)
     if out is None:
         return
-    title = f"What each head of {model} attends to, and its importance"
+    from dragoman.modeldir.locate import model_name
+
+    title = f"{model_name(translator.engines.directory)}: what each head attends to, and its importance"
     match out.suffix.lower():
         case ".json":
             write_output(out, json.dumps(survey.to_dict(), ensure_ascii=False, indent=1) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.options import complete_recipe
+from dragoman.cli.options import complete_recipe, examples
 from dragoman.cli.output import check_stdout
 from dragoman.config import PRESETS, Recipe
 from dragoman.values import MAX_INT
@@ -35,4 +35,4 @@ def command(source: str, changes: tuple[str, ...], vocabulary: int) -> None:
     click.echo(f"\n# {sum(counts.values()):,} parameters with a vocabulary of {vocabulary:,} ({parts})")
 
 
-command.epilog = f"Presets: {', '.join(PRESETS)}."
+command.epilog = f"Presets: {', '.join(PRESETS)}.\n\n{examples('dragoman recipe base --set model.norm_order=pre')}"

@@ -11,7 +11,7 @@ import click
 
 from dragoman.cli import decode_argument, note
 from dragoman.cli.input import STDIN, check_readable, parse_path, prompt_terminal, stream_lines, stream_pairs
-from dragoman.cli.options import NAME, complete_model, reject_unused
+from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.engine_options import ensemble_arguments, ensemble_options
 from dragoman.cli.options.sentence_options import check_pair_options
 from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
@@ -25,7 +25,7 @@ from dragoman.values import plural
 PairBatches = Iterator[list[tuple[str, str]]]
 
 
-@click.command()
+@click.command(epilog=examples("dragoman score my-model --source test.en --target test.de"))
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=NAME)
 @click.option("--text", metavar="SENTENCE", help="Source sentence.")

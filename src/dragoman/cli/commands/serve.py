@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli import note, print_stderr
-from dragoman.cli.options import complete_model
+from dragoman.cli.options import complete_model, examples
 from dragoman.cli.options.engine_options import engine_options
 from dragoman.errors import MissingExtraError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dragoman.serve.models import ServedModel
 
 
-@click.command()
+@click.command(epilog=examples("dragoman serve en-de=my-model --port 8080"))
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...", shell_complete=complete_model)
 @click.option("--languages", metavar="SOURCE-TARGET", help="Languages of the model, such as en-es.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
@@ -64,7 +64,8 @@ def command(
     A NAME such as en-de gives the languages of a model that does not record them; so does --languages, for one model.
     The port opens when all models are loaded. On SIGTERM or Ctrl-C the server answers accepted requests and exits. On
     SIGHUP it reloads models whose directories were replaced. Put the API token into the environment variable
-    DRAGOMAN_API_TOKEN: other users can see command lines. Read docs/howto/serving.md before you expose the server to others.
+    DRAGOMAN_API_TOKEN: other users can see command lines. Read docs/howto/serving.md before you expose the server to
+    others.
     """
     if missing := [package for package in ("fastapi", "uvicorn", "prometheus_client") if find_spec(package) is None]:
         raise MissingExtraError(missing[0], "serve", "serving")

@@ -9,11 +9,18 @@ from pathlib import Path
 import click
 
 from dragoman import api
-from dragoman.cli.options import FILE, complete_recipe
+from dragoman.cli.options import FILE, complete_recipe, examples
 from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 
 
-@click.command(name="train")
+@click.command(
+    name="train",
+    epilog=examples(
+        "dragoman train --source train.en --target train.de --out my-model",
+        "dragoman train --tsv pairs.tsv --out my-model --minutes 60",
+        "dragoman train --tsv law.tsv --from my-model --out law-model",
+    ),
+)
 @corpus_options
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--recipe", shell_complete=complete_recipe,

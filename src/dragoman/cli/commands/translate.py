@@ -9,7 +9,7 @@ import click
 
 from dragoman.cli import decode_argument, note
 from dragoman.cli.input import check_readable, parse_path, prompt_terminal, stream_lines
-from dragoman.cli.options import NAME, complete_model, reject_unused
+from dragoman.cli.options import NAME, complete_model, examples, reject_unused
 from dragoman.cli.options.constraint_options import LineConstraints, constraint_files, constraint_options
 from dragoman.cli.options.engine_options import engine_options, ensemble_arguments, ensemble_options
 from dragoman.cli.output import LineReporter, open_output, parse_output, resolve_output, should_report
@@ -21,7 +21,13 @@ from dragoman.search.types import MAX_BEAM, Sampling, Search
 LINE_ENDS = {ord("\n"): " ", ord("\r"): " "}
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        'dragoman translate my-model --text "Good morning!"',
+        "dragoman translate my-model book.en -o book.de",
+        "dragoman translate my-model --nbest 4 --scores < book.en",
+    )
+)
 @click.argument("model", type=NAME, shell_complete=complete_model)
 @click.argument("files", nargs=-1, type=NAME)
 @click.option("--text", "texts", multiple=True, metavar="SENTENCE", help="A sentence to translate; repeatable.")

@@ -13,7 +13,7 @@ import click
 
 from dragoman.cli import note, print_stderr
 from dragoman.cli.input import STDIN, check_readable, parse_path, stream_lines
-from dragoman.cli.options import FILE, NAME
+from dragoman.cli.options import FILE, NAME, examples
 from dragoman.cli.output import check_stdout, open_output, parse_output, resolve_output
 from dragoman.errors import DataError
 from dragoman.values import plural
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@click.group(name="trees")
+@click.group(name="trees", epilog=examples("dragoman trees lines wsj_0001.mrg --source test.txt --target test.trees"))
 def command() -> None:
     """Convert constituency trees (Penn Treebank brackets) to lines for training a parser, and back.
 
@@ -34,7 +34,11 @@ def command() -> None:
     """
 
 
-@command.command(name="lines", short_help="Convert trees to sentences and training lines.")
+@command.command(
+    name="lines",
+    short_help="Convert trees to sentences and training lines.",
+    epilog=examples("dragoman trees lines wsj_0001.mrg --source test.txt --target test.trees"),
+)
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--source", required=True, type=NAME, help="Output file for the sentences.")
 @click.option("--target", required=True, type=NAME, help="Output file for the lines of their trees.")
@@ -63,7 +67,10 @@ def to_lines(files: tuple[Path, ...], source: str, target: str, tags: bool) -> N
     note(f"wrote {plural(count, 'tree')} to {names}")
 
 
-@command.command(short_help="Convert a model's lines to trees in brackets.")
+@command.command(
+    short_help="Convert a model's lines to trees in brackets.",
+    epilog=examples("dragoman trees brackets test.trees test.txt -o test.mrg"),
+)
 @click.argument("lines", type=NAME)
 @click.argument("source", type=FILE)
 @click.option("-o", "--output", type=NAME, default="-", help="Output file (default: standard output).")
@@ -85,7 +92,10 @@ def brackets(lines: str, source: Path, output: str) -> None:
     repairs.print_summary()
 
 
-@command.command(short_help="Score a model's lines against gold trees: precision, recall, F1.")
+@command.command(
+    short_help="Score a model's lines against gold trees: precision, recall, F1.",
+    epilog=examples("dragoman trees score test.trees wsj_0001.mrg"),
+)
 @click.argument("lines", type=NAME)
 @click.argument("gold", nargs=-1, required=True, type=FILE)
 def score(lines: str, gold: tuple[Path, ...]) -> None:

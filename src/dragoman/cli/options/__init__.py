@@ -1,4 +1,4 @@
-"""Options that commands share; completion of their values, and the check that each has an effect."""
+"""Options that commands share, their completion, the check that each has an effect, and examples in help texts."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ class NamedPath(click.Path):
 FILE = NamedPath(Path)
 OUTPUT_FILE = NamedPath(Path, is_output_file=True)
 NAME = NamedPath()  # a str: the path of a file or model, a model's name, or `-`
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help: command lines, each on a line of its own."""
+    return "\n".join(["\b", "Example:" if len(lines) == 1 else "Examples:", *(f"  {line}" for line in lines)])
 
 
 def given_options(*names: str) -> list[str]:

@@ -17,7 +17,7 @@ from dragoman.errors import ModelNotFoundError, TrainingError
 from dragoman.files import check_new_directory
 from dragoman.modeldir.info import ModelInfo, data_section, license_section, read_info
 from dragoman.modeldir.layout import RECIPE, TRAINING, load_tokenizers, verify_model
-from dragoman.modeldir.locate import is_model, read_recipe
+from dragoman.modeldir.locate import is_model, model_name, read_recipe
 from dragoman.modeldir.save import save_model
 from dragoman.models.loading import as_arrays, load_weights
 from dragoman.text import Tokenizer
@@ -73,7 +73,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         regular = sorted({*checkpoints.regular_steps(recipe.train.save_every), *end})
         chosen = last_steps(run, regular, last, recipe.train.average)
     return [
-        AveragePart(f"{run.name}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step))
+        AveragePart(f"{model_name(run)}, step {step}", run, recipe, info, tokenizers, checkpoints.weights(step))
         for step in chosen
     ]
 

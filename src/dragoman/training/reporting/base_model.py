@@ -10,6 +10,7 @@ from typing import Any
 from dragoman.files import sha256
 from dragoman.modeldir.info import ModelInfo, data_section, read_info
 from dragoman.modeldir.layout import WEIGHTS
+from dragoman.modeldir.locate import model_name
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class BaseModel:
         info = read_info(directory)
         data = data_section(directory).removeprefix("## Data").strip()
         return cls(
-            directory.resolve().name,
+            model_name(directory),
             sha256(directory / WEIGHTS),
             info.source_languages,
             info.target_languages,
