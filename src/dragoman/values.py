@@ -1,4 +1,4 @@
-"""Checks of the values that people give, with suggestions for those that are nearly right."""
+"""Check values that users enter, with suggestions for near misses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dragoman.errors import RecipeError
 
-MAX_INT = (1 << 31) - 1  # what every part of the machinery can still count with
+MAX_INT = (1 << 31) - 1  # within the range that every part of the code can handle
 MAX_THREADS = 1024
-MIN_WEIGHT, MAX_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch goes through it
+MIN_WEIGHT, MAX_WEIGHT = 0.0001, 10_000  # weight of a corpus: passes per epoch
 
 
 def describe_value(value: object) -> str:
-    """A value for a message: its type, and as much of it as fits."""
+    """A value for a message: its type, and as much of the value as fits."""
     kind, text = type(value).__name__, repr(value)
     text = text if len(text) <= 60 else text[:57] + "..."
     return text if value is None or text.startswith(f"{kind}(") else f"{kind} {text}"
@@ -28,12 +28,12 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
 
 
 def rename_keys(table: Any, names: Mapping[str, str]) -> Any:
-    """A dictionary read from a file, with old keys under their present names."""
+    """A dictionary read from a file, with old keys renamed to their current names."""
     return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
 
 
 def close_matches(word: str, known: Sequence[str], most: int = 1) -> list[str]:
-    """The known names that are most like a word."""
+    """The known names that are most similar to a word."""
     from difflib import get_close_matches  # only mistakes need it, and it takes time to import
 
     return get_close_matches(word, known, most)
@@ -110,7 +110,9 @@ def check_field_types(recipe: object, section: str) -> None:
     for key, kind in get_type_hints(type(recipe)).items():
         value = getattr(recipe, key)
         if value is not None or type(None) not in get_args(kind):
-            object.__setattr__(recipe, key, coerce(value, kind, f"{section}.{key}"))  # frozen, but still being made
+            object.__setattr__(
+                recipe, key, coerce(value, kind, f"{section}.{key}")
+            )  # frozen, but still being initialized
 
 
 def coerce(value: Any, kind: Any, where: str) -> Any:
@@ -130,6 +132,6 @@ def coerce(value: Any, kind: Any, where: str) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:  # type() and not isinstance: True is not the number 1 here
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string in quotes"}
         raise RecipeError(f"{where} must be {names.get(kind, kind)}; got {value!r}", code="wrong_type")
     return value

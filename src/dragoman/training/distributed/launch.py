@@ -1,4 +1,4 @@
-"""`--processes N`: start the ranks of a run on this machine, as torchrun does, with less output and no delay."""
+"""`--processes N`: start the ranks of a run on this machine, like torchrun, but with less output and no delay."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import torch.distributed as dist
 from dragoman.cpu import available_cores
 from dragoman.training.distributed.heartbeat import EXIT_CODE
 
-GRACE_SECONDS: Final = 3.0  # for the others to end by themselves after one has failed
+GRACE_SECONDS: Final = 3.0  # seconds for the others to end by themselves after one has failed
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:
     """Run `dragoman` with these arguments in `count` processes; return the exit code of the run.
 
-    This process holds the store: no rank is special, and all ranks notice when this process is gone. Each rank has a
-    session of its own, so Ctrl-C reaches it once, through here.
+    This process holds the store: no rank is special, and all ranks notice when this process is gone. Each rank has its
+    own session, so Ctrl-C reaches it once, through this process.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
     shared = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
         "WORLD_SIZE": str(count),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store above and starts none
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 joins the store above instead of starting one
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(max(1, available_cores() // count))),
     }
     command = [sys.executable, "-m", "dragoman", *arguments]
@@ -62,7 +62,7 @@ def forward_signals(children: Sequence[subprocess.Popen[bytes]]) -> None:
             raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
             signal.signal(number, forward)
 
 
@@ -93,6 +93,6 @@ def exit_code_after(children: Sequence[subprocess.Popen[bytes]], rank: int, code
     until = time.monotonic() + (60.0 if code > 128 else GRACE_SECONDS)
     while time.monotonic() < until and any(child.poll() is None for child in children):
         time.sleep(0.05)
-    # A rank that only follows another's failure may be seen first; the other's code says why.
+    # A rank that exits because another failed may be noticed first; the other's exit code tells why.
     reasons = [ended for child in children if (ended := child.poll()) is not None and ended > 0 and ended != EXIT_CODE]
     return reasons[0] if code == EXIT_CODE and reasons else code

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`, a line for each logged step and evaluation, truncated when a run resumes; and its plot."""
+"""`metrics.jsonl`: one line per logged step and evaluation, truncated when a run resumes; and its plot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MetricsLog:
             with self.path.open("ab", buffering=0) as file:
                 before = file.tell()
                 try:
-                    while line:  # a disk that is almost full takes a part, and fails at the next try
+                    while line:  # an almost full disk accepts a part of the line, and the next write fails
                         line = line[file.write(line) :]
                 except OSError:
                     with suppress(OSError):
@@ -49,12 +49,12 @@ class MetricsLog:
         self.lines += 1
 
     def sync(self) -> None:
-        """Flush to disk what the next checkpoint counts on."""
+        """Flush to disk the lines that the next checkpoint counts."""
         if self.path.exists():
             sync(self.path)
 
     def truncate(self, lines: int) -> bool:
-        """Drop what was written after a checkpoint: the run writes it again. False if lines are missing."""
+        """Drop lines written after a checkpoint: the run writes them again. False if lines are missing."""
         self.lines = lines
         if not self.path.exists():
             return lines == 0
@@ -93,7 +93,7 @@ class TrainingResult:
         curve = tuple(MetricsLog(training / METRICS_FILE).read())
         if (training / RESULT_FILE).is_file():
             scores = json.loads((training / RESULT_FILE).read_text(encoding="utf-8"))["scores"]
-        else:  # a model without its training, or of an older version
+        else:  # a model without training files, or of an older version
             scores = next((entry["valid"] for entry in reversed(curve) if "valid" in entry), {})
         return cls(training.parent, recipe, scores, curve)
 
@@ -114,7 +114,7 @@ def draw_training_curves(entries: Sequence[Mapping[str, Any]], path: Path) -> bo
     at = [e["step"] for e in valid]
     axis.plot(at, [e["valid"]["loss"] for e in valid], "o-", color="#08519c", label="validation")
     axis.set_xlabel("step")
-    axis.set_ylabel("cross-entropy of a target token")
+    axis.set_ylabel("cross-entropy per target token")
     lines, labels = axis.get_legend_handles_labels()
     if valid and "bleu" in valid[0]["valid"]:
         right = axis.twinx()

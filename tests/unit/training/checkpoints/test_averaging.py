@@ -132,7 +132,7 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
         ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
         ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
         ([run, "--last", "99"], f"--last 99 is more than the {len(REGULAR)} regular checkpoints that {run} has"),
-        ([run, "--last", "2", "--checkpoints", "4"], "exclude each other"),
+        ([run, "--last", "2", "--checkpoints", "4"], "cannot be combined"),
         ([run, one, "--last", "2"], "2 directories"),
         ([one], "has no checkpoints"),
         ([one, tmp_path], "is not a model"),
