@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import IO, Any, Final, Protocol
 
 STAGE_SECONDS: Final = 10.0  # seconds between plain lines of a stage
-STEP_SECONDS: Final = 30.0  # a step that takes longer gets a line of its own
+STEP_SECONDS: Final = 30.0  # without a plain line for this long, print one early
 
 
 class Evaluation(Protocol):

@@ -43,7 +43,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` if a known name is close, else the list of known names."""
     names = [str(name) for name in known]
     close = close_matches(word, names)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; available: {', '.join(names)}"
 
 
 def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
@@ -58,7 +58,7 @@ def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
             return f"; did you mean {candidate}?"
     others = [sibling.name for sibling in siblings if matches(sibling)]
     where = "here" if parent == Path() else f"in {parent}"
-    return f"; {where} there are: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
+    return f"; available {where}: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
 
 
 def _similar_names(parent: Path, name: str) -> list[str]:

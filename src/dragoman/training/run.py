@@ -191,7 +191,7 @@ def load_initial_weights(model: nn.Module, start_from: Path, targets: Sequence[s
         if found.get(name) != expected.get(name):
             raise TrainingError(
                 f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
-                f"but the recipe asks for {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
+                f"but the recipe needs {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
                 "out --recipe and --set model...",
                 code="weights_mismatch",
             )

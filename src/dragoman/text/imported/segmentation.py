@@ -101,7 +101,7 @@ def load_segmenter(cut: object, model: object, tokens: Container[str] = ()) -> S
     if cut == "spaces":
         return WhitespaceSegmenter()
     if cut not in SEGMENTERS or not isinstance(model, str):
-        raise TextError(f"unknown cut={cut!r:.40}; there are: {', '.join(SEGMENTERS)}", code="unknown_choice")
+        raise TextError(f"unknown cut={cut!r:.40}; use one of: {', '.join(SEGMENTERS)}", code="unknown_choice")
     if cut in ("subword-nmt", SUBWORD_NMT_RESTRICTED):
         return WhitespaceSegmenter(model, tokens if cut == SUBWORD_NMT_RESTRICTED else None)
     try:

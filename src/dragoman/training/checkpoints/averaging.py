@@ -65,7 +65,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         missing = [step for step in chosen if step not in known]
         if missing:
             raise TrainingError(
-                f"{run} has no checkpoint of step {missing[0]}; there are: {', '.join(map(str, known))}",
+                f"{run} has no checkpoint of step {missing[0]}; available: {', '.join(map(str, known))}",
                 code="checkpoint_not_found",
             )
     else:
