@@ -73,7 +73,7 @@ def prepare(
     """Clean sentence pairs, learn the tokenizers, and write the pairs as token ids to the directory `out`.
 
     Plain text is given by `source` and `target`, a file or several for each side; other formats, weights, trees and
-    target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already holds just that
+    target languages by `corpora`. Without `valid`, pairs are held out. Nothing is done if `out` already has these data
     (`Prepared.reused` tells); data of other inputs are replaced only with `overwrite`.
     """
     from dragoman.data.prepare.pipeline import prepare_corpora as prepare_corpora
@@ -117,8 +117,8 @@ def train(
     `minutes` is how long a new run may take on this machine; its length is chosen to fit.
 
     Call it again with the same arguments to resume where it stopped; a finished run is returned as it is, unless
-    train.steps has grown. Ctrl-C and SIGTERM save first, and raise InterruptedTrainingError; `finish` makes a model of
-    what there is.
+    train.steps has grown. Ctrl-C and SIGTERM save first, and raise InterruptedTrainingError; `finish` then writes a
+    model from the checkpoints.
     """
     from dragoman.modeldir.layout import TRAINING
 
@@ -143,7 +143,7 @@ def plan(
     device: str | None = None,
     reporter: Reporter | None = None,
 ) -> PlannedRun:
-    """What `train` would do with these arguments: sizes, steps, and estimates of time and memory; trains nothing.
+    """Plan what `train` would do with these arguments: sizes, steps, and estimates of time and memory.
 
     The data are prepared in `out`, where `train` finds them again.
     """
@@ -153,9 +153,9 @@ def plan(
 
 
 def finish(run: PathLike, *, device: str | None = None, reporter: Reporter | None = None) -> TrainingResult:
-    """Make a model of a training that was stopped, from the checkpoints in its directory `run`.
+    """Write a model from the checkpoints of a stopped run in the directory `run`.
 
-    Its weights are selected as at the end of a training. `train` with the same arguments as before trains on.
+    Its weights are selected as at the end of a run. To continue training, call `train` with the same arguments.
     """
     from dragoman.modeldir.layout import TRAINING
     from dragoman.training.session import finish_session
@@ -341,13 +341,13 @@ def average(models: Paths, *, out: PathLike, last: int | None = None, checkpoint
     """Average weights into the model directory `out` (section 6.1 of the paper).
 
     `models` is the directory of a training run, whose `last` checkpoints (by default as many as its recipe says), or
-    those of the steps `checkpoints`, are averaged; or two or more finished models of the same shape and vocabulary.
+    those of the steps `checkpoints`, are averaged; or two or more finished models with the same sizes and vocabulary.
     """
     from dragoman.training.checkpoints.averaging import load_parts, write_average
 
     directories = _paths(models)
     if checkpoints and last is not None:
-        raise TrainingError("`last` and `checkpoints` exclude each other; give one of them", code="conflicting_options")
+        raise TrainingError("`last` and `checkpoints` cannot be combined; give one of them", code="conflicting_options")
     if len(directories) > 1 and (checkpoints or last is not None):
         raise TrainingError(
             f"`last` and `checkpoints` choose checkpoints of one training, but there are "

@@ -48,7 +48,7 @@ class NotATokenizerError(TextError):
 
 
 class DataError(DragomanError, ValueError):
-    """Sentence pairs that cannot be used as they are."""
+    """Sentence pairs that cannot be used."""
 
 
 class DamagedError(DragomanError, OSError):
@@ -58,7 +58,7 @@ class DamagedError(DragomanError, OSError):
 
 
 class ModelNotFoundError(DragomanError, FileNotFoundError):
-    """A model that is not there: no such directory or name, not a model directory, or an unfinished training."""
+    """A model that does not exist: no such directory or name, not a model directory, or an unfinished run."""
 
     default_code = "model_not_found"
 
@@ -97,9 +97,9 @@ class DragomanWarning(UserWarning):
 
 
 def shortage(error: BaseException) -> str | None:
-    """What could not be had, where an error says that memory is short, "" if it does not say what; else None.
+    """The amount of memory that an out-of-memory error names, or "" if it names none; None for any other error.
 
-    PyTorch raises a RuntimeError of many words, a CPU's of one kind and a GPU's of another.
+    PyTorch raises a RuntimeError with different messages on a CPU and on a GPU.
     """
     words = str(error)
     if isinstance(error, MemoryError):

@@ -30,7 +30,7 @@ LOADED_SUFFIXES: Final = (".safetensors", ".toml", ".json", ".spm")  # of files 
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file completely or not at all, even if the machine stops; of a link, replace the file it points to."""
+    """Write a file completely or not at all, even if the machine stops; a link is followed."""
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
@@ -63,7 +63,7 @@ def sync(path: Path) -> None:
 
 
 def drop_page_cache(path: Path) -> None:
-    """Make the next read come from the disk, where the system can, so a check reads what was really stored."""
+    """Make the next read come from the disk, if the system supports it, so that a check reads what was stored."""
     if hasattr(os, "posix_fadvise"):
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -171,7 +171,7 @@ def manifest_entries(
 
 
 def verify_manifest(directory: Path, required: Iterable[str] = (), ignored: Collection[str] = ()) -> None:
-    """Raise DamagedError unless every listed file has the size and SHA-256 that the manifest says."""
+    """Raise DamagedError unless every listed file has the size and SHA-256 of the manifest."""
     for name, (size, digest) in manifest_entries(directory, required, ignored).items():
         file = directory / name
         if not file.is_file():
@@ -208,7 +208,7 @@ def check_new_directory(out: Path) -> None:
 def staged(path: Path) -> Iterator[Path]:
     """Yield an empty directory to write into; it becomes `path` when the block ends, and is removed if it fails.
 
-    What a killed process left behind is cleaned up first; a lock tells it from what a running process is writing.
+    Leftovers of a killed process are cleaned up first; a lock distinguishes them from those of a running process.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     staging, lock = sibling(path, "staging"), sibling(path, "lock")
@@ -263,17 +263,17 @@ def exclusive_lock(path: Path, activity: str) -> Iterator[HeldLock]:
             raise DragomanError(
                 f"{holder} is {activity} right now; wait for it, or choose another directory", code="locked"
             ) from None
-        with suppress(OSError):  # a full disk has no room for the name, but for the lock
+        with suppress(OSError):  # a full disk has no room for the name, but the lock still works
             held.truncate(0)
             held.write(f"process {os.getpid()} on {os.uname().nodename}".encode())
         yield HeldLock(path, held)
 
 
 def recover(path: Path) -> None:
-    """Undo what a killed process left half done next to `path`."""
+    """Clean up after a process that was killed while writing next to `path`."""
     old = sibling(path, "old")
     if old.exists() and not path.exists():
-        old.rename(path)  # it was killed between the two renames of `replace_directory`
+        old.rename(path)  # killed between the two renames of `replace_directory`
     for stale in (old, sibling(path, "staging")):
         if stale.exists():
             shutil.rmtree(stale)

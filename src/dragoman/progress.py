@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import IO, Any, Final, Protocol
 
-STAGE_SECONDS: Final = 10.0  # between plain lines of a stage
-STEP_SECONDS: Final = 30.0  # after which a plain line comes before it is due: slow steps are seen to be steps
+STAGE_SECONDS: Final = 10.0  # seconds between plain lines of a stage
+STEP_SECONDS: Final = 30.0  # without a plain line for this long, print one early
 
 
 class Evaluation(Protocol):
-    """What an evaluation during training found."""
+    """The result of an evaluation during training."""
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """`loss`, and whatever else is measured, by name."""
+        """`loss` and other scores, by name."""
 
     @property
     def samples(self) -> Sequence[tuple[str, str, str]]:
@@ -25,7 +25,7 @@ class Evaluation(Protocol):
 
 
 class Reporter:
-    """Receives the progress of preparing, training, evaluating and inspecting; shows nothing of it."""
+    """Receives the progress of preparing, training, evaluating and inspecting; this base class shows nothing."""
 
     def start_stage(self, title: str, total: int | None, unit: str) -> None:
         """Start a stage of `total` units, if that is known; the stage before it is complete."""
@@ -49,7 +49,7 @@ class Reporter:
         """The model was evaluated; `improved` if it is the best so far."""
 
     def close(self) -> None:
-        """The work has ended, well or badly; more work may follow."""
+        """The work has ended, with or without success; more work may follow."""
 
 
 class SilentReporter(Reporter):
@@ -169,7 +169,7 @@ class ConsoleReporter(Reporter):
 
         self._bar = Progress(
             *columns, console=self.console, transient=self.transient, speed_estimate_period=120
-        )  # of the last two minutes, because evaluations come between
+        )  # over the last two minutes, because evaluations interrupt training
         self._bar.start()
 
     def _complete_stage(self) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     Word = TypeVar("Word", int, NDArray[Any])
 
-GAMMA: Final = 0x9E3779B97F4A7C15  # what the state grows by from one number to the next
+GAMMA: Final = 0x9E3779B97F4A7C15  # increment of the state
 MULTIPLIERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 MASK: Final = (1 << 64) - 1
 

@@ -1,4 +1,4 @@
-"""Checks of the values that people give, with suggestions for those that are nearly right."""
+"""Check values that users enter, with suggestions for near misses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dragoman.errors import RecipeError
 
-MAX_INT = (1 << 31) - 1  # what every part of the machinery can still count with
+MAX_INT = (1 << 31) - 1  # within the range that every part of the code can handle
 MAX_THREADS = 1024
 MIN_WEIGHT, MAX_WEIGHT = 0.0001, 10_000  # of a corpus: how often an epoch goes through it
 BRACKETS: dict[type, tuple[str, str]] = {
@@ -76,12 +76,12 @@ def plural(count: int, noun: str, nouns: str = "") -> str:
 
 
 def rename_keys(table: Any, names: Mapping[str, str]) -> Any:
-    """A dictionary read from a file, with old keys under their present names."""
+    """A dictionary read from a file, with old keys renamed to their current names."""
     return {names.get(key, key): value for key, value in table.items()} if isinstance(table, dict) else table
 
 
 def close_matches(word: str, known: Sequence[str], most: int = 1) -> list[str]:
-    """The known names that are most like a word."""
+    """The known names that are most similar to a word."""
     from difflib import get_close_matches  # only mistakes need it, and it takes time to import
 
     return get_close_matches(word[:100], known, most)  # its time grows with the square of the length
@@ -91,7 +91,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """`; did you mean ...?` if a known name is close, else the list of known names."""
     names = [str(name) for name in known]
     close = close_matches(word, names)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; available: {', '.join(names)}"
 
 
 def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
@@ -106,7 +106,7 @@ def suggest_directory(path: Path, matches: Callable[[Path], bool]) -> str:
             return f"; did you mean {candidate}?"
     others = [sibling.name for sibling in siblings if matches(sibling)]
     where = "here" if parent == Path() else f"in {parent}"
-    return f"; {where} there are: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
+    return f"; available {where}: {', '.join(others[:8])}{', ...' if others[8:] else ''}" if others else ""
 
 
 def _similar_names(parent: Path, name: str) -> list[str]:
@@ -158,7 +158,9 @@ def check_field_types(recipe: object, section: str) -> None:
     for key, kind in get_type_hints(type(recipe)).items():
         value = getattr(recipe, key)
         if value is not None or type(None) not in get_args(kind):
-            object.__setattr__(recipe, key, coerce(value, kind, f"{section}.{key}"))  # frozen, but still being made
+            object.__setattr__(
+                recipe, key, coerce(value, kind, f"{section}.{key}")
+            )  # frozen, but still being initialized
 
 
 def coerce(value: Any, kind: Any, where: str) -> Any:

@@ -30,7 +30,7 @@ def check_readable(files: Sequence[Path | None], sentence_advice: str = "") -> N
     `sentence_advice` is added if the name of a missing file looks like a sentence.
     """
     if None in files and sys.stdin is None:
-        raise DataError("standard input is closed; open it, as with < FILE", code="stream_closed")
+        raise DataError("standard input is closed; open it, for example with < FILE", code="stream_closed")
     for path in files:
         if path is None:
             continue

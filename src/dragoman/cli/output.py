@@ -91,7 +91,7 @@ def try_stat(path: Path | TextIO) -> os.stat_result | None:
 def check_stdout() -> None:
     """Reject a closed standard output."""
     if sys.stdout is None:
-        raise OutputError("standard output is closed; open it, as with > FILE", code="stream_closed")
+        raise OutputError("standard output is closed; open it, for example with > FILE", code="stream_closed")
 
 
 @contextmanager

@@ -92,7 +92,7 @@ class EncoderDecoder(nn.Module, ABC):
         sources = count_sentences(check_tensor(source, "source"), source_layout)
         targets = count_sentences(check_tensor(target, "target"), target_layout)
         if sources is not None and targets is not None and sources != targets:
-            message = f"the source has {sources} sentences and the target {targets}; give as many of each"
+            message = f"the source has {sources} sentences and the target {targets}; give the same number of each"
             raise ShapeError(message, code="count_mismatch")
         return self.decode(target, self.encode(source, source_layout, maps), target_layout, maps)
 
@@ -134,7 +134,8 @@ class EncoderDecoder(nn.Module, ABC):
         if len(ids) % max(1, sentences) or (rows is not None and len(ids) != rows):
             expected = f"{rows} rows" if rows is not None else f"{sentences} sentences, with as many rows each"
             raise ShapeError(
-                f"a step got {len(ids)} rows of ids, but its state has {expected}; give as many", code="count_mismatch"
+                f"a step got {len(ids)} rows of ids, but its state has {expected}; the numbers must match",
+                code="count_mismatch",
             )
         return ids if ids.dim() == 2 else ids[:, None]
 

@@ -61,11 +61,11 @@ class Padded:
         return table
 
     def to_grid(self, x: Tensor) -> Tensor:
-        """`[B, T, C]` as it is."""
+        """`[B, T, C]` unchanged."""
         return x
 
     def from_grid(self, x: Tensor) -> Tensor:
-        """`[B, T, C]` as it is."""
+        """`[B, T, C]` unchanged."""
         return x
 
 

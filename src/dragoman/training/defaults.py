@@ -1,8 +1,8 @@
 """Default settings for an amount of data and a machine, with the reason for each choice.
 
-The paper's base model is made for millions of pairs. On some ten thousand it overfits: there a small model
-with strong dropout translates better, and trains in minutes. These rules come from single runs on one
-corpus (benchmarks/results/multi30k.md) and from common practice: a start, not an optimum.
+The paper's base model is meant for millions of pairs. On tens of thousands it overfits: there a small model
+with strong dropout translates better and trains in minutes. These rules come from single runs on one
+corpus (benchmarks/results/multi30k.md) and from common practice: a starting point, not an optimum.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dragoman.data.shards import Split
 
 SMALL_CORPUS, LARGE_CORPUS = 60_000, 400_000  # pairs
 MIN_BATCH_TOKENS, MIN_INTERVAL, MAX_EPOCHS = 500, 20, 60
-MAX_PLANNED_PAIRS = 2_000_000  # whose batches are planned in a second or two
+MAX_PLANNED_PAIRS = 2_000_000  # batches of up to this many pairs are planned in a second or two
 LONG_RUN_TOKENS, LONG_RUN_STEPS = 30_000_000, 4_000  # a minute or two of eager steps on a large GPU
 LEARNING_RATES, LARGE_MODEL_RATE = {128: 3e-3, 256: 2e-3, 512: 1e-3}, 5e-4  # peaks, by d_model
 FINE_TUNING_RATES, LARGE_FINE_TUNING_RATE = {128: 3e-4, 256: 2e-4, 512: 1e-4}, 5e-5
 FINE_TUNING_EPOCHS, FINE_TUNING_TOKENS = 10, 3_000_000  # whichever is less
-EVALUATIONS = 12  # in a run
-R_DROP_WEIGHT = 5  # the best for translation, by the authors of R-Drop
+EVALUATIONS = 12  # per run
+R_DROP_WEIGHT = 5  # the best for translation according to the authors of R-Drop
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ def vocabulary_choice(pairs: int, on_gpu: bool) -> Choice:
     """A vocabulary that grows with the data; on a CPU the softmax over it takes much of the time."""
     limit = 32_000 if on_gpu else 10_000
     size = int(min(limit, max(1000, 35 * pairs**0.5)) // 100 * 100)
-    note = ": an upper bound, as so little text may have fewer" if size == 1000 else ""
+    note = ": an upper bound, because little text may give fewer" if size == 1000 else ""
     return Choice(f"text.vocabulary_size={size}", f"for {pairs:,} pairs{'' if on_gpu else ' on a CPU'}{note}")
 
 
 def model_choices(pairs: int, on_gpu: bool) -> list[Choice]:
-    """A preset by the amount of data, smaller where there is no GPU."""
+    """A preset for the amount of data, smaller without a GPU."""
     where = "" if on_gpu else " on a CPU"
-    few = f"{pairs:,} pairs are few: the base model would overfit"
+    few = f"the base model would overfit {pairs:,} pairs"
     if pairs < SMALL_CORPUS and not on_gpu:
         seldom = f"for {pairs:,} pairs{where}: a larger model would need more epochs"
         return [Choice("model.preset=tiny", few if pairs < SMALL_CORPUS // 6 else seldom)]
@@ -59,7 +59,7 @@ def precision_choices(model: ModelRecipe, has_kernel: Callable[[], bool]) -> lis
     """bfloat16 on a CPU that supports our kernel, if the model is large enough to gain from it."""
     measured = model.architecture == "transformer" and model.d_model >= 256
     if measured and has_kernel():  # in this order: the check may build a library
-        why = "this CPU multiplies it faster: training is about 1.6 times as fast, with equal quality"
+        why = "this CPU computes it faster: training is about 1.6 times as fast, with equal quality"
         return [Choice("train.precision=bfloat16", why)]
     return []
 
@@ -67,13 +67,13 @@ def precision_choices(model: ModelRecipe, has_kernel: Callable[[], bool]) -> lis
 def r_drop_choices(pairs: int, model: ModelRecipe, on_gpu: bool) -> list[Choice]:
     """R-Drop for few pairs, on a GPU: it needs a second pass and many epochs."""
     if on_gpu and pairs < SMALL_CORPUS and model.architecture == "transformer" and model.dropout:
-        why = "R-Drop, two passes over each batch, gets more out of few pairs"
+        why = "R-Drop (two passes over each batch) improves translation with few pairs"
         return [Choice(f"train.r_drop={R_DROP_WEIGHT}", why)]
     return []
 
 
 def speed_choices(steps: int, target_tokens: int, one_gpu: bool, model: ModelRecipe) -> list[Choice]:
-    """Packed batches and compiled steps on one GPU, for a run that is long enough for compiling to pay.
+    """Packed batches and compiled steps on one GPU, for runs long enough for compilation to pay off.
 
     The kernels for packed sentences support the paper's attention only.
     """
@@ -108,8 +108,8 @@ def training_choices(
 ) -> list[Choice]:
     """Batch size, schedule and length, from the target tokens of an epoch; `given_steps` is the user's length, if any.
 
-    `epoch` returns the steps of an epoch for a batch size in tokens. Fine-tuning takes larger batches, a tenth of the
-    learning rate and fewer epochs: with the rate of training from scratch it undoes what the model has learned.
+    `epoch` returns the steps of an epoch for a batch size in tokens. Fine-tuning uses larger batches, a tenth of the
+    learning rate and fewer epochs: the rate for training from scratch would undo what the model has learned.
     """
     limit = 25_000 if on_gpu else 2_000
     share = 40 if fine_tuning else 100 if on_gpu else 200
@@ -127,20 +127,20 @@ def training_choices(
     )
     steps = evaluations * every if given_steps is None else given_steps
     warmup = min(max(50, min(4000, steps // 12)), steps // 2)
-    why_warmup = "a twelfth of the steps" if warmup == steps // 12 else "for so few steps"
+    why_warmup = "a twelfth of the steps" if warmup == steps // 12 else "for this few steps"
     why_warmup = "the paper's, enough for longer runs too" if warmup == 4000 else why_warmup
-    often = f"{steps // every} times in the run" if steps >= 2 * every else "once in the run"
-    once = "an epoch is one step" if in_epoch == 1 else f"{in_epoch:,} steps an epoch"
+    often = f"{steps // every} times per run" if steps >= 2 * every else "once per run"
+    once = "an epoch is one step" if in_epoch == 1 else f"{in_epoch:,} steps per epoch"
     size = "the largest efficient batch" if batch == limit else "small, for many steps"
     size = "the smallest with room for long sentences" if batch == MIN_BATCH_TOKENS else size
-    long = f"{max(1, round(steps / in_epoch)):,} times through {target_tokens:,} target tokens"
+    long = f"{max(1, round(steps / in_epoch)):,} passes over {target_tokens:,} target tokens"
     if every == MIN_INTERVAL:
-        long += ", the shortest run by default"
+        long += ", the shortest default run"
     return [
         Choice(f"data.batch_tokens={batch}", f"{size}: {once}"),
         *([Choice(f"train.steps={steps}", long)] if given_steps is None else []),
         Choice(f"train.warmup_steps={warmup}", why_warmup),
-        Choice("train.schedule=cosine", "the number of steps is known, so the rate can fall to zero"),
+        Choice("train.schedule=cosine", "the number of steps is known, so the rate can decay to zero"),
         rate_choice(model.d_model, fine_tuning),
         Choice(f"train.save_every={every}", often),
         Choice(f"train.evaluate_every={every}", often),
@@ -161,5 +161,5 @@ def rate_choice(d_model: int, fine_tuning: bool) -> Choice:
 
 
 def evaluation_interval(steps: int, evaluations: int = EVALUATIONS) -> int:
-    """The steps between evaluations of a run, but not less than MIN_INTERVAL or the whole run."""
+    """The steps between evaluations: at least MIN_INTERVAL, or the whole run if it is shorter."""
     return max(min(MIN_INTERVAL, steps), steps // evaluations)

@@ -12,8 +12,8 @@ from dragoman.errors import TrainingError
 from dragoman.training.defaults import EVALUATIONS, MAX_EPOCHS, Choice, steps_of_epoch
 from dragoman.training.speed import Speed
 
-CANDIDATES: Final = 3  # weights that are evaluated at the end
-EVALUATION_SHARE: Final = 0.25  # of the time, at most
+CANDIDATES: Final = 3  # sets of weights evaluated at the end
+EVALUATION_SHARE: Final = 0.25  # at most this share of the time
 SMALLER_MODEL_SHARE: Final = 0.3  # if less than this share of the default steps fits, a smaller model learns more
 MIN_STEPS: Final = 20
 SMALLER: Final = {"base": "small", "small": "tiny"}

@@ -27,11 +27,11 @@ class InterruptedTrainingError(CollectiveError):
 
 
 class EvaluationAbandonedError(Exception):
-    """Raised inside an evaluation when the run is to stop."""
+    """Raised inside an evaluation when the run should stop."""
 
 
 class StopRequest:
-    """Records signals while it is entered; the training loop checks it between steps."""
+    """Record signals inside the context; the training loop checks for them between steps."""
 
     def __init__(self, prints: bool) -> None:
         self.prints = prints
@@ -39,9 +39,9 @@ class StopRequest:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():  # elsewhere, signals are not ours to catch
+        if threading.current_thread() is threading.main_thread():  # signals can be caught only in the main thread
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
                     self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -62,10 +62,10 @@ class StopRequest:
             os.write(2, MESSAGE)  # nothing else may be called here: the signal may have come inside a print
 
     def check(self) -> None:
-        """Raise if the run is to stop; for work that can be abandoned and repeated."""
+        """Raise if the run should stop; for work that can be abandoned and repeated."""
         if self.received:
             raise EvaluationAbandonedError
 
     def flags(self) -> tuple[float, float]:
-        """Whether SIGINT and whether SIGTERM was received, as numbers that can be summed over ranks."""
+        """Whether SIGINT and SIGTERM were received, as numbers that can be summed over ranks."""
         return float(signal.SIGINT in self.received), float(signal.SIGTERM in self.received)

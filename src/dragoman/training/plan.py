@@ -1,4 +1,4 @@
-"""Plan a training run: prepare its data, and choose the settings that the user leaves open."""
+"""Plan a training run: prepare its data, and choose the settings that the user left open."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROVISIONAL: Final = ("train.warmup_steps=0", "train.learning_rate=1.0")  # vali
 
 
 def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe, or the one of a preset or TOML file, with `changes` such as "model.dropout=0.3"."""
+    """A recipe, or that of a preset or TOML file, with `changes` such as "model.dropout=0.3"."""
     if not isinstance(recipe, Recipe):
         return Recipe.load(recipe, changes)
     table = tomllib.loads(recipe.to_toml())
@@ -51,10 +51,10 @@ def load_recipe(recipe: Recipe | str | Path, changes: Sequence[str] = ()) -> Rec
 
 
 class TrainingPlan:
-    """The recipe of a run as it takes shape: the user's, or settings chosen for the data and the machine.
+    """The recipe of a run while it is being planned: the user's, or settings chosen for the data and the machine.
 
-    `recipe` is the user's, if there is one; `changes` override everything else. With `start_from`, the model's own
-    sizes and tokenizers are kept. `recorded` is the recipe of a run that has started: what was chosen for it stays.
+    `recipe` is the user's, if given; `changes` override everything else. With `start_from`, the base model's sizes and
+    tokenizers are kept. `recorded` is the recipe of a run that has started: its settings stay.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TrainingPlan:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe as far as it is chosen; a run that has started keeps what was chosen then."""
+        """The recipe as chosen so far; a run that has started keeps its settings."""
         chosen = [change for choice in self.choices for change in self.recorded_changes(choice)]
         if self.given is not None:
             recipe = load_recipe(self.given, [*chosen, *self.changes])
@@ -97,22 +97,22 @@ class TrainingPlan:
         return replace(recipe, text=replace(recipe.text, targets=self.targets)) if self.targets else recipe
 
     def recorded_changes(self, choice: Choice) -> list[str]:
-        """The choice as a change of the recipe, with the value that the run started with, if it has.
+        """The choice as a change of the recipe, with the value that the run started with, if it has started.
 
-        What the user sets now is left to the comparison with the record, which names the difference.
+        Settings that the user gives now are compared with the record elsewhere, and differences are reported there.
         """
         key = choice.change.partition("=")[0]
         section, _, name = key.partition(".")
         if self.recorded is None or key in self.changed:
             return [choice.change]
         own = asdict(self.recorded)[section]
-        if key == "model.preset":  # a preset stands for all sizes
+        if key == "model.preset":  # a preset sets all sizes
             return [f"model.{name}={toml_value(value)}" for name, value in own.items() if value is not None]
         return [choice.change] if own[name] is None else [f"{key}={toml_value(own[name])}"]
 
     @property
     def added_targets(self) -> tuple[str, ...]:
-        """Target languages that the base model does not have; they are learned from scratch."""
+        """Target languages that the base model lacks; they are learned from scratch."""
         return () if self.base is None else self.recipe.text.targets[len(self.base.text.targets) :]
 
     def recipe_for(self, pairs: int) -> Recipe:
@@ -158,7 +158,7 @@ class TrainingPlan:
     ) -> None:
         """Choose batch, schedule, length and precision for the prepared data, unless the user gave a recipe.
 
-        With `minutes`, the length of a new run, and if need be the size of its model, follow from what `measure` finds.
+        With `minutes`, `measure` decides the length of a new run and, if necessary, a smaller model.
         """
         sizes, steps = self.choices, self.recipe.train.steps if "train.steps" in self.changed else None
         if self.given is None:
@@ -174,7 +174,7 @@ class TrainingPlan:
             reporter.note(f"{choice.change}: {choice.reason}")
 
     def shown_choices(self) -> list[Choice]:
-        """The choices that the user did not override, with the values of the run if it has started."""
+        """The choices that the user did not override, with the recorded values if the run has started."""
         shown = []
         for choice in self.choices:
             changes = self.recorded_changes(choice)
@@ -218,7 +218,7 @@ class TrainingPlan:
         return found + speed_choices(recipe.train.steps, target_tokens, one_gpu, recipe.model)
 
     def _fit(self, prepared: Prepared, sizes: list[Choice], minutes: float, measure: Callable[[Recipe], Speed]) -> None:
-        """Choose the length, and if need be a smaller model, so that training takes `minutes`."""
+        """Choose the length, and if necessary a smaller model, so that training takes `minutes`."""
         speed = measure(self.recipe)
         length = fit_minutes(self.recipe, prepared, self.world, speed, minutes)
         smaller = smaller_model_choice(sizes, self.changed)
@@ -229,8 +229,8 @@ class TrainingPlan:
             speed = measure(self.recipe)
             length = fit_minutes(self.recipe, prepared, self.world, speed, minutes)
         reason = (
-            f"{minutes:g} minutes, at {length.step_seconds:.2f} s a step and {speed.seconds_per_evaluation:.0f} s an "
-            f"evaluation on this machine"
+            f"{minutes:g} minutes, at {length.step_seconds:.2f} s per step and {speed.seconds_per_evaluation:.0f} s "
+            f"per evaluation on this machine"
         )
         if self.given is None:
             self.choices = sizes
@@ -243,7 +243,7 @@ class TrainingPlan:
 
 
 def check_trees(corpora: Sequence[Corpus], recipe: Recipe) -> None:
-    """Reject a model without the trees that it reads, and trees that no model reads."""
+    """Reject missing trees for a model that needs them, and trees for a model that does not."""
     reads, given = recipe.model.reads_trees, corpora[0].source_trees is not None
     if reads and not given:
         raise TrainingError(

@@ -116,11 +116,11 @@ def finish_run(
         trainer.resume()
         if trainer.state.step == 0:
             raise TrainingError(
-                f"{out} has no checkpoint of a step yet, so there is nothing to make a model of; run the same "
+                f"{out} has no checkpoint of a step yet, so there are no trained weights to write; run the same "
                 "`dragoman train` to continue it",
                 code="checkpoint_not_found",
             )
-        reporter.note(f"making a model of step {trainer.state.step:,} of {recipe.train.steps:,}")
+        reporter.note(f"writing a model from step {trainer.state.step:,} of {recipe.train.steps:,}")
         write_model(trainer, prepared, recipe, out, early=not trainer.finished())
     return recipe
 
@@ -179,7 +179,7 @@ def writing_into(out: Path, locks: Sequence[HeldLock]) -> Iterator[None]:
 
 
 def write_model(trainer: Trainer, prepared: Prepared, recipe: Recipe, out: Path, *, early: bool = False) -> None:
-    """Select the weights of the run and write its model; `early` if it can still be trained on."""
+    """Select the weights of the run and write its model; `early` if the run can still continue."""
     last, ema = trainer.gathered(trainer.model.state_dict()), trainer.gathered(trainer.ema)
     evaluate = trainer.evaluate
 
@@ -223,7 +223,7 @@ def load_initial_weights(model: nn.Module, start_from: Path, targets: Sequence[s
         if found.get(name) != expected.get(name):
             raise TrainingError(
                 f"the weights of {start_from} do not fit the recipe: {name} has shape {found.get(name, 'none')} there, "
-                f"but the recipe asks for {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
+                f"but the recipe needs {expected.get(name, 'none')}; fine-tune with the model's own recipe: leave "
                 "out --recipe and --set model...",
                 code="weights_mismatch",
             )
@@ -254,7 +254,7 @@ def open_run(stack: ExitStack, out: Path, record: RunRecord, reporter: Reporter)
     try:
         lock = stack.enter_context(exclusive_lock(training / LOCK, f"training in {out}"))
         for stale in (path for name in (RUN, RESULT_FILE) for path in training.glob(f".{name}.*")):
-            stale.unlink()  # of a process that was killed while it wrote
+            stale.unlink()  # left by a process that was killed while writing
         check_record(training / RUN, record)
         mark_unfinished(training)
         latest = max(Checkpoints(training / "checkpoints", reporter.note).steps(), default=0)

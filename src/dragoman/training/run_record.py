@@ -89,7 +89,7 @@ def with_tokenizers_of(start_from: Path, recipe: Recipe, changes: Iterable[str])
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What decides the result of a run; `machine` decides the last bits alone."""
+    """Everything that determines the result of a run; `machine` affects only the last bits."""
 
     recipe: dict[str, Any]
     data: str

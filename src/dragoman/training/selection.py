@@ -83,7 +83,7 @@ def weight_candidates(
         try:
             intact[step] = checkpoints.weights(step)
         except DamagedError as error:
-            reporter.note(f"{error}; it is skipped")
+            reporter.note(f"{error}; skipping it")
     found: dict[str, Mapping[str, Tensor]] = {}
     if 0 in intact:  # the first, so that fine-tuning must be better to be kept
         found[STARTING_WEIGHTS] = intact[0]

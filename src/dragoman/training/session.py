@@ -89,8 +89,8 @@ class PlannedRun:
                 f"data        {self.train_pairs:,} pairs to train on, {self.valid_pairs:,} to validate with",
                 f"model       {sizes}, {self.parameters:,} parameters",
                 f"steps       {train.steps:,} ({epochs:,.1f} epochs), evaluated every {train.evaluate_every:,}",
-                f"time        about {clock(self.seconds)}: {self.seconds_per_step:.2f} s a step, "
-                f"{self.seconds_per_evaluation:.1f} s an evaluation, {self.threads} threads",
+                f"time        about {clock(self.seconds)}: {self.seconds_per_step:.2f} s per step, "
+                f"{self.seconds_per_evaluation:.1f} s per evaluation, {self.threads} threads",
                 f"memory      about {self.memory / 2**30:.1f} GiB",
                 f"nothing was trained; the prepared data stay in {self.prepared} for the run itself",
             ]
@@ -113,7 +113,7 @@ class TrainingSession:
     make_validator: MakeValidator
 
     def __post_init__(self) -> None:
-        """Reject a time that is no time, and a length that is given twice."""
+        """Reject an invalid time, and a length that is given twice."""
         if self.minutes is None:
             return
         if not 0 < self.minutes < float("inf"):
@@ -249,7 +249,7 @@ def use_recorded_threads(record: RunRecord | None, ranks: Ranks) -> None:
 
 
 def finish_session(out: Path, make_validator: MakeValidator, ranks: Ranks, reporter: Reporter) -> Recipe:
-    """Make a model of the checkpoints of a stopped run; return the recipe of the run."""
+    """Write a model from the checkpoints of a stopped run; return the recipe of the run."""
     check_output_directory(out)
     if is_finished(out) and not is_early(out):
         reporter.note(f"{out} is finished; nothing to do")
@@ -261,5 +261,5 @@ def finish_session(out: Path, make_validator: MakeValidator, ranks: Ranks, repor
     with threads_kept():
         use_recorded_threads(read_record(out), ranks)
         recipe = finish_run(out, validation=validation, reporter=reporter, ranks=ranks)
-    reporter.note(f"{out} is a model now; run the same `dragoman train` again to train on")
+    reporter.note(f"{out} is a model now; to continue training, run the same `dragoman train` again")
     return recipe

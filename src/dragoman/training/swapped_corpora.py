@@ -14,14 +14,14 @@ from dragoman.text.language_detection import detection_available
 
 
 def swapped_corpora_warning(corpora: Sequence[Corpus], valid: Sequence[Corpus], start_from: Path | None) -> str | None:
-    """A warning of the first corpus or validation set that looks swapped.
+    """A warning about the first corpus or validation set that looks swapped.
 
-    The languages are those of the model to start from, or of the names of the training files. Where neither tells
-    them, a validation set is compared with the training data.
+    The languages are those of the base model, or of the names of the training files. If neither indicates them, a
+    validation set is compared with the training data.
     """
     if not detection_available():
         return None
-    with suppress(DragomanError, OSError):  # what is wrong with the data, the preparation reports
+    with suppress(DragomanError, OSError):  # the preparation reports invalid data
         return find_swapped(corpora, valid, None if start_from is None else read_info(start_from).language_pair)
     return None
 
@@ -48,7 +48,7 @@ def check_corpus(corpus: Corpus, expected: Languages | None) -> str | None:
 
 
 def named_languages(corpus: Corpus) -> Languages | None:
-    """The languages that the names of the files or the keys of a corpus tell."""
+    """The languages indicated by the file names or keys of a corpus."""
     if corpus.form == "plain" and corpus.target is not None:
         names = [corpus.source.name, corpus.to or corpus.target.name]
     else:

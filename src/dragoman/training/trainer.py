@@ -195,7 +195,7 @@ class Trainer:
         if any(stops) and not self.finished():
             raise InterruptedTrainingError(
                 f"stopped after step {step}, which is saved; run the same command to resume, or `dragoman finish "
-                f"{self.directory.parent}` to make a model of what there is",
+                f"{self.directory.parent}` to write a model from the checkpoints so far",
                 signal.SIGINT if stops[0] else signal.SIGTERM,
             )
 
@@ -233,7 +233,7 @@ class Trainer:
         self._seconds = self._tokens = 0.0
 
     def _evaluate(self, evaluate: Evaluate) -> dict[str, float] | None:
-        """Evaluate on rank 0 and broadcast the figures, None if interrupted; the others wait as long as it takes."""
+        """Evaluate on rank 0 and broadcast the scores, None if interrupted; the others wait without a time limit."""
         state, figure = self.state, self.recipe.stop_on
         evaluations: list[Evaluation] = []
 
@@ -309,7 +309,7 @@ class Trainer:
             odd = sorted(set(description["model"]) ^ set(weights))[0]
             raise DamagedError(
                 f"only one of the checkpoint and the model has {odd!r}: the checkpoint belongs to another run; choose "
-                "another --out, or restore its own checkpoints",
+                "another --out, or restore this run's checkpoints",
                 code="checkpoint_mismatch",
             )
         for part, name, tensor in broadcast_tensors(self.ranks, saved, description):

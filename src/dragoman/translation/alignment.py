@@ -28,7 +28,7 @@ def link_words(
     """
     if max(source_words, default=-1) < 0 or max(target_words, default=-1) < 0:
         return []
-    import numpy as np  # here, because plain translation does without
+    import numpy as np  # imported here, because plain translation does not need it
 
     weights = np.asarray(attention_TS, dtype=np.float64)
     sources = [*source_words, *[-1] * (weights.shape[1] - len(source_words))]

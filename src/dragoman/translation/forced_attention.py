@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def forced_attention(translator: Translator, source: str, target: str, to: str | None = None) -> Translation | None:
     """`target` as the translation of `source`, with its attention and alignment, but without a score.
 
-    None where the source is too long to be translated at once, or the model has no positions for the target.
+    None if the source is too long to be translated at once, or the model has no positions for the target.
     """
     from dragoman.engines.forced_decoding import cross_maps, mean_attention
 
@@ -39,4 +39,4 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
         translator.n_language_tokens,
     )
     found = assembly.segment(pair[0], [Hypothesis(list(output), 0.0, 0.0)], Constraints())
-    return replace(found, text=target)  # as it was given, not as it is decoded
+    return replace(found, text=target)  # the given text, not the decoded tokens

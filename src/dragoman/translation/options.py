@@ -35,7 +35,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 class TranslationOptions(SearchOptions, total=False):
-    """Keywords of `Translator.translate` and `Translator.stream`; what they mean is said there."""
+    """Keywords of `Translator.translate` and `Translator.stream`, which document them."""
 
     split: SplitMode
     batch: int | None
@@ -54,10 +54,10 @@ class TranslationOptions(SearchOptions, total=False):
 
 @dataclass(frozen=True)
 class LengthLimits:
-    """Limits that hold for every model of an ensemble, or for a single model.
+    """Limits that apply to every model of an ensemble, or to a single model.
 
     `longest` is the longest source, in tokens, that is not split; `source` and `output` are the numbers of positions,
-    None where they are unlimited. `tree_model` is the model that decides whether sentences come with trees.
+    None if they are unlimited. `tree_model` is the model that decides whether sentences need trees.
     """
 
     longest: int
@@ -96,7 +96,7 @@ class TranslationRequest:
     stop: StopFlag | None = None
 
     def __post_init__(self) -> None:
-        """Raise on values of the wrong type, and on options that do not go together."""
+        """Raise on values of the wrong type, and on options that cannot be combined."""
         if self.split not in get_args(SplitMode):
             raise SearchError(
                 f"unknown split={self.split!r}{suggest(str(self.split), get_args(SplitMode))}", code="unknown_choice"
@@ -109,20 +109,20 @@ class TranslationRequest:
             object.__setattr__(self, "batch", check_integer("batch", self.batch, 1))
         if self.trees is not None and self.split == "sentences":
             raise SearchError(
-                "split='sentences' cannot be combined with trees: a tree is that of a whole line; drop `split` or the "
+                "split='sentences' cannot be combined with trees: a tree covers a whole line; drop `split` or the "
                 "trees",
                 code="trees_with_splitting",
             )
 
     @property
     def per_text(self) -> dict[tuple[str, ...], list[Any]]:
-        """The options that are given text by text, with a noun for what each holds, and its plural if irregular."""
+        """The options given text by text, each with a noun for messages, and its plural if irregular."""
         each = None if self.constraints is None else self.constraints.each
         options = {("prefix", "prefixes"): self.prefix, ("language",): self.to, ("constraint",): each}
         return {name: given for name, given in options.items() if isinstance(given, list)}
 
     def check_counts(self, n_texts: int, finished: bool = True) -> None:
-        """Raise unless what is given text by text is given for all texts; `finished` where no more texts follow."""
+        """Raise unless options given text by text are given for all texts; `finished` if no more texts follow."""
         for name, given in self.per_text.items():
             if len(given) < n_texts or (finished and len(given) > n_texts):
                 message = (
@@ -224,9 +224,9 @@ def parse_trees(model: ModelRecipe, trees: Tree | Iterable[Tree] | TreeAligner |
 
 
 def resolve_target(targets: Sequence[str], to: object, own: Callable[[], Sequence[str]]) -> str | list[str] | None:
-    """The target language of all texts, or a list with one for each; None where the model has only one.
+    """The target language of all texts, or a list with one for each; None if the model has only one.
 
-    `targets` are the languages of a multilingual model; `own` that of another model, if it is known.
+    `targets` are the languages of a multilingual model; `own` is the language of another model, if known.
     """
     codes = parse_strings("to", to)
     listed = [codes] if isinstance(codes, str) else codes or []
@@ -251,7 +251,7 @@ def _check_only_language(code: str, own: Sequence[str]) -> None:
     """Raise unless the code is that of the model's only target language."""
     if len(own) != 1:
         raise SearchError(
-            f"to={code!r} was given, but this model has one target language and does not say which; drop `to`",
+            f"to={code!r} was given, but this model has a single target language and does not name it; drop `to`",
             code="unknown_language",
         )
     if normalize_language(code) != own[0]:

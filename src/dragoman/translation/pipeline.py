@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dragoman.translation.translator import Translator
 
 UNCONSTRAINED: Final = Constraints()
-MAX_WIDENINGS: Final = 2  # of the beam, each time to twice its size, to fill up an n-best list
+MAX_WIDENINGS: Final = 2  # times that the beam is doubled to fill up an n-best list
 T = TypeVar("T")
 
 
@@ -39,19 +39,19 @@ class SentenceJob(NamedTuple):
 
 
 class TextJobs(NamedTuple):
-    """The segments of a text, and where they stand."""
+    """The segments of a text, and their layout."""
 
     layout: Layout
     segments: list[SentenceJob]
 
 
 def windows(texts: Iterable[str], max_texts: int) -> Iterator[list[str]]:
-    """Lists of at most `max_texts` texts, and of bounded size where they are long."""
+    """Lists of at most `max_texts` texts, with a bounded total size."""
     window: list[str] = []
     size = 0
     for text in texts:
         if not isinstance(text, str):
-            yield window  # those before it are translated
+            yield window  # the texts before it are translated first
             raise SearchError(f"a text to translate must be a str; got {describe_value(text)}", code="wrong_type")
         window.append(text)
         size += len(text)
@@ -101,7 +101,7 @@ class Pipeline:
         request.check_counts(done)
 
     def _jobs(self, window: list[str], first: int) -> tuple[list[TextJobs], DragomanError | None]:
-        """The segments of each text up to the first invalid one, and what is wrong with that one."""
+        """The segments of each text up to the first invalid one, and its error."""
         translator, request = self.translator, self.request
         prefixes = self._prefixes(first, len(window))
         error = None
@@ -136,7 +136,7 @@ class Pipeline:
         return [layout for (layout,), _ in found], [parts for _, (parts,) in found]
 
     def _tree_segments(self, window: Sequence[str], depths: Sequence[bytes]) -> tuple[list[Layout], list[list[Ids]]]:
-        """The same for texts with trees: a tree is that of the whole text, which is split only if it is too long."""
+        """The same for texts with trees: a tree covers the whole text, which is split only if it is too long."""
         tokenizer, limit = self.translator.source, self.translator.longest
         layouts: list[Layout] = []
         found: list[list[Ids]] = []
@@ -158,7 +158,7 @@ class Pipeline:
         """Raise if the model has no positions for a text or its prefix."""
         translator = self.translator
         for what, ids, limit, advice in (
-            *(("it", ids, translator.longest_source, "let it be split, as with split='auto'") for ids in parts),
+            *(("it", ids, translator.longest_source, "split it, for example with split='auto'") for ids in parts),
             ("its prefix", prefix, translator.longest_output, "use a shorter one"),
         ):
             if limit is not None and len(ids) > limit:
@@ -169,7 +169,7 @@ class Pipeline:
                 )
 
     def _constrain(self, index: int, parts: Sequence[Ids], prefix: Ids) -> list[SentenceJob]:
-        """The jobs of a text, with the constraints of each; raise where this model cannot write them."""
+        """The jobs of a text, with the constraints of each; raise if this model cannot write them."""
         translator, constraints = self.translator, [UNCONSTRAINED] * len(parts)
         if self.request.constraints is not None:
             n = translator.n_language_tokens
@@ -221,8 +221,8 @@ class Pipeline:
     def _search(self, jobs: Sequence[SentenceJob], engine: Engine) -> dict[SentenceJob, list[Hypothesis]]:
         """The hypotheses of each job, best first, no two with the same text.
 
-        Of hypotheses with the same text but other tokens the best is kept. Where too few texts are left for the n-best
-        list, a wider beam fills it up.
+        The best of several hypotheses with the same text is kept. If too few texts are left for the n-best list, a
+        wider beam fills it up.
         """
         search = self.request.search
         if search.n_best == 1 or search.sampling is not None:
@@ -267,7 +267,7 @@ class Pipeline:
 
 
 def depths_of_texts(texts: Sequence[str], trees: TreeAligner) -> tuple[list[bytes], DragomanError | None]:
-    """The depths of each text up to the first whose tree is wrong, and what is wrong with that one."""
+    """The depths of each text up to the first with an invalid tree, and its error."""
     found: list[bytes] = []
     for text in texts:
         try:
@@ -299,7 +299,7 @@ def language_tokens(tokenizer: Tokenizer, to: str | Sequence[str] | None, first:
 def encode_sources(
     translator: Translator, texts: Sequence[str], trees: TreeAligner | None, to: str | list[str] | None, first: int = 0
 ) -> tuple[list[Ids], DragomanError | None]:
-    """The source ids of each text, unsplit, with language tokens or depths, up to the first whose tree is wrong."""
+    """The source ids of each text, unsplit, with language tokens or depths, up to the first invalid tree."""
     tokenizer = translator.source
     if trees is None:
         before = language_tokens(tokenizer, to, first, len(texts))

@@ -20,9 +20,9 @@ DEGENERATE: Final = ("truncated", "repetitive", "too_short", "too_long", "copied
 FLAGS: Final = (*DEGENERATE, "unseen_length", "split", "unmet", "empty")
 MAX_DEGENERATE_CONFIDENCE: Final = 0.1
 MIN_COMPARED_TOKENS: Final = 8  # shorter texts vary too much in length to compare
-MIN_COPIED_WORDS: Final = 4  # names and numbers are rightly copied
+MIN_COPIED_WORDS: Final = 4  # short texts such as names and numbers are often copied correctly
 RATIO_MARGIN: Final = 1.5  # beyond the usual ratios of target to source tokens
-DEFAULT_RATIO: Final = (0.3, 3.0)  # of a model that did not record its own
+DEFAULT_RATIO: Final = (0.3, 3.0)  # for a model without recorded ratios
 LETTER: Final = re.compile(r"[^\W\d_]")
 
 
@@ -43,11 +43,11 @@ class Translation:
     log_probability: float = 0.0
     tokens: tuple[str, ...] = ()
     source_tokens: tuple[str, ...] = ()
-    truncated: bool = False  # cut off at the maximum length
+    truncated: bool = False  # truncated at the maximum length
     repetitive: bool = False  # it repeats itself, and the source does not
-    too_short: bool = False  # for the length of the source, by the pairs that the model was trained on
+    too_short: bool = False  # compared with the source, by the ratios of the training pairs
     too_long: bool = False
-    copied: bool = False  # it is the source
+    copied: bool = False  # a copy of the source
     no_letters: bool = False  # the source has letters
     unseen_length: bool = False  # a sentence is longer than all lines that the model was trained on
     split: bool = False  # a line was translated in parts
@@ -99,11 +99,11 @@ Segment = tuple[Ids, Sequence[Hypothesis], Constraints]
 
 @dataclass(frozen=True)
 class Assembly:
-    """Makes translations of hypotheses.
+    """Build translations from hypotheses.
 
-    For pairs (source, output) of ids, `attention` has the weights [T, S] and `alignment` those for `align`, where they
-    were requested. The first `n_language_tokens` tokens of a source name the target language and are not text.
-    `lengths` has the lines that the model was trained on, if they are known.
+    For pairs (source, output) of ids, `attention` has the weights [T, S] and `alignment` those for `align`, if
+    requested. The first `n_language_tokens` tokens of a source name the target language and are not text. `lengths`
+    describes the lines that the model was trained on, if known.
     """
 
     source: Tokenizer
@@ -124,7 +124,7 @@ class Assembly:
         return replace(best, alternatives=tuple(others)) if others else best
 
     def _one(self, source: Ids, hypothesis: Hypothesis, constraints: Constraints) -> Translation:
-        """The translation of one hypothesis; which required phrases it has, if any are."""
+        """The translation of one hypothesis, with its met and unmet required phrases."""
         ids, read = hypothesis.ids, source[self.n_language_tokens :]
         text = self.target.decode(ids).strip()  # a lone ▁ writes an extra space
         tokens, source_tokens = self.target.tokens(ids), self.source.tokens(read)
@@ -162,7 +162,7 @@ class Assembly:
 
 
 def is_copy(source: Sequence[str], target: Sequence[str], text: str) -> bool:
-    """Whether the tokens of a translation spell the source; not for a few words, as names stay what they are."""
+    """Whether a translation is a copy of the source; False for a few words, because names are copied correctly."""
     if "".join(source) != "".join(target):
         return False
     return sum(LETTER.search(word) is not None for word in text.split()) >= MIN_COPIED_WORDS
@@ -251,7 +251,7 @@ def join_alignments(segments: Sequence[Translation]) -> tuple[tuple[int, int], .
     n_source = n_target = 0
     for one in segments:
         if n_source and one.source_tokens and not begins_word(one.source_tokens, 0):
-            n_source -= 1  # the split went through a word
+            n_source -= 1  # the split was inside a word
         links += [(source + n_source, target + n_target) for source, target in one.alignment or ()]
         n_source += count_visible_words(one.source_tokens)
         n_target += count_visible_words(one.tokens)

@@ -57,7 +57,7 @@ def score_pairs(
 def encode_window(
     translator: Translator, window: list[Pair], sources: list[Ids], before: int
 ) -> tuple[list[tuple[Ids, Ids]], DragomanError | None]:
-    """The ids of each pair up to the first that is too long, and what is wrong with that one."""
+    """The ids of each pair up to the first that is too long, and its error."""
     targets = translator.target.encode_many([target for _, target in window])
     encoded: list[tuple[Ids, Ids]] = []
     for number, (pair, source, target) in enumerate(zip(window, sources, targets, strict=True)):
@@ -68,8 +68,8 @@ def encode_window(
             if limit is not None and len(ids) > limit:
                 return encoded, SearchError(
                     f"line {before + number + 1:,}, {describe_value(pair).removeprefix('tuple ')}: its {what} has "
-                    f"{len(ids):,} tokens, but this model has learned positions for {limit:,}; scores are of whole "
-                    "pairs: shorten it, or leave it out",
+                    f"{len(ids):,} tokens, but this model has learned positions for {limit:,}; pairs are scored "
+                    "whole: shorten it, or leave it out",
                     code="text_too_long",
                 )
         encoded.append((source, tuple(target)))
@@ -77,7 +77,7 @@ def encode_window(
 
 
 def pair_windows(pairs: Iterable[object], max_pairs: int) -> Iterator[tuple[list[Pair], DragomanError | None]]:
-    """Lists of at most `max_pairs` pairs, of bounded size where they are long, and what is wrong with the next pair."""
+    """Lists of at most `max_pairs` pairs, with a bounded total size, and the error of the next pair, if any."""
     window: list[Pair] = []
     size = 0
     for each in pairs:

@@ -1,7 +1,7 @@
-"""Split text into segments that the model translates well, and remember where they stand.
+"""Split text into segments that the model translates well, and keep their layout.
 
-Lines keep their breaks and indentation. A line is split into sentences, and neighboring sentences are joined again as
-far as the training data had such lines. What is still too long is split into parts, after a clause where possible.
+Lines keep their breaks and indentation. A line is split into sentences, and neighboring sentences are joined again if
+the training data had such lines. Segments that are still too long are split into parts, after a clause if possible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ONE_SEGMENT: Final = (LineLayout("", 1, ""),)  # the layout of nearly every text
 
 
 class Layout(NamedTuple):
-    """Where the segments of a text stand."""
+    """The layout of the segments of a text."""
 
     lines: tuple[LineLayout, ...] = ONE_SEGMENT
 
@@ -45,10 +45,10 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Segmenter:
-    """Splits text for a model.
+    """Split text for a model.
 
-    `max_tokens` is the longest segment that the model takes. `lengths` has the lines that each model of an ensemble was
-    trained on; where they are unknown, it is given one sentence at a time.
+    `max_tokens` is the longest segment that the model accepts. `lengths` describes the lines that each model of an
+    ensemble was trained on; if unknown, the model gets one sentence at a time.
     """
 
     tokenizer: Tokenizer
@@ -95,7 +95,7 @@ class Segmenter:
         return [line[start:end] for start, end in spans]
 
     def _join(self, spans: Sequence[Span], counts: Sequence[int]) -> list[Span]:
-        """Sentences, of `counts` tokens, joined as far as training lines had as many and were as long."""
+        """Sentences of `counts` tokens, joined as long as training lines had as many sentences and tokens."""
         joined: list[Span] = []
         n_sentences = n_tokens = 0
         for (start, end), count in zip(spans, counts, strict=True):
@@ -107,7 +107,7 @@ class Segmenter:
         return joined
 
     def supports(self, n_sentences: int, n_tokens: int) -> bool:
-        """Whether every model was trained on enough lines of so many sentences and tokens."""
+        """Whether every model was trained on enough lines of this many sentences and tokens."""
         fits = n_tokens <= self.max_tokens
         return fits and all(known is not None and known.supports(n_sentences, n_tokens) for known in self.lengths)
 
@@ -119,7 +119,7 @@ class Segmenter:
     def encode(
         self, layouts: Sequence[Layout], segments: Sequence[str], split: SplitMode
     ) -> tuple[list[Layout], list[list[Ids]]]:
-        """The ids of the segments of each text, and the layouts, with parts of what is over `max_tokens` counted.
+        """The ids of the segments of each text, and the layouts; segments over `max_tokens` are split into parts.
 
         A segment without tokens, such as a byte-order mark, is left out.
         """
@@ -146,7 +146,7 @@ class Segmenter:
 def split_tokens(ids: list[int], tokenizer: Tokenizer, max_tokens: int) -> list[list[int]]:
     """Parts of at most `max_tokens`: split after a clause if possible, else before a word, else anywhere.
 
-    A split is searched in the second half of what fits, which at most doubles the number of parts.
+    The split is in the second half of what fits, which at most doubles the number of parts.
     """
     names = tokenizer.tokens(ids)
     parts, start = [], 0

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class Translator:
-    """A model that translates text. Results come in order and do not depend on how the work is batched.
+    """A model that translates text. Results are in order and do not depend on batching.
 
     To the last bit, that holds for batch-invariant engines (`native`), and for every engine with `reproducible=True`,
     which translates each sentence alone; docs/howto/translating.md has the cost.
@@ -74,7 +74,7 @@ class Translator:
         self.longest_source, self.longest_output = limits.source, limits.output
         self.n_language_tokens = 1 if source.targets else 0  # tokens before a source that name its target language
         self.longest = max(1, limits.longest - self.n_language_tokens)
-        self.tree_model = limits.tree_model  # the model that decides whether sentences come with trees
+        self.tree_model = limits.tree_model  # the model that decides whether sentences need trees
         self.reads_trees = self.tree_model.reads_trees
         self.segmenter = Segmenter(source, language, self.longest, tuple(lengths))
         self.lengths = common_lengths(lengths)  # of training lines, if they are known
@@ -175,7 +175,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate texts one by one, in order and with bounded memory: a window of them is read ahead and sorted.
 
-        `search` and the fields of `Search` (`beam` to `sampling`) say how to search; `n_best` alone widens the beam.
+        `search` and the fields of `Search` (`beam` to `sampling`) set the search; `n_best` alone widens the beam.
         Line breaks and indentation are kept. `split`: "auto" splits lines into sentences, and joins neighboring ones as
         far as the model was trained on such lines; "sentences" never joins, "never" never splits. `batch` is the number
         of sentences at a time (default: the engine's choice); `reproducible` translates each sentence alone.
@@ -238,7 +238,7 @@ class Translator:
         return self.source.targets
 
     def resolve_target(self, to: str | Sequence[str] | None) -> str | list[str] | None:
-        """The target languages of a call; None where the model has only one. Raise where it does not have them."""
+        """The target languages of a call; None if the model has only one. Raise if it does not have them."""
         return resolve_target(self.targets, to, lambda: read_info(self.engines.directory).target_languages)
 
     def parse_trees(self, trees: Tree | Iterable[Tree] | TreeAligner | None) -> TreeAligner | None:
@@ -278,7 +278,7 @@ class Translator:
 
     @cached_property
     def constraint_compiler(self) -> ConstraintCompiler:
-        """Compiles lexical constraints for this model's vocabulary."""
+        """The compiler of lexical constraints for this model's vocabulary."""
         from dragoman.search.constraints.tables import ConstraintCompiler
         from dragoman.search.constraints.token_bytes import Spelling
 
@@ -287,7 +287,7 @@ class Translator:
     def encoded(
         self, texts: Sequence[str], trees: Tree | Iterable[Tree] | None = None, to: str | Sequence[str] | None = None
     ) -> list[Ids]:
-        """The source ids of each text, unsplit, with language tokens, and with depths where the model reads trees."""
+        """The source ids of each text, unsplit, with language tokens, and with depths if the model reads trees."""
         taken = self.parse_trees(trees)
         rows, error = encode_sources(self, texts, taken, self.resolve_target(to))
         if error is not None:
@@ -320,8 +320,8 @@ class Translator:
         """Score pairs (source, target) in order, with bounded memory; always with PyTorch.
 
         `to` is the target language of a multilingual model: one for all pairs, or one for each. `batch` is the number
-        of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or cut: a pair
-        for which the model has no positions is rejected by its number, plus `before` from earlier calls.
+        of pairs at a time; with 1, a score is bit-identical whatever else is scored. Nothing is split or truncated: an
+        error names the number of a pair that is too long for the model, plus `before` from earlier calls.
         """
         from dragoman.translation.scoring import score_pairs
 

@@ -50,7 +50,7 @@ def test_translate(
     code, out, err = leave(capsys, "translate", str(model), str(source), *CPU)
     assert (code, out) == (2, "") and "translates into de, fr; choose one: --to de" in err
     code, _, err = leave(capsys, "translate", str(model), str(source), "--to", "it", *CPU)
-    assert (code, "does not translate into 'it'; there are: de, fr" in err) == (2, True), err
+    assert (code, "does not translate into 'it'; available: de, fr" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
     code, _, err = leave(capsys, "translate", str(one), str(source), "--to", "de", *CPU)
     assert (code, "has one target language and does not say which" in err) == (2, True), err

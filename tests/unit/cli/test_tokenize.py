@@ -63,7 +63,7 @@ def test_samples_follow_the_seed(directory: Path) -> None:
         (
             ["tokenize", "{}", "--name", "source"],
             b"",
-            "no tokenizer with name='source'; there are: shared, target",
+            "no tokenizer with name='source'; available: shared, target",
         ),
         (["tokenize", "{}/nowhere"], b"", "nowhere; a tokenizer is shared.json and shared.spm or"),
         (["tokenize", "{}", "--sample", "7"], b"a\n", "dragoman: alpha=7.0"),

@@ -27,7 +27,7 @@ def test_models_by_name(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         find_model("tin")
     (directory.parent / "notes").mkdir()
     assert model_names() == ["tiny"]
-    with raises(ModelNotFoundError, "model_not_found", "(there are: tiny)"):
+    with raises(ModelNotFoundError, "model_not_found", "(available: tiny)"):
         find_model("other")
     monkeypatch.delenv("DRAGOMAN_MODELS")
     monkeypatch.setenv("XDG_DATA_HOME", str(directory.parent.parent))
@@ -49,13 +49,13 @@ def test_a_path_that_does_not_exist_gets_a_suggestion(
     for path in ("demo/modle", "dem/model", "dmo/modle"):
         with raises(ModelNotFoundError, "model_not_found", str(runs / path), f"did you mean {runs}/demo/model?"):
             find_model(runs / path)
-    with raises(ModelNotFoundError, "model_not_found", f"in {runs}/demo there are: model, second"):
+    with raises(ModelNotFoundError, "model_not_found", f"available in {runs}/demo: model, second"):
         find_model(runs / "demo" / "other")
     with raises(ModelNotFoundError, "model_not_found", "give the output directory of a finished training"):
         find_model(tmp_path / "nothing" / "like" / "it")
     monkeypatch.chdir(runs / "demo")
     monkeypatch.setenv("DRAGOMAN_MODELS", str(directory.parent))
-    with raises(ModelNotFoundError, "model_not_found", "(did you mean 'tiny'?); here there are: model,"):
+    with raises(ModelNotFoundError, "model_not_found", "(did you mean 'tiny'?); available here: model,"):
         find_model("tin")
     with raises(ModelNotFoundError, "model_not_found", "did you mean model?"):
         find_model("modle")

@@ -61,7 +61,7 @@ def test_translate(client: TestClient) -> None:
     ("body", "code", "words"),
     [
         ({}, "missing_language", "de, fr"),
-        ({"to": "it"}, "unknown_language", "'it'; there are: de, fr"),
+        ({"to": "it"}, "unknown_language", "'it'; available: de, fr"),
         ({"model": "one", "to": "de"}, "unknown_language", "only into 'it'; leave out `to`"),
         ({"to": 3}, "wrong_type", "to must be a string; got int 3"),
     ],

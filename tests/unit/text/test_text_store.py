@@ -124,10 +124,10 @@ def test_what_is_no_tokenizer_gets_the_one_that_was_meant(tokenizer: Tokenizer, 
     (runs / "empty").mkdir()
     (runs / "empty" / "target.json").write_text("{}")  # describes nothing that is there
     for place, *mentions in (
-        ("model", "'shared'", "there are: target"),
+        ("model", "'shared'", "available: target"),
         ("modle", f"{runs}/modle", f"did you mean {runs}/model?"),
-        ("other", f"{runs}/other", f"in {runs} there are: model"),
-        ("empty", f"{runs}/empty", f"in {runs} there are: model"),
+        ("other", f"{runs}/other", f"available in {runs}: model"),
+        ("empty", f"{runs}/empty", f"available in {runs}: model"),
         (".", f"{runs} ", f"did you mean {runs}/model?"),
         (f"model/{path.name}", f"{path} is a file"),
     ):

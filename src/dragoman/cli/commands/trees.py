@@ -133,7 +133,7 @@ def read_gold_trees(files: Sequence[Path]) -> Iterator[Bracketing]:
             found = True
             yield tree
         if not found:
-            message = f"{path} has no tree with words; expected brackets such as (S (NP (PRP it)) ...)"
+            message = f"{path} has no trees with words; expected brackets such as (S (NP (PRP it)) ...)"
             raise DataError(message, code="no_data")
 
 

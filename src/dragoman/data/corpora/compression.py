@@ -127,7 +127,7 @@ def decompress_zstd(raw: IO[bytes]) -> Iterator[bytes]:
             if block:
                 yield block
     if not frame.eof:
-        raise EOFError("the last frame has no end")
+        raise EOFError("the last frame is incomplete")
 
 
 def check_file(path: Path) -> None:

@@ -174,7 +174,7 @@ def split_lines(path: Path, blocks: Iterable[bytes]) -> Iterator[list[str]]:
             rest += block
             if len(rest) > MAX_LINE_BYTES:
                 raise DataError(
-                    f"{path}, line {number + 1}: more than {MAX_LINE_BYTES >> 20} MiB without an end of line; expected "
+                    f"{path}, line {number + 1}: more than {MAX_LINE_BYTES >> 20} MiB without a line break; expected "
                     "text with a sentence per line",
                     code="line_too_long",
                 )

@@ -201,7 +201,7 @@ def encode_survey_pairs(
     ]
     if not kept:
         raise SearchError(
-            f"none of {plural(len(pairs), 'pair')} has 1 to {maximum:,} tokens on both sides; give some hundreds of "
+            f"none of {plural(len(pairs), 'pair')} has 1 to {maximum:,} tokens on both sides; give a few hundred "
             "sentences with their translations",
             code="no_pairs_left",
         )

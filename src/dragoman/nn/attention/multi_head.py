@@ -33,7 +33,7 @@ class _MultiHead(nn.Module):
         super().__init__()
         if (d_k is None or d_v is None) and d_model % n_heads:
             raise ShapeError(
-                f"d_model={d_model} does not split into n_heads={n_heads}; give both d_k and d_v", code="not_divisible"
+                f"d_model={d_model} is not divisible by n_heads={n_heads}; give both d_k and d_v", code="not_divisible"
             )
         self.n_heads = n_heads
         self.d_k = d_k if d_k is not None else d_model // n_heads

@@ -30,7 +30,7 @@ from dragoman.values import check_at_least, suggest_directory
 
 @dataclass(frozen=True)
 class AveragePart:
-    """One set of weights to average, and what must be alike in all of them."""
+    """One set of weights to average, and the properties that must be equal in all of them."""
 
     name: str
     directory: Path
@@ -53,10 +53,10 @@ def checkpoints_of(run: Path) -> Checkpoints:
 
 
 def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) -> list[AveragePart]:
-    """Checkpoints of one training run: those of `steps`, or the `last` ones, by default as many as its recipe says.
+    """Checkpoints of one training run: those of `steps`, or the `last` ones (by default train.average of its recipe).
 
-    The last ones are regular: multiples of train.save_every, and the end of the run. Those that Ctrl-C, an evaluation
-    or the start of fine-tuning have left are averaged only by their step.
+    The last ones are regular: multiples of train.save_every, and the end of the run. Checkpoints left by Ctrl-C, an
+    evaluation or the start of fine-tuning are averaged only if given by their step.
     """
     checkpoints = checkpoints_of(run)
     recipe, info, tokenizers = describe_run(run)
@@ -65,7 +65,7 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
         missing = [step for step in chosen if step not in known]
         if missing:
             raise TrainingError(
-                f"{run} has no checkpoint of step {missing[0]}; there are: {', '.join(map(str, known))}",
+                f"{run} has no checkpoint of step {missing[0]}; available: {', '.join(map(str, known))}",
                 code="checkpoint_not_found",
             )
     else:
@@ -79,21 +79,21 @@ def parts_of_run(run: Path, last: int | None = None, steps: Sequence[int] = ()) 
 
 
 def last_steps(run: Path, regular: Sequence[int], last: int | None, average: int) -> list[int]:
-    """The last of the regular checkpoints; as many as asked for, or as the recipe says."""
+    """The last regular checkpoints; `last` of them, or train.average of the recipe."""
     known = ", ".join(map(str, regular)) or "none"
     if last is not None:
         check_at_least(1, "--last", last)
     if last is not None and last > len(regular):
         raise TrainingError(
-            f"--last {last} is more than the {len(regular)} regular checkpoints that {run} has ({known}); ask for "
-            "fewer, choose steps with --checkpoints, or train with a larger train.keep",
+            f"--last {last} is more than the {len(regular)} regular checkpoints that {run} has ({known}); use a "
+            "smaller number, choose steps with --checkpoints, or train with a larger train.keep",
             code="too_few_checkpoints",
         )
     chosen = list(regular[-(last if last is not None else average) :])
     if last is None and len(chosen) < 2:
         raise TrainingError(
-            f"too few checkpoints to average: train.average={average}, and the regular ones of {run} are {known}; "
-            f"choose with --last or --checkpoints, or use `dragoman finish {run}` for a model of a stopped run",
+            f"too few checkpoints to average: train.average={average}, but the regular ones of {run} are {known}; "
+            f"choose with --last or --checkpoints, or use `dragoman finish {run}` to write a model of a stopped run",
             code="too_few_checkpoints",
         )
     return chosen
@@ -132,7 +132,7 @@ def part_of_model(directory: Path) -> AveragePart:
 
 
 def describe_run(run: Path) -> tuple[Recipe, ModelInfo, tuple[Tokenizer, Tokenizer]]:
-    """Recipe, languages and tokenizers of a run: those of its model if it is finished, else of its record and data."""
+    """Recipe, languages and tokenizers of a run: from its model if it is finished, else from its record and data."""
     if (run / RECIPE).is_file():
         return Recipe.load(run / RECIPE), read_info(run), load_tokenizers(run)
     record, prepared = RunRecord.read(run / TRAINING / RUN), Prepared.open(prepared_directory(run))
@@ -157,7 +157,7 @@ def write_average(parts: Sequence[AveragePart], out: Path) -> None:
 
 
 def common_info(infos: Sequence[ModelInfo]) -> ModelInfo:
-    """The languages and license on which all models agree that have any; what they differ in is unknown."""
+    """The languages and license on which all models that have them agree; otherwise unknown."""
     sources = {info.source_languages for info in infos if info.source_languages}
     targets = {info.target_languages for info in infos if info.target_languages}
     licenses = {info.license for info in infos if info.license}
@@ -176,16 +176,16 @@ def check_compatible(one: AveragePart, other: AveragePart) -> None:
     for key, value in settings.items():
         if value != other_settings[key] and "dropout" not in key:
             raise TrainingError(
-                f"{one.name} has model.{key}={value!r} but {other.name} has {other_settings[key]!r}; only models of "
-                "one shape can be averaged",
+                f"{one.name} has model.{key}={value!r} but {other.name} has {other_settings[key]!r}; only models with "
+                "the same settings can be averaged",
                 code="shape_mismatch",
             )
     for side, ours, theirs in zip(("source", "target"), one.tokenizers, other.tokenizers, strict=True):
         if ours.fingerprint != theirs.fingerprint:
             raise TrainingError(
                 f"the {side} vocabulary of {one.name} ({ours.fingerprint[:12]}) is not that of {other.name} "
-                f"({theirs.fingerprint[:12]}): their ids mean different tokens, so the mean of their weights means "
-                "nothing; train one from the other with --from",
+                f"({theirs.fingerprint[:12]}): their ids stand for different tokens, so averaging their weights makes "
+                "no sense; train one from the other with --from",
                 code="vocabulary_mismatch",
             )
 
@@ -197,7 +197,7 @@ def average_card(name: str, parts: Sequence[AveragePart], info: ModelInfo) -> st
     what = mean if len(parts) > 1 else "The weights of one checkpoint of a training"
     return f"""# {name}
 
-{what}, made with Dragoman {__version__}.
+{what}, written by Dragoman {__version__}.
 
 | weights | SHA-256 of the tensors begins |
 |---|---|
@@ -212,7 +212,7 @@ None yet: run `dragoman evaluate`.
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:
-    """A SHA-256 of names and numbers, whatever file they are in."""
+    """SHA-256 of the names and values of tensors, independent of the file format."""
     total = hashlib.sha256()
     for name in sorted(weights):
         total.update(name.encode())

@@ -1,7 +1,7 @@
 """The training state and its checkpoints: one directory per step, complete or absent; a damaged one is never loaded.
 
-A directory gets its name only when it is complete and synced, and its manifest confirms it when it is read. `latest`
-names the newest for people and for tools that copy; it is updated last, and nothing here reads it.
+A directory gets its final name only when it is complete and synced, and its manifest is verified when it is read.
+`latest` names the newest one for people and for copying tools; it is updated last, and nothing here reads it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dragoman.files import parse_json, recover, sibling, staged, verify_manifest
 
 LATEST: Final = "latest"
 PARTS: Final = ("model", "optimizer", "ema")
-BEFORE: Final = {"optimizer": "optimiser"}  # names of files as they were written before
+BEFORE: Final = {"optimizer": "optimiser"}  # file names written by earlier versions
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that the next step depends on: weights, optimizer state, and the training state."""
+    """Everything that the next step depends on: weights, optimizer state, and training state."""
 
     step: int
     model: Mapping[str, Tensor]
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of a run in one directory, which one process at a time writes."""
+    """The checkpoints of a run in one directory; only one process at a time may write."""
 
     def __init__(self, directory: Path, warn: Callable[[str], None]) -> None:
         self.directory, self.warn = directory, warn
@@ -56,7 +56,7 @@ class Checkpoints:
         return sorted(int(path.name[5:]) for path in found)
 
     def regular_steps(self, save_every: int) -> list[int]:
-        """The steps whose checkpoint was due, oldest first: not those of Ctrl-C, of a best evaluation, or of step 0."""
+        """The steps of scheduled checkpoints, oldest first, without those of Ctrl-C, a best evaluation, or step 0."""
         return [step for step in self.steps() if step > 0 and step % save_every == 0]
 
     def save(self, checkpoint: Checkpoint) -> Path:
@@ -86,7 +86,7 @@ class Checkpoints:
         return directory
 
     def _update_latest(self, step: int) -> None:
-        """Have `latest` name this step; a process that was killed after a rename has left it behind."""
+        """Update `latest` to this step; it may be stale if a process was killed after a rename."""
         pointer, name = self.directory / LATEST, self.path_for(step).name + "\n"
         if not pointer.exists() or pointer.read_bytes() != name.encode():
             write_atomically(pointer, name)
@@ -131,7 +131,7 @@ class Checkpoints:
         return load_part(self.path_for(step), "model")
 
     def prune(self, keep: set[int]) -> None:
-        """Remove the checkpoints that are not to be kept; each is renamed first, so none is ever incomplete."""
+        """Remove all checkpoints but those to keep; each is renamed first, so none is ever incomplete."""
         for step in self.steps():
             if step not in keep:
                 gone = sibling(self.path_for(step), "removed")
@@ -140,7 +140,7 @@ class Checkpoints:
                 shutil.rmtree(gone, ignore_errors=True)
 
     def clean_up(self) -> None:
-        """Clean up after a killed process; the run's lock guarantees that nobody is writing."""
+        """Clean up after a killed process; the run's lock guarantees that no other process is writing."""
         for old in self.directory.glob(".step-*.old"):
             recover(self.directory / old.name[1:].removesuffix(".old"))
         for stale in [*self.directory.glob(".step-*.*"), *self.directory.glob(f".{LATEST}.*")]:
@@ -215,8 +215,8 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         if set(other) != names:
             odd = sorted(names ^ set(other))[0]
             raise TrainingError(
-                f"only some of the weights to average have {odd!r}; average checkpoints of one run, or models of one "
-                "shape",
+                f"only some of the weights to average have {odd!r}; average checkpoints of one run, or models of the "
+                "same size",
                 code="shape_mismatch",
             )
     mean = {}
@@ -229,7 +229,7 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
             if each[name].shape != last.shape:
                 shapes = f"{tuple(each[name].shape)} in one and {tuple(last.shape)} in another"
                 raise TrainingError(
-                    f"{name!r} has shape {shapes}; average checkpoints of one run, or models of one shape",
+                    f"{name!r} has shape {shapes}; average checkpoints of one run, or models of the same size",
                     code="shape_mismatch",
                 )
             total += each[name]
@@ -239,7 +239,7 @@ def average_weights(weights: list[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 @dataclass
 class Window:
-    """Sums since the last line of the log; saved too, because a resumed run must log the same numbers."""
+    """Sums since the last log line; saved too, because a resumed run must log the same numbers."""
 
     smoothed: float = 0.0
     plain: float = 0.0
@@ -262,16 +262,16 @@ class TrainingState:
     best_value: float | None = None
     best_step: int = 0
     without_better: int = 0
-    unevaluated: bool = False  # the evaluation was interrupted, and comes first when the run resumes
-    start: dict[str, float] | None = None  # the figures of the weights that fine-tuning started from
+    unevaluated: bool = False  # the evaluation was interrupted; the resumed run starts with it
+    start: dict[str, float] | None = None  # scores of the weights that fine-tuning started from
     metrics_lines: int = 0
     window: Window = field(default_factory=Window)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, exact: JSON writes a float with all its digits."""
+        """The state as plain values; exact, because JSON keeps all digits of a float."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrainingState:
-        """The state that `to_json` wrote."""
+        """Read the state that `to_json` wrote."""
         return cls(**{**values, "window": Window(**values["window"])})

@@ -12,11 +12,11 @@ from typing import Any, Final, NoReturn
 
 import torch.distributed as dist
 
-INTERVAL_SECONDS: Final = 2.0  # between heartbeats; DRAGOMAN_HEARTBEAT_INTERVAL in the environment changes it
+INTERVAL_SECONDS: Final = 2.0  # seconds; overridden by the environment variable DRAGOMAN_HEARTBEAT_INTERVAL
 # Without a heartbeat for this long, a rank counts as lost (DRAGOMAN_HEARTBEAT_TIMEOUT). With the 30 seconds that
 # torchrun waits for processes to end, it is under a minute in all.
 TIMEOUT_SECONDS: Final = 20.0
-EXIT_CODE: Final = 70  # of a process that ends because another rank is lost
+EXIT_CODE: Final = 70  # exit code of a process that ends because another rank is lost
 
 
 def connect_store() -> Any:
@@ -29,7 +29,7 @@ def connect_store() -> Any:
 
 
 def seconds_from(variable: str, default: float) -> float:
-    """The seconds that an environment variable holds."""
+    """The seconds given by an environment variable."""
     return float(os.environ.get(variable, default))
 
 
@@ -37,8 +37,8 @@ class Heartbeat(threading.Thread):
     """Publish this rank's heartbeat and watch the others; exit when one is overdue.
 
     Runs in its own thread with its own store connection: the main thread may be blocked in a collective, waiting for
-    the very rank that is gone. A frozen process publishes nothing, so it is the one that is named. Evaluating and
-    saving let this thread run, so they may take any time.
+    the very rank that is gone. A hanging process publishes nothing, so it is the one that is named. Evaluating and
+    saving do not block this thread, so they may take any time.
     """
 
     def __init__(self, rank: int, world: int) -> None:
@@ -59,7 +59,7 @@ class Heartbeat(threading.Thread):
                 count, now = count + 1, time.monotonic()
                 store.set(f"beat/{self.rank}", str(count))
                 if now - last > max(3 * self.interval, self.timeout / 2):
-                    self.last_seen.clear()  # this process was suspended, perhaps with all others: judge nobody yet
+                    self.last_seen.clear()  # this process was suspended, perhaps with all others: wait before judging
                 last = now
                 for other in range(self.world):
                     if other != self.rank:
@@ -80,9 +80,9 @@ class Heartbeat(threading.Thread):
             self.last_seen[other] = (count, now)
 
     def abort_after(self, store: Any, failed: int) -> NoReturn:
-        """Exit because another rank failed, with an error that it has printed itself."""
+        """Exit because another rank failed; that rank has printed its error."""
         if failed == 0:
-            os._exit(EXIT_CODE)  # rank 0 has told the user why
+            os._exit(EXIT_CODE)  # rank 0 has reported the reason
         self.abort(f"{self.describe(store, [failed])} ended with {store.get(f'failed/{failed}').decode()}", [failed])
 
     def seconds_since(self, rank: int) -> float:
@@ -95,7 +95,7 @@ class Heartbeat(threading.Thread):
         return ", ".join(f"rank {rank} ({name})" for rank, name in zip(ranks, known, strict=True))
 
     def stop(self) -> None:
-        """Stop watching: the run ends in good order.
+        """Stop watching: the run ends normally.
 
         The thread is joined: one that is inside the store when Python exits takes the process down with SIGABRT.
         """
@@ -120,7 +120,7 @@ class Heartbeat(threading.Thread):
         self.abort(f"the ranks lost contact with each other ({error.splitlines()[0]})", None)
 
     def abort(self, reason: str, lost: list[int] | None) -> NoReturn:
-        """Exit at once; the last checkpoint is intact, whatever this process was doing. The lowest rank left speaks."""
+        """Exit at once; the last checkpoint is intact, whatever this process was doing. The lowest rank reports."""
         if lost is None or self.rank == min(set(range(self.world)) - set(lost)):
             advice = "the run stops. The last checkpoint is intact; run the same command to resume."
             # Not through sys.stderr, whose lock the main thread may hold.

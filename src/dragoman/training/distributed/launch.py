@@ -1,4 +1,4 @@
-"""`--processes N`: start the ranks of a run on this machine, as torchrun does, with less output and no delay."""
+"""`--processes N`: start the ranks of a run on this machine, like torchrun, but with less output and no delay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.cpu import available_cores
 from dragoman.parent_process import PARENT_VARIABLE
 from dragoman.training.distributed.heartbeat import EXIT_CODE
 
-GRACE_SECONDS: Final = 3.0  # for the others to end by themselves after one has failed
+GRACE_SECONDS: Final = 3.0  # seconds for the others to end by themselves after one has failed
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:
@@ -64,7 +64,7 @@ def forward_signals(children: Sequence[subprocess.Popen[bytes]]) -> None:
             raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
             signal.signal(number, forward)
 
 
@@ -95,6 +95,6 @@ def exit_code_after(children: Sequence[subprocess.Popen[bytes]], rank: int, code
     until = time.monotonic() + (60.0 if code > 128 else GRACE_SECONDS)
     while time.monotonic() < until and any(child.poll() is None for child in children):
         time.sleep(0.05)
-    # A rank that only follows another's failure may be seen first; the other's code says why.
+    # A rank that exits because another failed may be noticed first; the other's exit code tells why.
     reasons = [ended for child in children if (ended := child.poll()) is not None and ended > 0 and ended != EXIT_CODE]
     return reasons[0] if code == EXIT_CODE and reasons else code

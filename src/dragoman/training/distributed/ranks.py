@@ -1,7 +1,7 @@
-"""The ranks of one run: sums over all of them, broadcasts from rank 0, and a common end.
+"""The ranks of one run: sums over all of them, broadcasts from rank 0, and a coordinated end.
 
-Nothing waits in a collective for something slow: while rank 0 prepares, evaluates or writes, the others poll a small
-store for its result. A lost rank is found by the heartbeat, not by a time-out.
+No rank waits in a collective for a slow operation: while rank 0 prepares, evaluates or writes, the others poll a small
+store for its result. The heartbeat detects a lost rank, not a timeout.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ COLLECTIVE_TIMEOUT: Final = timedelta(
 
 
 class CollectiveError(TrainingError):
-    """An error that all ranks reach from the same numbers: rank 0 reports it, the others exit silently."""
+    """An error that all ranks raise from the same numbers: rank 0 reports it, the others exit silently."""
 
     exit_code = 2
 
 
 class Store(Protocol):
-    """The methods of PyTorch's stores that are used here."""
+    """The methods of PyTorch's stores used here."""
 
     def set(self, key: str, value: str) -> None:
         """Store a value."""
 
     def get(self, key: str) -> bytes:
-        """The value; blocks until it is there."""
+        """The value; blocks until it is set."""
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all keys are there."""
+        """Whether all keys are set."""
 
 
 @dataclass
 class Ranks:
-    """This process among the ranks of a run; in a single process every method is free."""
+    """This process among the ranks of a run; in a single process, every method is a no-op."""
 
     rank: int = 0
     world: int = 1
@@ -93,7 +93,7 @@ class Ranks:
             return value
         while not self.store.check([key]):
             if self.store.check(["failed/0"]):
-                raise SystemExit(CollectiveError.exit_code)  # rank 0 has said why
+                raise SystemExit(CollectiveError.exit_code)  # rank 0 has reported the reason
             time.sleep(POLL_SECONDS)
         received: T = json.loads(self.store.get(key))
         return received
@@ -118,7 +118,7 @@ class Ranks:
             if isinstance(error, RuntimeError) and not isinstance(error, DragomanError) and is_peer_failure(error):
                 self.heartbeat.abort_lost_peer(str(error))
             self.heartbeat.stop()
-            with suppress(RuntimeError):  # the store itself may be what is gone
+            with suppress(RuntimeError):  # the store itself may be gone
                 self.store.set(f"failed/{self.rank}", f"{type(error).__name__}: {error}")
             if not self.first and isinstance(error, DragomanError):
                 sys.stderr.write(f"dragoman: rank {self.rank}: {error}\n")
@@ -172,7 +172,7 @@ def join_limit(rank: int) -> Iterator[None]:
 
 
 def join(device: torch.device | None = None) -> Ranks:
-    """Join the run that torchrun's environment names; without it, this is the only rank."""
+    """Join the run given by torchrun's environment variables; without them, this is the only rank."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available() if device is None else device.type == "cuda"
     if cuda and not torch.cuda.is_available():
@@ -186,7 +186,7 @@ def join(device: torch.device | None = None) -> Ranks:
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     if cuda and local >= torch.cuda.device_count():
         raise TrainingError(
-            f"process {local + 1} of this machine has no GPU of its own: there are {torch.cuda.device_count()}; start "
+            f"no GPU is left for process {local + 1} on this machine, which has {torch.cuda.device_count()}; start "
             "that many processes, or use --device cpu",
             code="device_unavailable",
         )

@@ -1,7 +1,7 @@
 """Shard weights, gradients and optimizer state over ranks, layer by layer (FSDP2), for models that do not fit.
 
-Checkpoints hold full tensors, gathered one by one when they are written and sharded again when they are read: they
-are the same with any number of ranks.
+Checkpoints hold full tensors, gathered one by one for writing and sharded again after reading: they are the same with
+any number of ranks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dragoman.training.checkpoints.checkpoint import PARTS, Checkpoint
 from dragoman.training.distributed.ranks import Ranks
 from dragoman.training.loss.cross_entropy import LossSum
 
-MAX_SHARE: Final = 0.6  # of a GPU's memory for weights, gradients and optimizer; activations need the rest
+MAX_SHARE: Final = 0.6  # share of a GPU's memory for weights, gradients and optimizer; activations need the rest
 
 
 class TensorOutputs(nn.Module):
-    """A task that returns tensors and not a dataclass: FSDP2 attaches its hooks to tensors alone."""
+    """A task that returns tensors instead of a dataclass: FSDP2 attaches its hooks only to tensors."""
 
     def __init__(self, task: nn.Module) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Sharded(nn.Module):
 
     def __init__(self, task: nn.Module, model: nn.Module, ranks: Ranks) -> None:
         super().__init__()
-        # It warns of changing a module's output in place, which no residual connection of ours does.
+        # It warns about changing a module's output in place, which our residual connections never do.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module", UserWarning)
         mesh = dist.device_mesh.init_device_mesh(ranks.device.type, (ranks.world,))
         for stack in (m for m in model.modules() if isinstance(m, nn.ModuleList)):
@@ -57,7 +57,7 @@ class Sharded(nn.Module):
         fully_shard(self.sums, mesh=mesh)
 
     def forward(self, batch: Batch) -> LossSum:
-        """As the task."""
+        """Call the task."""
         return LossSum(*self.sums(batch))
 
     def sync_gradients(self, now: bool) -> None:
@@ -82,7 +82,7 @@ def shardable_parts(layer: nn.Module) -> list[nn.Module]:
 
 
 def should_shard(recipe: TrainRecipe, model: nn.Module, ranks: Ranks) -> bool:
-    """Whether to shard: as the recipe says, and with "auto" if weights, gradients and optimizer would crowd a GPU."""
+    """Whether to shard: by the recipe, or with "auto" if weights, gradients and optimizer would crowd a GPU."""
     if ranks.world == 1 or recipe.parallel == "ddp":
         return False
     if recipe.parallel == "fsdp":
@@ -112,7 +112,7 @@ def local_shard(tensor: Tensor) -> Tensor:
 
 
 def shard_like(value: Tensor, pattern: Tensor) -> Tensor:
-    """A copy of a full tensor, on the pattern's device and sharded as the pattern is."""
+    """A copy of a full tensor on the pattern's device, sharded like the pattern."""
     if isinstance(pattern, DTensor) and value.shape == pattern.shape:
         sharded: Any = distribute_tensor(value.to(pattern.device), pattern.device_mesh, pattern.placements)
         return sharded  # type: ignore[no-any-return]
@@ -120,7 +120,7 @@ def shard_like(value: Tensor, pattern: Tensor) -> Tensor:
 
 
 class Replica:
-    """Lends the model itself; if its weights are sharded, a copy on rank 0 that is filled with full ones."""
+    """Lend the model itself; if its weights are sharded, lend a copy on rank 0 with full weights."""
 
     def __init__(self, model: nn.Module, ranks: Ranks, sharded: bool) -> None:
         self.ranks, self.sharded = ranks, sharded
@@ -143,11 +143,11 @@ class Replica:
 
     @contextmanager
     def with_weights(self, model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[nn.Module]:
-        """The model with these full weights for the time of the context; on rank 0."""
+        """The model with these full weights, inside the context; on rank 0."""
         if self.copy is not None:
             self.copy.load_state_dict(dict(weights))
             yield self.copy.to(self.ranks.device)
-            self.copy.cpu()  # training needs the memory of the device
+            self.copy.cpu()  # training needs the device's memory
             return
         if self.sharded:
             yield model

@@ -1,7 +1,7 @@
 """The loss of sections 5.3 and 5.4: cross-entropy with smoothed labels, as a sum and a count.
 
-A batch gives the sum of its losses, which is divided once, by the target tokens of all ranks and micro-batches: every
-token has the same weight.
+The sum of a batch's losses is divided once, by the target tokens of all ranks and micro-batches, so every token has the
+same weight.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.nn.linear import matmul_into
 from dragoman.training.loss.fused_cross_entropy import projected_loss
 from dragoman.training.loss.r_drop import ProjectedRDrop
 
-CPU_ROWS = 512  # of logits at a time: with fewer the matmuls are slower, with more the caches overflow
+CPU_ROWS = 512  # rows of logits at a time: fewer make matmuls slower, more overflow the caches
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ def cross_entropy_kernel(
 ):  # fmt: skip
     """Both losses of one row; its logits become p - q in place. Rows whose label is `pad` count nothing.
 
-    `stride`, which is a multiple of 64, bounds what is loaded, so that loads are wide; `vocabulary` bounds what counts.
-    Blocks that lie inside the vocabulary are taken four at a time and unmasked: exponentials are most of the work.
+    `stride`, a multiple of 64, bounds what is loaded, so that loads are wide; `vocabulary` bounds what counts. Blocks
+    inside the vocabulary are processed four at a time without masks: exponentials are most of the work.
     """
     row = tl.program_id(0).to(tl.int64)
     base = logits_base + row * stride
@@ -34,7 +34,7 @@ def cross_entropy_kernel(
                 nothing = tl.zeros([BLOCK], logits_base.dtype.element_ty)
                 tl.store(base + start + columns, nothing, mask=start + columns < stride)
     else:
-        of_label = tl.load(base + label).to(tl.float32)  # before anything is written there
+        of_label = tl.load(base + label).to(tl.float32)  # before anything is overwritten
         top = tl.full([BLOCK], HIDDEN, tl.float32)
         total = tl.zeros([BLOCK], tl.float32)
         added = tl.zeros([BLOCK], tl.float32)
@@ -68,7 +68,7 @@ def cross_entropy_kernel(
             for start in range(0, whole, BLOCK):
                 x = tl.load(base + start + columns, eviction_policy="evict_first").to(tl.float32)
                 slope = (tl.exp2(x * LOG2E - normalizer) - even).to(logits_base.dtype.element_ty)
-                tl.store(base + start + columns, slope, eviction_policy="evict_first")  # other rows are wanted sooner
+                tl.store(base + start + columns, slope, eviction_policy="evict_first")  # other rows are needed sooner
             for start in range(whole, stride, BLOCK):
                 here = start + columns
                 x = tl.load(base + here, mask=here < stride, other=0.0).to(tl.float32)

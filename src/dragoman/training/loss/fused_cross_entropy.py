@@ -1,7 +1,7 @@
 """Projection to the vocabulary and loss in one on a GPU: a block of rows at a time, with gradients.
 
-The full table of logits is never held, and none in float32: a block's logits are in bfloat16, one kernel reads them,
-computes both losses and overwrites them with the gradient, and two matmuls do the rest.
+The full table of logits is never stored, and no logits are in float32: one kernel reads a block's bfloat16 logits,
+computes both losses and overwrites the logits with the gradient; two matmuls do the rest.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def projected_loss(
         losses(x, labels_N[here], smoothed[here], plain[here], vocabulary, smoothing, pad, gradient)
         if grad_weight is not None:
             matmul(x, weight, out=grad_hidden[here])
-            before = int(start > 0)  # the first block overwrites, and does not read
+            before = int(start > 0)  # the first block overwrites without reading
             if x.device.type == "cuda" and x.dtype != torch.float32:
                 torch.addmm(grad_weight, x.T, h, out_dtype=torch.float32, beta=before, out=grad_weight)
             else:

@@ -1,4 +1,4 @@
-"""R-Drop (Liang et al., 2021): two passes over a batch, with different dropout, should predict the same.
+"""R-Drop (Liang et al., 2021): two passes over a batch with different dropout should give the same predictions.
 
 The loss is the mean cross-entropy of both passes, plus `weight` / 4 times the two Kullback-Leibler divergences between
 their probabilities. That is half of the paper's sum, comparable with the loss of a single pass.

@@ -46,11 +46,11 @@ def adam_kernel(
     table, numbers, beta2, rest1, rest2, epsilon, decay,
     HALF: tl.constexpr, DECOUPLED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One chunk: moments, the weight, and the weight in half precision, by a gradient in half precision.
+    """Update one chunk from a gradient in half precision: moments, weight, and the weight in half precision.
 
-    `numbers` are the rate, the rate over the first moment's correction, one over the root of the second's, what
-    gradients are multiplied by, and whether anything is to be done; `rest1` and `rest2` are what the betas leave of 1,
-    which float32 would not find from them.
+    `numbers` are the rate, the rate over the first moment's correction, one over the root of the second's, the factor
+    for gradients, and whether to do anything at all; `rest1` and `rest2` are 1 minus the betas, which float32 could not
+    compute accurately.
     """
     row = table + tl.program_id(0) * 6
     count = tl.load(row + 5)

@@ -1,7 +1,7 @@
 """bfloat16 copies of the weights, and Adam for their gradients, in one pass that also rounds for the next step.
 
 PyTorch's kernels need gradients in the precision of the weights, write them back, and do not round: 44 bytes of memory
-traffic per weight instead of 28. The moments are those of PyTorch's optimizer, which are saved.
+traffic per weight instead of 28. The moments are those of PyTorch's optimizer, so that they are saved.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dragoman.training.optim.optimizer import Optimizer
 
 
 class WithWeights(nn.Module):
-    """A task that is called with other tensors for some of its weights."""
+    """A task called with other tensors in place of some of its weights."""
 
     def __init__(self, task: nn.Module) -> None:
         super().__init__()
         self.task = task
 
     def forward(self, batch: Batch, weights: dict[str, Tensor]) -> LossSum:
-        """The loss of a batch, by these weights."""
+        """The loss of a batch with these weights."""
         loss: LossSum = torch.func.functional_call(self.task, weights, (batch,))
         return loss
 
@@ -34,9 +34,9 @@ class WithWeights(nn.Module):
 class Bf16Weights:
     """Lower-precision `copies` of the `master` weights of a task's linear layers.
 
-    There are none if `kind` is None or the precision of the weights. All are rounded at once before a step, and all
-    gradients widened at once after it; autocast does so one by one, in 156 small kernels for the base model. The
-    numbers are the same, except that a bias's gradient is rounded too.
+    There are none if `kind` is None or equals the precision of the weights. All are rounded at once before a step, and
+    all gradients are widened at once after it; autocast does so one by one, in 156 small kernels for the base model.
+    The numbers are the same, except that a bias's gradient is rounded too.
     """
 
     def __init__(self, task: nn.Module, kind: torch.dtype | None) -> None:
@@ -140,7 +140,7 @@ class Bf16Adam:
         steps = [self.inner.state[weight]["step"] for weight, half in pairs if half.grad is not None]
         if not steps:
             return
-        torch._foreach_add_(steps, [done] * len(steps))  # a single tensor would be read by the host
+        torch._foreach_add_(steps, [done] * len(steps))  # the host would have to read a single tensor
         group = self.inner.param_groups[0]
         beta1, beta2 = map(float, group["betas"])
         corrections = [1 - torch.pow(beta, steps[0].double()) for beta in (beta1, beta2)]
@@ -149,7 +149,7 @@ class Bf16Adam:
             self.table, numbers, beta2, 1 - beta1, 1 - beta2, float(group["eps"]), float(group["weight_decay"]),
             HALF=_kind(self.bf16.copies[0].dtype), DECOUPLED=isinstance(self.inner, torch.optim.AdamW),
             CHUNK=WEIGHTS_PER_PROGRAM, BLOCK=WEIGHTS_PER_BLOCK,
-            num_warps=8, maxnreg=64,  # four programs at once on a multiprocessor
+            num_warps=8, maxnreg=64,  # four concurrent programs per multiprocessor
         )  # fmt: skip
         for half in self.bf16.copies:
             half.grad = None
@@ -176,7 +176,7 @@ class Bf16Adam:
 
 
 def _is_aligned(tensor: Tensor) -> bool:
-    """Whether a tensor is contiguous and aligned as the kernel needs it."""
+    """Whether a tensor is contiguous and aligned as the kernel requires."""
     return tensor.is_contiguous() and tensor.data_ptr() % VECTOR_BYTES == 0
 
 

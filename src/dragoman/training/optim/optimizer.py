@@ -15,7 +15,7 @@ from dragoman.training.distributed.sharding import shard_like
 
 
 class Optimizer:
-    """One or two PyTorch optimizers as one, with a state by parameter names.
+    """One or two PyTorch optimizers combined, with a state keyed by parameter name.
 
     Muon is for matrices; embeddings, norms and biases go to AdamW, as its authors advise.
     """
@@ -50,9 +50,9 @@ class Optimizer:
             optimizer.step()
 
     def step_on_device(self, rate: Tensor, divisor: Tensor, skip: Tensor) -> None:
-        """The same without the host: gradients are divided by `divisor`, and nothing changes if `skip` is 1.
+        """The same without the host: divide gradients by `divisor`, and change nothing if `skip` is 1.
 
-        Uses what PyTorch's fused kernels offer to gradient scalers; Adam and AdamW only.
+        Uses the gradient-scaler arguments of PyTorch's fused kernels; Adam and AdamW only.
         """
         for optimizer in self.inner:
             optimizer.grad_scale, optimizer.found_inf = divisor, skip  # type: ignore[attr-defined]
@@ -66,7 +66,7 @@ class Optimizer:
             optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
-        """All that the next step depends on: `<parameter>/<name>` -> tensor."""
+        """The full state of the optimizer: `<parameter>/<name>` -> tensor."""
         return {
             f"{self.names[id(parameter)]}/{what}": value
             for optimizer in self.inner
@@ -94,13 +94,13 @@ class Optimizer:
                         return
         raise DamagedError(
             f"the checkpoint has an optimizer state for {name!r}, but the model has no such weight: the checkpoint "
-            "belongs to another run; choose another --out, or restore its own checkpoints",
+            "belongs to another run; choose another --out, or restore this run's checkpoints",
             code="checkpoint_mismatch",
         )
 
 
 def learning_rate(recipe: TrainRecipe, d_model: int, step: int) -> float:
-    """The rate of step 1, 2, ...
+    """The learning rate of step 1, 2, ...
 
     The paper's is d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5): it rises linearly to its peak,
     (d_model * warmup_steps)^-0.5, and falls with the square root of the step. With the same peak, "cosine" and "linear"

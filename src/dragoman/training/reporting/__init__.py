@@ -1,1 +1,1 @@
-"""What a run reports: progress, metrics, the learning curve, TensorBoard, the model card."""
+"""Reports of a run: progress, metrics, learning curve, TensorBoard, model card."""

@@ -1,4 +1,4 @@
-"""What a run records of the model that it fine-tunes: its name, weights, languages, license and data."""
+"""The record of the model that a run fine-tunes: its name, weights, languages, license and data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.modeldir.locate import model_name
 
 @dataclass(frozen=True)
 class BaseModel:
-    """The model that a run starts from; `data` is the text of the section on data of its card."""
+    """The model that a run starts from; `data` is the "Data" section of its card."""
 
     name: str
     weights: str  # SHA-256 of the file
@@ -23,7 +23,7 @@ class BaseModel:
     target_languages: tuple[str, ...]
     license: str
     data: str
-    longest_line: int = 0  # tokens of the longest source line that it was trained on, if it says
+    longest_line: int = 0  # tokens of the longest source line in its training data, if known
 
     @classmethod
     def read(cls, directory: Path) -> BaseModel:
@@ -47,16 +47,16 @@ class BaseModel:
         return cls(**{**values, **languages})
 
     def info(self, vocabulary: int | tuple[int, int]) -> ModelInfo:
-        """Its languages and license, with a vocabulary."""
+        """Its languages and license, with the given vocabulary."""
         return ModelInfo(vocabulary, self.source_languages, self.target_languages, self.license)
 
     def section(self) -> str:
-        """The section of the card that names it."""
+        """The section of the card about the base model."""
         return (
-            f"## Base model\n\nFine-tuned from {self.name}, whose weights have a SHA-256 that begins "
+            f"## Base model\n\nFine-tuned from {self.name}; the SHA-256 of its weights begins with "
             f"`{self.weights[:16]}`.\nIts license: {self.license or 'unknown'}.\n"
         )
 
     def data_part(self) -> str:
-        """The part of the section on data that describes its data; it stays part of that when fine-tuned again."""
+        """The part of the "Data" section about the base model's data; kept when the model is fine-tuned again."""
         return f"### Data of the base model, {self.name}\n\n{self.data}\n"

@@ -20,11 +20,11 @@ from dragoman.training.checkpoints.checkpoint import TrainingState
 from dragoman.training.reporting.base_model import BaseModel
 from dragoman.values import plural
 
-MEASURED_LINES: Final = 20_000  # whose sentences are counted
+MEASURED_LINES: Final = 20_000  # lines whose sentences are counted
 
 
 def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
-    """The file names, or keys of JSON lines, that tell the source and target languages of prepared data.
+    """The file names, or keys of JSON lines, that indicate the source and target languages of prepared data.
 
     With one target language, those of the first corpus; with several, all sources and the codes of the targets.
     """
@@ -39,9 +39,9 @@ def language_names(prepared: Prepared) -> tuple[list[str], list[str]]:
 
 
 def trained_model_info(prepared: Prepared, base: BaseModel | None = None) -> ModelInfo:
-    """What `model.json` says of a model that was trained on prepared data, perhaps from a `base` model.
+    """The content of `model.json` for a model trained on prepared data, possibly from a `base` model.
 
-    Where the data do not tell both languages, they are those of the base model.
+    If the data do not indicate both languages, the base model's are used.
     """
     sources, targets = map(language_codes, language_names(prepared))
     if several := prepared.tokenizers[0].targets:  # it still translates from the languages of the base model
@@ -77,14 +77,14 @@ def layer_details(model: ModelRecipe) -> str:
 
 
 def tree_usage(model: ModelRecipe) -> str:
-    """How to give source trees to a model that reads them."""
+    """Usage of source trees, for a model that reads them."""
     if not model.reads_trees:
         return ""
     return "\nIt reads each source sentence with its dependency tree: `dragoman translate --source-trees FILE.conllu`."
 
 
 def target_language_usage(targets: Sequence[str], splits: Mapping[str, Any]) -> str:
-    """How to choose among several target languages, and how many pairs each was learned from."""
+    """How to choose among several target languages, and the number of training pairs of each."""
     if not targets:
         return ""
     pairs = ", ".join(f"{code} ({plural(splits['train']['to'][code], 'pair')})" for code in targets)
@@ -100,7 +100,7 @@ def training_card(
     info: ModelInfo,
     base: BaseModel | None = None,
 ) -> str:
-    """The card of a trained model; `weights` says which weights of the run it has, and `scores` are their scores."""
+    """The card of a trained model; `weights` names the selected weights of the run, and `scores` are theirs."""
     manifest = prepared.manifest
     corpora = manifest["inputs"]["corpora"]
     rows = (f"| {file['name']} | {file['bytes']:,} | `{file['sha256'][:16]}` |" for c in corpora for file in c["files"])
@@ -137,9 +137,9 @@ The weights are {weights}.
 |---|---|
 {figures}
 
-loss: mean cross-entropy of a target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, of at most
-1,000 sentences. exact: percentage of these sentences that equal the reference to the letter.
+loss: mean cross-entropy per target token. bleu: sacreBLEU {version("sacrebleu")}, cased, greedy search, on at most
+1,000 sentences. exact: percentage of these sentences that equal the reference exactly.
 """
     if recipe.text.targets:
-        text += "bleu is the mean of the target languages'; bleu_CODE is that of one of them.\n"
+        text += "bleu is the mean over the target languages; bleu_CODE is the score of one language.\n"
     return text

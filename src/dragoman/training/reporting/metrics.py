@@ -37,7 +37,7 @@ class MetricsLog:
             with self.path.open("ab", buffering=0) as file:
                 before = file.tell()
                 try:
-                    while line:  # a disk that is almost full takes a part, and fails at the next try
+                    while line:  # an almost full disk accepts a part of the line, and the next write fails
                         line = line[file.write(line) :]
                 except OSError:
                     with suppress(OSError):
@@ -52,7 +52,7 @@ class MetricsLog:
         self.lines += 1
 
     def sync(self) -> None:
-        """Flush to disk what the next checkpoint counts on."""
+        """Flush to disk the lines that the next checkpoint counts."""
         if self.path.exists():
             sync(self.path)
 
@@ -150,7 +150,7 @@ def draw_training_curves(entries: Sequence[Mapping[str, Any]], path: Path) -> bo
         [e["step"] for e in valid], [e["valid"]["loss"] for e in valid], "o-", color="#08519c", label="validation"
     )
     axis.set_xlabel("step")
-    axis.set_ylabel("cross-entropy of a target token")
+    axis.set_ylabel("cross-entropy per target token")
     lines, labels = axis.get_legend_handles_labels()
     if translated:
         right = axis.twinx()

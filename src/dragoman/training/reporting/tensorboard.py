@@ -1,4 +1,4 @@
-"""Report a run to TensorBoard as well."""
+"""Also report a run to TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.progress import Evaluation, Reporter
 class TensorBoardReporter(Reporter):
     """Write every figure to TensorBoard, and pass everything on to another reporter.
 
-    A resumed run purges what was written after its checkpoint, as it writes that again.
+    A resumed run purges what was written after its checkpoint, because it writes that again.
     """
 
     def __init__(self, directory: Path, onward: Reporter) -> None:

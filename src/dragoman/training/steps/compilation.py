@@ -16,9 +16,9 @@ from dragoman.nn.kernels import gpu_matmul as products
 from dragoman.nn.kernels import packed_attention as packed
 from dragoman.training.loss import fused_cross_entropy as fused_loss
 
-MAX_COMPILED_RUNS = 256  # in one process; the default limit is 8
+MAX_COMPILED_RUNS = 256  # compilations per process; the default limit is 8
 OPERATORS = (cpu_bf16, fused_loss, linear_relu, packed, products, residual_norm)  # where ours are registered
-LAZY_MESSAGES = "2.13"  # the first version known to format messages only when they are read
+LAZY_MESSAGES = "2.13"  # the first version that formats these messages lazily
 
 
 class FuseResidualAdd(CustomGraphPass):
@@ -72,7 +72,7 @@ def _plain_sum(node: Any) -> bool:
     return len(parts) == 2 and all(alike)
 
 
-# One of each: the compiler takes another instance for another configuration.
+# One instance of each: the compiler treats another instance as another configuration.
 FUSE_RESIDUAL_ADD, FAST_MATMUL = FuseResidualAdd(), FastMatmul()
 
 
@@ -96,8 +96,8 @@ def compiled(task: nn.Module) -> Callable[..., Any]:
 def _register(operator: Any) -> None:
     """Register an operator with the compiler.
 
-    For an unregistered one, PyTorch 2.11 formats the history of its arguments for a message that nobody reads. With
-    residual connections around operators like ours, every layer doubles that.
+    For an unregistered one, PyTorch 2.11 formats the history of its arguments for a message that is never shown. With
+    residual connections around operators like ours, every layer doubles that work.
     """
     if torch.__version__ >= LAZY_MESSAGES:
         return

@@ -1,8 +1,8 @@
 """Training steps as a CUDA graph: compiled once, captured once, and replayed without waiting for the GPU.
 
-The host copies a batch, replays, and reads the result of a step when later ones are already queued. Whether a step is
-finite is decided on the device: one that is not leaves weights and moments unchanged. All shapes are fixed, so nothing
-is compiled twice. The first step runs as compiled code, and the second is captured. With several GPUs, the all-reduces
+The host copies a batch, replays, and reads the result of a step when later ones are already queued. The device checks
+whether a step is finite; one that is not leaves weights and moments unchanged. All shapes are fixed, so nothing is
+compiled twice. The first step runs as compiled code, and the second is captured. With several GPUs, the all-reduces
 are part of the graph.
 """
 
@@ -137,7 +137,7 @@ class CudaGraphSteps:
 
     def _allocate(self, batches: list[Batch]) -> None:
         """Allocate the tensors that the graph reads."""
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # that initialized the weights
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))  # the seed that initialized the weights
         self.batches = [batch.to(self.device) for batch in batches]
         if supports_bf16_adam(self.bf16, self.optimizer, len(batches)):
             self.adam = Bf16Adam(self.bf16, self.optimizer)
@@ -183,7 +183,7 @@ class CudaGraphSteps:
             (loss.smoothed * share).backward()
             if self.adam is None:
                 self.bf16.collect(add=number > 0)
-            sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # detached: outputs must hold no graph
+            sums += torch.stack([loss.smoothed, loss.plain]).detach().double()  # outputs must hold no autograd graph
         if self.ranks.world > 1:
             dist.all_reduce(sums)
             all_reduce_gradients([*self.parameters, *(self.bf16.copies if self.adam is not None else ())])

@@ -1,4 +1,4 @@
-"""Eager training steps, on any device, with any layout, in any number of processes; and what all steps share."""
+"""Eager training steps, on any device, with any layout, in any number of processes; and code shared by all steps."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def derive_seed(*counters: int) -> int:
 
 
 def precision(recipe: TrainRecipe, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
-    """The context for forward passes: bfloat16 as the recipe says; on a CPU with our own kernel if possible."""
+    """The context for forward passes: bfloat16 if the recipe sets it; on a CPU with our own kernel if possible."""
     use_bfloat16 = recipe.precision == "bfloat16" or (recipe.precision == "auto" and device.type == "cuda")
     if not use_bfloat16:
         return nullcontext
@@ -114,7 +114,7 @@ def supports_cuda_graph(recipe: TrainRecipe, ranks: Ranks, batch: Batch, model: 
 
 
 def wrap_task(task: nn.Module, recipe: TrainRecipe, ranks: Ranks) -> nn.Module:
-    """The task compiled and wrapped for several processes, as the recipe says; a sharded one already is."""
+    """The task, compiled and wrapped for several processes according to the recipe; a sharded one already is."""
     if isinstance(task, Sharded):
         return task
     if recipe.compile:
@@ -145,10 +145,10 @@ class EagerSteps:
         self.results: list[StepResult] = []
 
     def fix_bucket_order(self) -> None:
-        """Have DistributedDataParallel lay out its buckets before the first step, in every run alike.
+        """Make DistributedDataParallel lay out its buckets before the first step, the same in every run.
 
-        It does so after its first backward pass, and with three processes or more the layout decides the order of sums:
-        without this, the step after a resume would differ in its last bits.
+        It does so after its first backward pass, and with three or more processes the layout determines the order of
+        sums: without this, the step after a resume would differ in its last bits.
         """
         if isinstance(self.task, DistributedDataParallel) and not self.recipe.compile:
             self.model.eval()  # batch norm must not count these passes
@@ -194,7 +194,7 @@ class EagerSteps:
         return nullcontext()
 
     def _clipped_norm(self) -> float:
-        """Clip the gradients as the recipe says; return their norm before clipping."""
+        """Clip the gradients to the recipe's limit; return their norm before clipping."""
         norm = nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None], foreach=True)
         if self.recipe.clip:
             nn.utils.clip_grads_with_norm_(self.model.parameters(), self.recipe.clip, norm, foreach=True)
@@ -212,15 +212,15 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4  # of mallopt(3)
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory; return whether it does.
+    """Make the C library keep freed memory; return whether it does.
 
-    By default it returns large blocks at once, and the system clears every page that it hands out again: up to a fifth
-    of a step. Peak memory does not change.
+    By default it returns large blocks at once, and the system clears every page that it hands out again, which takes up
+    to a fifth of a step. Peak memory does not change.
     """
     if not sys.platform.startswith("linux"):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:  # a C library that has no such switch
+    except AttributeError:  # a C library without this setting
         return False
     return all(mallopt(name, value) for name, value in ((MMAP_MAX, 0), (TRIM_THRESHOLD, MAX_INT), (TOP_PAD, 1 << 26)))

@@ -128,15 +128,15 @@ def test_mistakes_are_messages(run: Path, tmp_path: Path, capsys: pytest.Capture
     there = steps_of(run)
     one = model_at(tmp_path / "one", 1)
     cases = [
-        ([run, "--checkpoints", "999"], f"no checkpoint of step 999; there are: {there[0]}"),
+        ([run, "--checkpoints", "999"], f"no checkpoint of step 999; available: {there[0]}"),
         ([run, "--checkpoints", "best"], "such as 1000,2000; got 'best'"),
         ([run, "--checkpoints", ","], "such as 1000,2000; got none"),
         ([run, "--last", "99"], f"--last 99 is more than the {len(REGULAR)} regular checkpoints that {run} has"),
-        ([run, "--last", "2", "--checkpoints", "4"], "exclude each other"),
+        ([run, "--last", "2", "--checkpoints", "4"], "cannot be combined"),
         ([run, one, "--last", "2"], "2 directories"),
         ([one], "has no checkpoints"),
         ([one, tmp_path], "is not a model"),
-        ([tmp_path / "nowhere"], f"no directory {tmp_path}/nowhere; in {tmp_path} there are: one"),
+        ([tmp_path / "nowhere"], f"no directory {tmp_path}/nowhere; available in {tmp_path}: one"),
         ([tmp_path / "onee"], f"no directory {tmp_path}/onee; did you mean {one}?"),
         ([run.with_name("rnu")], f"did you mean {run}?"),
     ]
