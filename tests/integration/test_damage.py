@@ -1,4 +1,4 @@
-"""Flipped bits and cuts of everything that is stored are found and made good; tests/torture/damage.py does many more."""
+"""Flipped bits and cuts of all that is stored are found and made good; tests/torture/damage.py does many more."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import random
 import shutil
@@ -241,6 +242,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     random.seed(chosen.seed)
+    logging.disable(logging.WARNING)  # what is damaged is named there, each time
     torch.set_num_threads(1)  # as in the children: another number may round otherwise
     good = True
     with tempfile.TemporaryDirectory() as folder:
