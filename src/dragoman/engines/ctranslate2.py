@@ -204,9 +204,9 @@ def read_converted(cached: Path) -> dict[str, bytes]:
     folder, files = private_directory(cached / MODEL), {}
     try:
         read_private(folder / MANIFEST)
-        for name, (_, digest) in manifest_entries(folder).items():
+        for name, entry in manifest_entries(folder).items():
             files[name] = read_private(folder / name)
-            if hashlib.sha256(files[name]).hexdigest() != digest:
+            if (len(files[name]), hashlib.sha256(files[name]).hexdigest()) != entry:
                 raise DamagedError(f"{folder / name} was damaged: its SHA-256 is not the one in {MANIFEST}")
     except (FileNotFoundError, ValueError) as error:  # also a damaged name in the manifest
         raise DamagedError(f"{folder} was damaged ({error})") from None
