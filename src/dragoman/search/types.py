@@ -56,10 +56,13 @@ class SearchInterruptedError(SearchError):
 
 
 class StopFlag:
-    """Interrupts searches between two steps; set by another thread. Engines in C read its address."""
+    """Interrupts searches between two steps; set by another thread. Engines in C read its address.
 
-    def __init__(self) -> None:
-        self.value = c_int32(0)
+    Engines in Python also call `between_steps`, so that other work can be done while a search takes long.
+    """
+
+    def __init__(self, between_steps: Callable[[], None] | None = None) -> None:
+        self.value, self.between_steps = c_int32(0), between_steps
 
     def set(self) -> None:
         """Stop the searches that were given this flag."""
@@ -73,6 +76,8 @@ class StopFlag:
         """Raise SearchInterruptedError if the flag is set."""
         if self.is_set():
             raise SearchInterruptedError("the search was interrupted by its caller; search again")
+        if self.between_steps is not None:
+            self.between_steps()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from email import message_from_bytes
+from email import message_from_string
 from email.message import Message
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -107,7 +107,7 @@ def parse_multipart(body: bytes, content_type: str) -> dict[str, Any]:
         head, blank, content = part.partition(b"\r\n\r\n")
         if not blank or len(head) > MAX_PART_HEADERS:
             raise ValueError("not a field")
-        described = message_from_bytes(head.strip() + b"\r\n\r\n")
+        described = message_from_string(head.strip().decode("utf-8") + "\r\n\r\n")
         name = described.get_param("name", header="content-disposition")
         if not isinstance(name, str) or described.get_filename() is not None:
             raise ValueError("not a field")

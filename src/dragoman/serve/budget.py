@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from dragoman.search.types import Search
@@ -14,6 +14,8 @@ BYTES_PER_TOKEN: Final = 3  # of UTF-8; between English (4) and rare scripts, wh
 BYTES_PER_REPLY: Final = 100  # of one translation, besides its text
 FREE_LENGTH: Final = 2_000  # tokens that `min_length` and `extra_length` may add to a request
 LENGTH_PER_TOKEN: Final = 8  # and so many more for each token of the source
+METERED_FACTOR: Final = 4  # by which real work may exceed the limit of estimates
+SECONDS_FACTOR: Final = 2.0  # by which estimated seconds may exceed the deadline: other work slows measurements
 
 
 def estimate_tokens(text: str) -> int:
@@ -67,15 +69,28 @@ def check_added_length(texts: Sequence[str], search: Search) -> None:
         raise RequestError(413, "over_budget", message)
 
 
-def check_budget(work: Iterable[int], n_texts: int, characters: int, search: Search, limits: Limits) -> None:
-    """Reject a request whose estimated work or reply is over the limits of the server."""
-    total = sum(work)
+def check_seconds(seconds: float, limits: Limits) -> None:
+    """Reject a request that could not be ready in time even if it were the only one."""
+    if seconds > SECONDS_FACTOR * limits.timeout:
+        message = (
+            f"the request would take about {seconds:,.0f} seconds; replies must be ready within {limits.timeout:g} "
+            "(--timeout); use a smaller beam or smaller lengths, or send the text in several requests"
+        )
+        raise RequestError(413, "over_budget", message)
+
+
+def check_work(total: int, limits: Limits) -> None:
+    """Reject a request whose estimated work is over the limit of the server."""
     if total > limits.max_work:
         message = (
             f"the request would take about {total:,} output tokens x beam; this server accepts {limits.max_work:,} "
             "(--max-work); use a smaller beam, or send the text in several requests"
         )
         raise RequestError(413, "over_budget", message)
+
+
+def check_reply(n_texts: int, characters: int, search: Search, limits: Limits) -> None:
+    """Reject a request whose reply would be too large."""
     size = search.n_best * (characters + BYTES_PER_REPLY * n_texts)
     if size > limits.max_reply:
         raise over_reply(size, limits)
@@ -108,6 +123,3 @@ class Meter:
                 f"{self.limits.max_work:,} (--max-work); use a smaller beam, or send the text in several requests"
             )
             raise RequestError(413, "over_budget", message)
-
-
-METERED_FACTOR: Final = 4  # by which real work may exceed the limit of estimates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -131,7 +131,7 @@ class RequestQueue:
         self.seconds: dict[str, float] = {}  # used by each client while it has requests
         self.turns: dict[str, int] = {}  # the number of its last batch
         self.n_batches = 0
-        self.running: SentenceBatch | None = None
+        self.running: list[SentenceBatch] = []
         self.changed = threading.Condition()
         self.closed = False
 
@@ -144,20 +144,26 @@ class RequestQueue:
             self.changed.notify()
 
     def drop(self, request: QueuedRequest) -> None:
-        """Remove the waiting sentences of a request; stop the running batch if all of its requests are dropped."""
+        """Remove the waiting sentences of a request; stop running batches whose requests are all dropped."""
         with self.changed:
             request.dropped = True
             if request in self.requests:
                 self.requests.remove(request)
-            if self.running is not None and all(one.dropped for one in self.running.requests):
-                self.running.stop.set()
+            for batch in self.running:
+                if all(one.dropped for one in batch.requests):
+                    batch.stop.set()
 
     def begin(self, batch: SentenceBatch) -> None:
         """The worker starts a batch."""
         with self.changed:
-            self.running = batch
+            self.running.append(batch)
             if all(request.dropped for request in batch.requests):
                 batch.stop.set()
+
+    def end(self, batch: SentenceBatch) -> None:
+        """The worker has ended a batch."""
+        with self.changed:
+            self.running = [one for one in self.running if one is not batch]
 
     def charge(self, batch: SentenceBatch, seconds: float) -> None:
         """Count the time of a batch to its clients, by the work of their sentences."""
@@ -191,6 +197,16 @@ class RequestQueue:
             self.changed.wait_for(lambda: self.requests or self.closed)
             return self._next_batch() if self.requests else None
 
+    def take_short(self) -> SentenceBatch | None:
+        """The next batch among requests whose next sentence fits into a slice of time; None if there is none."""
+        with self.changed:
+            short = [request for request in self.requests if self._is_short(request)]
+            return self._next_batch(short) if short else None
+
+    def _is_short(self, request: QueuedRequest) -> bool:
+        settings = request.settings[request.n_taken]
+        return request.work(request.n_taken) <= (self.max_work(settings) or INITIAL_WORK)
+
     @property
     def n_sentences(self) -> int:
         """The number of waiting sentences."""
@@ -208,9 +224,9 @@ class RequestQueue:
         if request.client not in self.seconds:
             self.seconds[request.client] = min(self.seconds.values(), default=0.0)
 
-    def _next_batch(self) -> SentenceBatch:
+    def _next_batch(self, requests: Iterable[QueuedRequest] | None = None) -> SentenceBatch:
         waiting: dict[str, deque[tuple[QueuedRequest, int]]] = {}
-        for request in self.requests:
+        for request in self.requests if requests is None else requests:
             waiting.setdefault(request.client, deque()).append((request, request.n_taken))
         order = deque(sorted(waiting, key=lambda client: (self.seconds.get(client, 0.0), self.turns.get(client, 0))))
         first, index = waiting[order[0]][0]

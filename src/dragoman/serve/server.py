@@ -8,6 +8,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
@@ -20,6 +21,7 @@ from dragoman.serve.connections import Connection, ShortageHandler, raise_descri
 from dragoman.serve.service import Service
 
 SHUTDOWN_SECONDS: Final = 2  # beyond the deadline, for responses that are being written at shutdown
+SWITCH_SECONDS: Final = 0.001  # after which a thread that parses or translates lets the event loop run
 BACKLOG: Final = 512
 
 
@@ -112,6 +114,7 @@ def run_server(
     )
     service.start()
     gc.collect()
+    sys.setswitchinterval(SWITCH_SECONDS)
     gc.freeze()  # a collection that walks all loaded objects would block every request for 0.2 s
     try:
         Server(config, service, on_listening, on_hangup).run(sockets=[port])

@@ -12,7 +12,15 @@ from typing import Final
 from dragoman.search.constraints.phrases import Constraints
 from dragoman.search.constraints.terms import Terms
 from dragoman.search.types import Sampling, Search
-from dragoman.serve.budget import Meter, check_added_length, check_budget, estimate_tokens, estimate_work
+from dragoman.serve.budget import (
+    Meter,
+    check_added_length,
+    check_reply,
+    check_seconds,
+    check_work,
+    estimate_tokens,
+    estimate_work,
+)
 from dragoman.serve.errors import RequestError
 from dragoman.serve.limits import MAX_ATTENTION_CELLS, MAX_CONSTRAINT_CHARACTERS, MAX_SENTENCES, Limits
 from dragoman.serve.metrics import ServerMetrics
@@ -116,11 +124,22 @@ class Service:
 
     async def translate(self, texts: Sequence[str], settings: BatchSettings, caller: Caller) -> list[Translation]:
         """The translation of each text by the deadline; dropped if the client disconnects."""
+        large = len(texts) + sum(map(len, texts)) > LARGE_CHARACTERS
+        prepare = partial(self.prepare, texts, settings)
+        layouts, sentences, each = await asyncio.to_thread(prepare) if large else prepare()
+        translations = await self.translate_sentences(sentences, each, caller)
+        join = partial(join_texts, layouts, translations)
+        return await asyncio.to_thread(join) if large else join()
+
+    def prepare(
+        self, texts: Sequence[str], settings: BatchSettings
+    ) -> tuple[list[Layout], list[str], list[BatchSettings]]:
+        """The layouts of texts, their sentences, and the settings of each; reject what costs too much."""
         size = self.check_size(texts)
+        check_reply(len(texts), size, settings.search, self.limits)
         check_added_length(texts, settings.search)
         whole = settings.constraints is not None and bool(settings.constraints.require)
-        split = partial(split_texts, settings.model.segmenter, texts, whole)
-        layouts, sentences = split() if size < LARGE_CHARACTERS else await asyncio.to_thread(split)
+        layouts, sentences = split_texts(settings.model.segmenter, texts, whole)
         if len(sentences) > MAX_SENTENCES:
             message = f"the texts have {len(sentences):,} lines and sentences; send at most {MAX_SENTENCES:,} at a time"
             raise RequestError(413, "too_large", message)
@@ -130,14 +149,12 @@ class Service:
                 422, "constraints_with_splitting", f"{message}; send sentences one by one, or use `terms`"
             )
         if sum(count_characters(targets) for _, targets in settings.terms) > MAX_CONSTRAINT_CHARACTERS:
-            await asyncio.to_thread(check_terms, sentences, settings.terms)
+            check_terms(sentences, settings.terms)
         each = share_lengths(settings, [layout.n_segments for layout in layouts])
-        work = (estimate_work(sentence, one.search) for sentence, one in zip(sentences, each, strict=True))
-        check_budget(work, len(texts), size, settings.search, self.limits)
-        translations = await self.translate_sentences(sentences, each, caller)
-        if size < LARGE_CHARACTERS:
-            return join_texts(layouts, translations)
-        return await asyncio.to_thread(join_texts, layouts, translations)
+        work = sum(estimate_work(sentence, one.search) for sentence, one in zip(sentences, each, strict=True))
+        check_work(work, self.limits)
+        check_seconds(self.throughput.seconds(settings, work), self.limits)
+        return layouts, sentences, each
 
     async def translate_with_attention(
         self, text: str, settings: BatchSettings, caller: Caller, translation: str | None = None
@@ -150,7 +167,7 @@ class Service:
         tokens = await asyncio.to_thread(count, text)
         check_cells(tokens * (tokens if translation is None else estimate_tokens(translation)))
         (found,) = await self.translate_sentences([text], [settings], caller)
-        check_cells(len(found.source_tokens) * len(found.tokens))
+        check_cells(len(found.source_tokens) * len(found.tokens), 2 * MAX_ATTENTION_CELLS)  # estimates may be wrong
         return found
 
     async def translate_sentences(
@@ -225,9 +242,9 @@ def share_lengths(settings: BatchSettings, counts: Sequence[int]) -> list[BatchS
     return [shared[n] for n in counts for _ in range(n)]
 
 
-def check_cells(cells: int) -> None:
+def check_cells(cells: int, maximum: int = MAX_ATTENTION_CELLS) -> None:
     """Reject attention with too many weights."""
-    if cells > MAX_ATTENTION_CELLS:
+    if cells > maximum:
         message = (
             f"attention has up to {MAX_ATTENTION_CELLS:,} weights, source tokens x target tokens; this text has about "
             f"{cells:,}; send a shorter one"

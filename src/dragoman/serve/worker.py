@@ -44,6 +44,11 @@ class Throughput:
         rate = self.rates.get(self._kind(settings))
         return None if rate is None else max(1, int(rate * MAX_BATCH_SECONDS))
 
+    def seconds(self, settings: BatchSettings, work: float) -> float:
+        """How long so much work would take; 0 before the first measurement."""
+        rate = self.rates.get(self._kind(settings))
+        return 0.0 if rate is None else work / rate
+
     def _kind(self, settings: BatchSettings) -> tuple[object, ...]:
         search = settings.search
         constrained, sampled = bool(settings.constraint_options), search.sampling is not None
@@ -64,6 +69,7 @@ class Worker:
     ) -> None:
         self.queue, self.metrics, self.throughput = queue, metrics, throughput
         self.reproducible, self.clock, self.overrun = reproducible, clock, OVERRUN_SECONDS
+        self.slice_end = self.nested_seconds = 0.0
         self.thread = threading.Thread(target=self.run, name="translating", daemon=True)
 
     def start(self) -> None:
@@ -82,13 +88,16 @@ class Worker:
 
     def process(self, batch: SentenceBatch) -> None:
         """Translate a batch; if that fails, each request alone, so that only the failing one fails."""
-        start = self.clock()
+        start, before = self.clock(), self.nested_seconds
+        if not self.queue.running:
+            self.slice_end = start + MAX_BATCH_SECONDS
+            batch.stop.between_steps = self._translate_short
         self.queue.begin(batch)
         try:
             with self._watched(batch):
                 translations = self._translate(batch)
         except SearchInterruptedError:
-            seconds = self.clock() - start
+            seconds = self.clock() - start - (self.nested_seconds - before)
             self.throughput.record_overrun(batch.settings, batch.work, seconds)
             self.queue.charge(batch, seconds)
             self.queue.put_back(batch)  # those that are not dropped
@@ -98,16 +107,29 @@ class Worker:
             if len(requests) == 1:
                 self._fail(requests[0], error)
                 return
+            self.queue.end(batch)
             for request in requests:
                 self.process(SentenceBatch(batch.settings, [item for item in batch.items if item[0] is request]))
             return
         finally:
-            self.queue.running = None
-        seconds, characters = self.clock() - start, sum(map(len, batch.sentences))
+            self.queue.end(batch)
+        seconds = self.clock() - start - (self.nested_seconds - before)
+        characters = sum(map(len, batch.sentences))
         self.throughput.record(batch.settings, batch.work, seconds)
         self.metrics.count_batch(batch.settings.model.name, len(batch.items), characters, seconds)
         self.queue.charge(batch, seconds)
         self._hand_out(batch, translations)
+
+    def _translate_short(self) -> None:
+        """Between two steps of a search that takes longer than its slice: translate one short batch that waits."""
+        start = self.clock()
+        if start < self.slice_end:
+            return
+        batch = self.queue.take_short()
+        if batch is not None:
+            self.process(batch)
+            self.nested_seconds += self.clock() - start
+        self.slice_end = self.clock() + MAX_BATCH_SECONDS
 
     def _translate(self, batch: SentenceBatch) -> list[Translation]:
         settings = batch.settings

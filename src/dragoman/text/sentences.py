@@ -14,19 +14,25 @@ Span = tuple[int, int]
 # The end of a sentence with its closing quotes, then a space and a character that can begin a sentence; Chinese and
 # Japanese need neither.
 BOUNDARY: Final = re.compile(
-    r"""[.!?…؟۔।]+["'”’»)\]]*\s+(?=["'“‘«„(\[¿¡]*[^\W_a-zß-öø-ÿа-я])|[。！？]+[”’」』）]*(?=.)""", re.DOTALL
+    r"""(?<![.!?…؟۔।])[.!?…؟۔।]++["'”’»)\]]*+\s++(?=["'“‘«„(\[¿¡]*+[^\W_a-zß-öø-ÿа-я])|[。！？]+[”’」』）]*(?=.)""",
+    re.DOTALL,
 )
 ABBREVIATION: Final = re.compile(
     r"""(?:^|[\s("“„])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|No|Nr|Abs|bzw|ca|usw|vgl|Sra|Sres?|Mme|Mlle|e\.g|i\.e"""
     r"""|[A-Z]\.[A-Z]|z\.\s?B|d\.\s?h|u\.\s?a|\d{1,2})\.\s+$"""
 )
-# A line without a match has one sentence in any language: no mark before its last word, except within words.
-INNER_MARK: Final = re.compile(r"[^\w\s,'’-]\W*\w")
+MARK, WORD = re.compile(r"[^\w\s,'’-]"), re.compile(r"\w")
+
+
+def has_inner_mark(line: str) -> bool:
+    """Whether a mark stands before a word; a line without one has one sentence in any language. In linear time."""
+    mark = MARK.search(line)
+    return mark is not None and WORD.search(line, mark.end()) is not None
 
 
 def sentence_spans(line: str, language: str) -> list[Span]:
     """Start and end of each sentence of a line, without surrounding spaces."""
-    if INNER_MARK.search(line) is None:
+    if not has_inner_mark(line):
         return [(0, len(line))] if line else []
     spans, start = [], 0
     for end in (*_splitter()(line, language), len(line)):

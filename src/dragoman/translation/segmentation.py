@@ -18,6 +18,7 @@ from dragoman.text.sentences import Span, sentence_spans
 from dragoman.translation.options import SplitMode
 
 Ids = tuple[int, ...]
+LONG_LINE: Final = 8_000  # characters; a server cuts longer lines before it finds sentences, so that each call is short
 CLAUSE_ENDS: Final = tuple(",;:.!?…—–)]»”、，；：。！？）」』،؛؟।")
 
 
@@ -70,8 +71,11 @@ class Segmenter:
                 if not content:
                     blank.append(raw)
                     continue
-                found = self.split_line(content, split)
-                if max_characters is not None:
+                if max_characters is None:
+                    found = self.split_line(content, split)
+                else:
+                    pieces = split_characters(content, max(max_characters, LONG_LINE))
+                    found = [segment for piece in pieces for segment in self.split_line(piece, split)]
                     found = [part for segment in found for part in split_characters(segment, max_characters)]
                 segments += found
                 before = raw[: len(raw) - len(raw.lstrip())]

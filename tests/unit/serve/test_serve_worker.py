@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -186,3 +187,28 @@ def test_a_request_over_its_budget_fails_alone() -> None:
     assert (greedy.error.status, greedy.error.code) == (413, "over_budget")
     assert texts(other) == ["C"]
     assert len(scene.done) == 2
+
+
+class Stepping(FakeTranslator):
+    """Takes a hundred steps for a sentence that is long, as an engine in Python does."""
+
+    def stream(self, texts: Iterable[str], **settings: Any) -> Iterator[Translation]:
+        texts = list(texts)
+        for _ in range(100 if max(map(len, texts)) > 10_000 else 1):
+            settings["stop"].check()
+        return super().stream(texts, **settings)
+
+
+def test_short_requests_are_translated_between_the_steps_of_a_long_search() -> None:
+    stepping, ticks = Stepping(), count()
+    model = fake_model("m", stepping)
+    scene = Scene(clock=lambda: next(ticks) / 10)
+    heavy = scene.put("x" * 20_000, settings=BatchSettings(model))
+    batch = scene.queue.take()
+    assert batch is not None
+    other = scene.put("a", settings=BatchSettings(model, Search(beam=1)))
+    long = scene.put("y" * 20_000, settings=BatchSettings(model))
+    scene.worker.process(batch)
+    assert scene.done == [other, heavy]  # the other long one waits for its turn
+    assert scene.queue.n_sentences == 1 and long.n_missing == 1
+    assert scene.queue.running == []

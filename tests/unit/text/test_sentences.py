@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -91,5 +92,17 @@ def test_nothing_but_white_space_is_between_sentences(line: str, simple: bool) -
 )
 def test_lines_that_are_not_looked_at_have_one_sentence(words: list[str]) -> None:
     line = " ".join(words)
-    if sentences.INNER_MARK.search(line) is None:
+    if not sentences.has_inner_mark(line):
         assert len([end for end in sentences.sentencex_boundaries(line, "en") if end < len(line)]) == 0
+
+
+@given(st.text("a .,'!-。\N{GRINNING FACE}", max_size=9))
+def test_a_mark_before_a_word_is_found_in_linear_time_as_by_an_expression(line: str) -> None:
+    assert sentences.has_inner_mark(line) == (re.search(r"[^\w\s,'’-]\W*\w", line) is not None)
+
+
+@pytest.mark.parametrize("character", [".", "\N{GRINNING FACE}", "。", "!'", '"'])
+def test_a_line_of_marks_alone_takes_no_time(character: str) -> None:
+    line = character * 300_000  # hours, where each position were the start of another scan
+    assert sentences.sentence_spans(line, "en") == [(0, len(line))]
+    assert len(sentences.simple_boundaries(line, "en")) <= 1
