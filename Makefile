@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Two intra-op threads inside tiny matrix products cost more than they give; the tests run in two processes instead.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 
-.PHONY: demo test docs kernels lint clean
+.PHONY: demo test docs kernels lint pictures clean
 
 demo: $(VENV)/.core
 	$(BIN)/dragoman demo
@@ -32,6 +32,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The pictures of the docs, from the demo's model; pages are opened in headless Chromium.
+pictures: $(VENV)/.dev
+	test -e runs/demo/model/manifest.json || $(BIN)/dragoman demo
+	$(BIN)/python docs/pictures/make_pictures.py runs/demo
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("Dragoman needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Use: make PYTHON=python3.12 test") if sys.version_info < (3, 11) else None'

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SRC, DOCS = ROOT / "src" / "dragoman", ROOT / "docs"
 sys.path.insert(0, str(DOCS / "pictures"))
-from make_architecture_pictures import drawing, walks  # noqa: E402
+from architecture import drawing, walks  # noqa: E402
 
 PAGE = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
 WALKS = walks(PAGE)
@@ -42,7 +42,7 @@ def test_a_walk_passes_each_file_once(name: str) -> None:
 @pytest.mark.parametrize("name", WALKS)
 def test_the_picture_of_a_walk_is_up_to_date(name: str) -> None:
     picture = (DOCS / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
-    assert picture == drawing(WALKS[name]), "run: python docs/pictures/make_architecture_pictures.py"
+    assert picture == drawing(WALKS[name]), "run: make pictures"
 
 
 def test_the_glossary_names_what_exists() -> None:

@@ -1,12 +1,8 @@
-"""Pictures and samples of docs/howto/tokenizers.md, from a folder with tatoeba_en-de, tatoeba_en-zh, python_docs_en-zh.
-
-python docs/pictures/make_tokenizer_pictures.py DATA_FOLDER
-"""
+"""The pictures and samples of tokenizers.md, from a folder with tatoeba_en-de, tatoeba_en-zh and python_docs_en-zh."""
 
 from __future__ import annotations
 
 import lzma
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,6 @@ from matplotlib import pyplot
 
 from dragoman.text import Tokenizer, learn
 
-HERE = Path(__file__).parent
 KINDS = ("bpe", "unigram", "wordpiece")
 COLORS = {"bpe": "#3b6fb6", "unigram": "#c8702a", "wordpiece": "#4c9a5b"}
 ENGLISH = "The lighthouse keeper's unbelievable stories fascinated 25 sailors."
@@ -49,7 +44,7 @@ def boxes(axes: Any, row: float, label: str, tokens: list[str], color: str) -> N
     axes.text(-0.6, row, f"{label} ({len(tokens)})", ha="right", va="center", fontsize=9)
 
 
-def draw_segmentations(tokenizers: dict[str, Tokenizer]) -> None:
+def draw_segmentations(tokenizers: dict[str, Tokenizer], out: Path) -> None:
     """Two sentences of our own, cut by each kind."""
     figure, axes = pyplot.subplots(figsize=(13, 3.2))
     for block, text in enumerate((ENGLISH, GERMAN)):
@@ -59,10 +54,10 @@ def draw_segmentations(tokenizers: dict[str, Tokenizer]) -> None:
     axes.set_xlim(-0.5, len(ENGLISH) + 2)
     axes.axis("off")
     axes.set_title("The same sentences, the same vocabulary size (4,000): tokens, and how many", fontsize=10)
-    figure.savefig(HERE / "tokenizers-segmentation.png", dpi=130, bbox_inches="tight")
+    figure.savefig(out / "tokenizers-segmentation.png", dpi=130, bbox_inches="tight")
 
 
-def draw_vocabularies(lines: list[str], held_out: list[str], tokenizers: dict[str, Tokenizer]) -> None:
+def draw_vocabularies(lines: list[str], held_out: list[str], tokenizers: dict[str, Tokenizer], out: Path) -> None:
     """How finely text is cut by vocabulary size, and how evenly the tokens are used."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 3.8))
     sizes = (500, 1000, 2000, 4000, 8000)
@@ -83,17 +78,17 @@ def draw_vocabularies(lines: list[str], held_out: list[str], tokenizers: dict[st
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(HERE / "tokenizers-vocabulary.png", dpi=130)
+    figure.savefig(out / "tokenizers-vocabulary.png", dpi=130)
 
 
-def main(folder: Path) -> None:
+def draw_tokenizers(folder: Path, out: Path) -> None:
     """Draw the pictures and print the samples."""
     sides = [read(folder / "tatoeba_en-de" / f"train.{language}.xz", 60_000) for language in ("en", "de")]
     lines = [line for pair in zip(*sides, strict=True) for line in pair]
     held_out = [line for side in ("en", "de") for line in read(folder / "tatoeba_en-de" / f"dev.{side}.xz")]
     tokenizers = {kind: learn(kind, lines, 4000) for kind in KINDS}
-    draw_segmentations(tokenizers)
-    draw_vocabularies(lines, held_out, tokenizers)
+    draw_segmentations(tokenizers, out)
+    draw_vocabularies(lines, held_out, tokenizers, out)
     for alpha in (0.0, 0.1, 0.3):
         for kind in KINDS:
             for seed in (1, 3):
@@ -110,7 +105,3 @@ def main(folder: Path) -> None:
             print(f"== {name}, {kind}: {tokenizer.vocabulary_size}; Chinese by length {sorted(lengths.items())}")
             for sentence in CHINESE:
                 print(" ".join(tokenizer.tokens(tokenizer.encode(sentence))))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,7 +1,4 @@
-"""Draw the walks of docs/explanation/architecture.md as SVG: a column per package, a box per file, in page order.
-
-python docs/pictures/make_architecture_pictures.py
-"""
+"""Draw the walks of architecture.md as SVG: a column per package, a box per file, in the order of the page."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 PICTURES = Path(__file__).parent
-PAGE = PICTURES.parent / "explanation" / "architecture.md"
+PAGE = next(PICTURES.parent.rglob("architecture.md"))
 WIDTH, ROW, HEAD, MARGIN = 160, 34, 40, 12
-WALK = r"!\[[^]]*\]\(\.\./pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)"
+WALK = r"!\[[^]]*\]\((?:\.\./)*pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)"
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1f2430 }
 .head { font-weight: 600; text-anchor: middle }
@@ -30,12 +27,8 @@ marker path { fill: #8a94a6; stroke: none }
 
 def walks(page: str) -> dict[str, list[str]]:
     """The files of each walk in order, by the name of its picture."""
-    found = {}
-    for picture, section in re.findall(
-        r"!\[[^]]*\]\(\.\./pictures/(walk-[\w-]+)\.svg\)\n(.*?)(?=\n## |\Z)", page, re.DOTALL
-    ):
-        found[picture] = re.findall(r"^\d+\. `([\w/]+\.\w+)`", section, re.MULTILINE)
-    return found
+    sections = re.findall(WALK, page, re.DOTALL)
+    return {picture: re.findall(r"^\d+\. `([\w/]+\.\w+)`", section, re.MULTILINE) for picture, section in sections}
 
 
 def lane_of(file: str) -> str:
@@ -74,12 +67,7 @@ def drawing(files: list[str]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def main() -> None:
+def draw_walks(out: Path) -> None:
     """Write the picture of each walk."""
     for name, files in walks(PAGE.read_text(encoding="utf-8")).items():
-        (PICTURES / f"{name}.svg").write_text(drawing(files), encoding="utf-8")
-        print(f"{name}: {len(files)} files")
-
-
-if __name__ == "__main__":
-    main()
+        (out / f"{name}.svg").write_text(drawing(files), encoding="utf-8")
