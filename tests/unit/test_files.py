@@ -15,6 +15,7 @@ from dragoman.files import (
     check_new_directory,
     exclusive_lock,
     manifest_entries,
+    parse_json,
     staged,
     verify_manifest,
     write_atomically,
@@ -211,3 +212,55 @@ def test_one_process_holds_a_lock_and_a_killed_holder_lets_go(tmp_path: Path) ->
         pass
     with exclusive_lock(tmp_path / "lock", "testing"):
         pass
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"a": [1, -2.5e3, null, true, "\\ud83d\\ude00", "ü😀"]}',
+        "[]",
+        "3",
+        '"x"',
+        "[" * 32 + "]" * 32,
+        "\ufeff[1]",
+        " 1 ",
+    ],
+)
+def test_json_is_read_as_the_library_reads_it(content: str) -> None:
+    assert parse_json(content.encode()) == json.loads(content.encode())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[" * 100_000, b'{"a":' * 100_000, b"[" * 900 + b"]" * 900, b"[" * 34 + b"]" * 34, b"NaN",
+        b"[Infinity]", b"-Infinity", b"1e999", b"9" * 5000, b'"\\ud800"', b'{"\\udfff": 1}', b'"\xed\xa0\x80"', 
+        b"\xff\xfe1\x00", b'"\xff"',
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_json_that_would_fail_later_is_a_value_error(content: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_json(content)
+
+
+def test_numbers_that_are_not_finite_are_read_on_request() -> None:
+    assert parse_json("[Infinity, 1e999]", finite=False) == [float("inf")] * 2
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["Infinity", "NaN", "1e400", "[" * 50_000, "null", '{"bytes": Infinity, "sha256": ""}', '{"bytes": "\\ud800"}'],
+)
+def test_a_hostile_manifest_is_damaged(tmp_path: Path, entry: str) -> None:
+    (tmp_path / MANIFEST).write_text(f'{{"format": 1, "files": {{"a": {entry}}}}}')
+    with raises(DamagedError, "file_damaged", MANIFEST):
+        manifest_entries(tmp_path)
+
+
+def test_a_manifest_names_no_files_outside(tmp_path: Path) -> None:
+    for name in ("../x", "/etc/passwd", "a\0b", "..", ""):
+        entries = {name: {"bytes": 1, "sha256": ""}}
+        (tmp_path / MANIFEST).write_text(json.dumps({"format": 1, "files": entries}))
+        with raises(DamagedError, "file_damaged"):
+            manifest_entries(tmp_path)

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from dragoman.config import ModelRecipe
-from dragoman.conversion.source_checkpoint import SourceCheckpoint
+from dragoman.conversion.source_checkpoint import SourceCheckpoint, UnsupportedSettingError
 from dragoman.conversion.vocabulary import VocabularyMapping
 from dragoman.modeldir.weights import EMBEDDING_TABLES
 
 ACTIVATION_NAMES: Final = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu", "tanh": "tanh"}
+MAX_WIDTH_RATIO: Final = 16  # of the feed-forward networks of the two sides
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class LayerConverter:
 
     def take_layers(self, there: str, encoder: LayerNames, decoder: LayerNames, d_ff: Sequence[int]) -> None:
         """Convert the layers of both sides, in `there` + "encoder.layers", and with pre-norm the norms after them."""
+        if max(d_ff) > MAX_WIDTH_RATIO * min(d_ff):
+            raise UnsupportedSettingError(
+                f"{self.checkpoint.where} has feed-forward networks of {d_ff[0]:,} and {d_ff[1]:,} features; the "
+                "smaller would be filled up with zeros to the size of the larger, which is too much"
+            )
         counts = self.recipe.encoder_layers, self.recipe.decoder_layers
         for side, names, count, size in zip(("encoder", "decoder"), (encoder, decoder), counts, d_ff, strict=True):
             for i in range(count):

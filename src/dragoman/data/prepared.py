@@ -6,6 +6,8 @@ for batch in prepared.loader(recipe.data): ...
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +69,8 @@ class Prepared:
 
         Files without a hash, as very old data have them, must at least hold ids of the vocabulary.
         """
+        if fingerprint(self.manifest["inputs"], self.manifest["tokenizers"]) != self.fingerprint:
+            raise self._damaged(MANIFEST, "has inputs and tokenizers that do not match its fingerprint")
         hashes = {name: entry["sha256"] for name, entry in self.manifest["files"].items() if "sha256" in entry}
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             found = dict(zip(hashes, pool.map(lambda name: sha256(self.directory / name), hashes), strict=True))
@@ -221,6 +225,13 @@ def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
         kept = isinstance(entry, dict) and is_count(entry.get("bytes")) and isinstance(entry.get("sha256", ""), str)
         if not kept or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
             yield f"its file {render_value(name)} is {render_value(entry)}"
+    report = manifest["report"]
+    if not is_count(report.get("read")) or not is_count(report.get("valid_read", 0)):
+        yield f"its report is {render_value(report)}"
+    for rules in (report.get("rules"), report.get("valid_rules", {})):
+        entries = rules.values() if isinstance(rules, dict) else [None]
+        if not all(isinstance(entry, dict) and is_count(entry.get("dropped")) for entry in entries):
+            yield f"its rules are {render_value(rules)}"
     for side in SIDES:
         about = manifest["tokenizers"].get(side)
         if not (
@@ -231,6 +242,11 @@ def manifest_problems(manifest: Mapping[str, Any]) -> Iterator[str]:
         parts = split.get("parts") if isinstance(split, dict) and is_count(split.get("pairs")) else None
         if not isinstance(parts, list) or not all(map(is_part, parts)):
             yield f"its split {render_value(name)} is {render_value(split)}"
+
+
+def fingerprint(inputs: Mapping[str, Any], tokenizers: Mapping[str, Any]) -> str:
+    """SHA-256 of what decides the prepared ids: inputs, settings and tokenizers."""
+    return hashlib.sha256(json.dumps([inputs, tokenizers], sort_keys=True).encode()).hexdigest()
 
 
 def is_count(value: object) -> bool:

@@ -107,6 +107,8 @@ CHANGES: list[Callable[[Any], Any]] = [
     lambda m: {**m, "tokenizers": {side: {"name": "shared", "vocabulary_size": "9"} for side in ("source", "target")}},
     lambda m: {**m, "fingerprint": 3},
     lambda m: {**m, "report": None},
+    lambda m: {**m, "report": {"read": "many", "rules": {}}},
+    lambda m: {**m, "report": {"read": 3, "rules": {"empty": 3}}},
     lambda m: {**m, "x": float("inf")},
 ]
 
@@ -123,3 +125,12 @@ def test_a_deeply_nested_manifest_is_an_error(data: Path) -> None:
     (data / "prepared" / MANIFEST).write_text("[" * 100_000)
     with raises(DataError, "file_damaged", MANIFEST):
         Prepared.open(data / "prepared")
+
+
+def test_other_inputs_in_the_manifest_are_an_error(data: Path) -> None:
+    path = data / "prepared" / MANIFEST
+    manifest = json.loads(path.read_text())
+    del manifest["inputs"]["corpora"][0]["files"]
+    path.write_text(json.dumps(manifest))
+    with raises(DataError, "file_damaged", MANIFEST):
+        Prepared.open(data / "prepared").verify()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from dragoman import __version__
 from dragoman.config import Recipe
 from dragoman.data.corpora.cleaning import RULES, Cleaner, Hashes
 from dragoman.data.prepare.workers import Workers
-from dragoman.data.prepared import DATA_FORMAT, SIDES, Prepared
+from dragoman.data.prepared import DATA_FORMAT, SIDES, Prepared, fingerprint
 from dragoman.data.shards import SplitPart
 from dragoman.errors import DataError, DragomanError
 from dragoman.files import MANIFEST, sha256, staged, write_atomically
@@ -111,11 +110,10 @@ def write_data_manifest(
         path.unlink()
     tokenizers = {side: entries[side]._asdict() for side in SIDES}
     files = sorted(path for path in context.staging.rglob("*") if path.is_file())
-    identity = json.dumps([inputs, tokenizers], sort_keys=True).encode()
     manifest = {
         "format": DATA_FORMAT,
         "dragoman": __version__,
-        "fingerprint": hashlib.sha256(identity).hexdigest(),
+        "fingerprint": fingerprint(inputs, tokenizers),
         "inputs": inputs,
         "tokenizers": tokenizers,
         "splits": splits,
