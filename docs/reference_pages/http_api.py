@@ -8,8 +8,8 @@ from typing import Any, cast
 from dragoman.serve.app import create_app
 from dragoman.serve.limits import Limits
 from dragoman.serve.middleware import Middleware
+from dragoman.serve.models import StreamTranslator
 from dragoman.serve.service import ServedModel, Service
-from dragoman.serve.worker import StreamTranslator
 from dragoman.translation.segmentation import Segmenter
 from reference_pages.markdown import paragraphs, table, wrap
 

@@ -35,7 +35,7 @@ def test_files_of_others_are_not_overwritten(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "valid.de").write_text("years of work")
     (tmp_path / "model").mkdir()  # beside one's own files there may be a model of one's own
     code, _, err = leave(capsys, "demo", "--out", str(tmp_path), "--pairs", "1000")
-    assert (code, "valid.de is not of a demo of 1000 pairs" in err) == (2, True), err
+    assert (code, "valid.de already exists" in err) == (2, True), err
     assert [path.read_text() for path in tmp_path.iterdir() if path.is_file()] == ["years of work"]
 
 

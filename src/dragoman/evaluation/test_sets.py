@@ -55,7 +55,11 @@ def read_test_sets(
     n, read = len(references), len(sources)
     for count, allowed, expected in (
         (read, (0, n), f"--source but {n} --reference files; give one of each per test set, in the same order"),
-        (len(names), (0, n), f"names for {plural(n, 'test set')}; give one for each, or none"),
+        (
+            len(names),
+            (0, n),
+            f"{'name' if len(names) == 1 else 'names'} for {plural(n, 'test set')}; give one for each, or none",
+        ),
         (len(trees), (0, read), f"--source-trees but {read} --source files; give one for each, or none"),
         (len(languages), (0, 1, n), f"--to languages for {plural(n, 'test set')}; give one for each, or one for all"),
     ):

@@ -176,7 +176,7 @@ class Pipeline:
             constraints = self.request.constraints.for_parts(index, [translator.source.decode(p[n:]) for p in parts])
             for one in filter(None, constraints):
                 translator.constraint_compiler.compile(one)
-        prefixes = [prefix, *[()] * (len(parts) - 1)]  # a prefix is of the first part
+        prefixes = [prefix if i == 0 else () for i in range(len(parts))]  # a prefix is of the first part
         search = self.request.search
         n_parts = len(parts) if search.for_part(len(parts)) != search else 1
         return [SentenceJob(*job, n_parts) for job in zip(parts, prefixes, constraints, strict=True)]

@@ -8,6 +8,7 @@ import pytest
 
 import dragoman
 from dragoman.demo.corpus.sample import pairs
+from dragoman.errors import DragomanWarning
 from dragoman.evaluation.swapped_sets import swapped_sets_warning
 from dragoman.evaluation.test_sets import EvaluationSet
 from dragoman.modeldir.info import ModelInfo
@@ -36,12 +37,13 @@ def test_unknown_languages_and_missing_sources() -> None:
     assert swapped_sets_warning([EvaluationSet("x", ENGLISH)], ModelInfo(300, ("en",), ("de",))) is None
 
 
-def test_evaluating_warns_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_evaluating_warns_once(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     model = write_tiny_model(tmp_path / "m", languages=(("en",), ("de",)))
     for name, lines in (("t.en", ENGLISH), ("t.de", GERMAN)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     settings = {"beam": 1, "device": "cpu", "metrics": ["chrF"]}
     dragoman.evaluate(model, source=tmp_path / "t.en", reference=tmp_path / "t.de", **settings)
-    assert not [message for message in caplog.messages if "look swapped" in message]
+    assert not [warning for warning in recwarn if warning.category is DragomanWarning]
     dragoman.evaluate(model, source=tmp_path / "t.de", reference=tmp_path / "t.en", **settings)
-    assert len([message for message in caplog.messages if "look swapped" in message]) == 1
+    (warning,) = (warning for warning in recwarn if warning.category is DragomanWarning)
+    assert "look swapped" in str(warning.message)
