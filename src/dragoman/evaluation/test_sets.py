@@ -52,7 +52,7 @@ def read_test_sets(
     """Read test sets from files; by default they have the names of their references."""
     if not references:
         raise DataError("there are no references; give --reference for each test set", code="missing_option")
-    n, read = len(references), len(sources)
+    n, read, noun = len(references), len(sources), "name" if len(names) == 1 else "names"
     for count, allowed, expected in (
         (read, (0, n), f"--source but {n} --reference files; give one of each per test set, in the same order"),
         (
