@@ -107,7 +107,7 @@ def tiny_run(
     start_from: Path | None = None,
 ) -> None:
     """Train, or go on."""
-    dragoman.training.run.draw_curve = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
+    dragoman.training.run.draw_training_curves = lambda *_: None  # type: ignore[attr-defined]  # pictures are tested elsewhere
     run_training(
         Prepared.open(data / "prepared"),
         recipe(*changes),

@@ -58,7 +58,7 @@ def read_test_sets(
         (
             len(names),
             (0, n),
-            f"{'name' if len(names) == 1 else 'names'} for {plural(n, 'test set')}; give one for each, or none",
+            f"{noun} for {plural(n, 'test set')}; give one for each, or none",
         ),
         (len(trees), (0, read), f"--source-trees but {read} --source files; give one for each, or none"),
         (len(languages), (0, 1, n), f"--to languages for {plural(n, 'test set')}; give one for each, or one for all"),
