@@ -96,7 +96,7 @@ def test_standard_input_and_output_files(tmp_path: Path) -> None:
     assert said[0].startswith("dragoman: torch engine, float32, on cpu")
     tokens = sum(len(one.tokens) for one in Translator.load("tiny", device="cpu").score(PAIRS))
     mean = sum(map(float, expected.split())) / tokens
-    assert said[-1] == f"dragoman: {tokens} tokens, log P {mean:.4f} a token, perplexity {math.exp(-mean):,.2f}"
+    assert said[-1] == f"dragoman: {tokens} tokens, log P {mean:.4f} per token, perplexity {math.exp(-mean):,.2f}"
     assert run("tiny", "--device", "cpu", given=b"").stdout == b""  # nothing in, nothing out
 
 
@@ -118,7 +118,7 @@ def test_an_object_for_a_pair(capsys: pytest.CaptureFixture[str]) -> None:
 def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(numbers(capsys, "syntax", "tree.tsv", "--source-trees", "test.conllu")) == 2
     for words, said in (
-        (["syntax", "tree.tsv"], "reads dependency trees"),
+        (["syntax", "tree.tsv"], "its dependency tree"),
         (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "does not read trees"),
         (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "a tree too many"),
     ):
@@ -167,7 +167,7 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
             "pairs.tsv cannot be combined with --source",
         ),
         (["tiny", "--source", "-", "--target", "-"], "cannot both be standard input"),
-        (["tiny", "pairs.tsv", "--per-token", "--length-penalty", "1"], "--per-token and --length-penalty"),
+        (["tiny", "pairs.tsv", "--per-token", "--length-penalty", "1"], "--per-token cannot be combined"),
         (["tiny", "pairs.tsv", "--per-token", "--json"], "--per-token has no effect: --json always has it"),
         (["tiny", "pairs.tsv", "--length-penalty", "9"], "length_penalty must be from -5 to 5"),
         (["tiny", "pairs.tsv", "--batch", "0"], "batch must be at least 1"),
