@@ -52,19 +52,19 @@ def read_test_sets(
     """Read test sets from files; by default they have the names of their references."""
     if not references:
         raise DataError("there are no references; give --reference for each test set", code="missing_option")
-    n, read, noun = len(references), len(sources), "name" if len(names) == 1 else "names"
+    n, read = len(references), len(sources)
     for count, allowed, expected in (
-        (read, (0, n), f"--source but {n} --reference files; give one of each per test set, in the same order"),
+        (read, (0, n), f"{read} --source but {n} --reference files; give one of each per test set, in the same order"),
+        (len(names), (0, n), f"{plural(len(names), 'name')} for {plural(n, 'test set')}; give one for each, or none"),
+        (len(trees), (0, read), f"{len(trees)} --source-trees but {read} --source files; give one for each, or none"),
         (
-            len(names),
-            (0, n),
-            f"{noun} for {plural(n, 'test set')}; give one for each, or none",
+            len(languages),
+            (0, 1, n),
+            f"{len(languages)} --to for {plural(n, 'test set')}; give one for each, or one for all",
         ),
-        (len(trees), (0, read), f"--source-trees but {read} --source files; give one for each, or none"),
-        (len(languages), (0, 1, n), f"--to languages for {plural(n, 'test set')}; give one for each, or one for all"),
     ):
         if count not in allowed:
-            raise DataError(f"got {count} {expected}", code="count_mismatch")
+            raise DataError(f"got {expected}", code="count_mismatch")
     targets = languages if languages[1:] else [languages[0] if languages else None] * n
     set_names: list[str] = []
     for name in names or [set_name(path) for path in references]:

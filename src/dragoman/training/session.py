@@ -1,7 +1,7 @@
-"""One call of `dragoman train`: plan the run or take up its record, set the threads, train; or only plan.
+"""One call of `dragoman train`: plan the run or load its record, set the threads, train; or only plan.
 
-A new run on a CPU is measured before its first step, and the number of threads that is fastest is recorded with it. A
-run that resumes uses the recorded number, so that its sums are taken in the same order.
+A new run on a CPU is measured before its first step, and the fastest number of threads is recorded with it. A resumed
+run uses the recorded number, so that its sums are taken in the same order.
 """
 
 from __future__ import annotations

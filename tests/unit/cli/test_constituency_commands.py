@@ -87,7 +87,7 @@ def test_a_score_and_what_was_mended(capsys: pytest.CaptureFixture[str]) -> None
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["80.00", "80.00", "80.00", "50.00"]
     assert err.splitlines() == [
         "dragoman: 2 of 2 lines did not fit their sentence and were repaired:",
-        "  1 closing brackets of what is not open, left out",
+        "  1 closing brackets without an open phrase, left out",
         "  1 brackets closed where an outer one closes, or at the end",
         "  1 words beyond the last XX or tag, put at the end of the outermost phrase",
     ]

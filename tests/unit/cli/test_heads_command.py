@@ -46,7 +46,7 @@ def test_a_table_and_figures_for_programs(place: Path, tmp_path: Path, capsys: p
         assert float(row[3]) == pytest.approx(head.sensitivity, abs=6e-5)
         assert head.statistics is not None and float(row[4]) == pytest.approx(head.statistics.confidence, abs=6e-3)
         assert " ".join(row[5:]).startswith(head.label)
-    assert "4 pairs (1 skipped: empty on a side, or too long)" in err
+    assert "4 pairs (1 skipped: one side is empty or too long)" in err
     assert f"alignments are read from {found.alignment_head}" in err and "Spearman" in err
     told = json.loads(out.read_text(encoding="utf-8"))
     assert told["cross_entropy"] == pytest.approx(found.cross_entropy, abs=1e-6)
@@ -67,7 +67,7 @@ def test_a_picture_with_the_curve(place: Path, tmp_path: Path, capsys: pytest.Ca
     assert code == 0, err
     assert out.read_bytes().startswith(b"\x89PNG")
     rows = [line.split() for line in printed.split("\n\n")[1].splitlines()]
-    assert rows[0] == ["removed", "together", "cross-entropy", "BLEU"]
+    assert rows[0] == ["heads", "removed", "cross-entropy", "BLEU"]
     assert [int(row[0]) for row in rows[1:]] == list(range(16))
 
 

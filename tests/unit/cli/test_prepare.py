@@ -104,7 +104,7 @@ def test_a_validation_set_is_read_as_training_files_are(tmp_path):
     ("args", "message"),
     [
         ([], "there are no sentence pairs"),
-        (["--source", "x.en"], "give a target file for each source file"),
+        (["--source", "x.en"], "give one target file for each source file"),
         (["--source", "x.en", "--target", "x.de"], "there is no file x.en"),
         (["--tsv", "x.tsv", "--processes", "99999999999"], "invalid value for '--processes'"),
         (["--tsv", "x.tsv", "--weight", "1", "--weight", "2"], "got 2 weights for 1 corpus"),

@@ -118,7 +118,7 @@ def test_an_object_for_a_pair(capsys: pytest.CaptureFixture[str]) -> None:
 def test_trees(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(numbers(capsys, "syntax", "tree.tsv", "--source-trees", "test.conllu")) == 2
     for words, said in (
-        (["syntax", "tree.tsv"], "reads each sentence with its dependency tree"),
+        (["syntax", "tree.tsv"], "its dependency tree"),
         (["tiny", "tree.tsv", "--source-trees", "test.conllu"], "does not read trees"),
         (["syntax", "tree.tsv", *["--source-trees", "test.conllu"] * 2], "a tree too many"),
     ):
@@ -167,10 +167,7 @@ def test_lines_before_a_wrong_one_are_answered(words: list[str], given: bytes, s
             "pairs.tsv cannot be combined with --source",
         ),
         (["tiny", "--source", "-", "--target", "-"], "cannot both be standard input"),
-        (
-            ["tiny", "pairs.tsv", "--per-token", "--length-penalty", "1"],
-            "--per-token cannot be combined with --length-penalty",
-        ),
+        (["tiny", "pairs.tsv", "--per-token", "--length-penalty", "1"], "--per-token cannot be combined"),
         (["tiny", "pairs.tsv", "--per-token", "--json"], "--per-token has no effect: --json always has it"),
         (["tiny", "pairs.tsv", "--length-penalty", "9"], "length_penalty must be from -5 to 5"),
         (["tiny", "pairs.tsv", "--batch", "0"], "batch must be at least 1"),

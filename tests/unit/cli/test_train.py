@@ -106,7 +106,7 @@ def test_from_a_model_come_its_sizes_and_its_tokenizers(tmp_path: Path, capsys: 
     assert (found.model, found.text) == (replace(own.model, dropout=0.4), own.text)
     for more, message in (
         (["--set", "text.shared=false"], "text.shared=False has no effect: --from keeps the tokenizers"),
-        (["--set", "model.d_ff=11"], "inner.bias has shape (10,) there, but the recipe asks for (11,)"),
+        (["--set", "model.d_ff=11"], "inner.bias has shape (10,) there, but the recipe needs (11,)"),
         (["--from", str(tmp_path / "modle")], f"there is no directory {tmp_path}/modle; did you mean {model}?"),
         (["--from", str(model / "recipe.toml")], "recipe.toml is a file; a model is a directory"),
         (["--from", str(tmp_path)], f"is not a model: it has no recipe.toml; did you mean {model}?"),

@@ -178,7 +178,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
     ("arguments", "given", "message"),
     [
         (["{}"], b"fine\nb\xffd\n", "standard input, line 2, byte 2: not UTF-8"),
-        (["{}"], b"fine\n\nt\0o\n", "standard input, line 3: a NUL byte"),
+        (["{}"], b"fine\n\nt\0o\n", "standard input, line 3: NUL byte"),
         (["{}", "{}/nothing.txt"], b"", "there is no file"),
         (["{}", "Good morning!"], b"", "there is no file Good morning!; to translate a sentence, use --text"),
         (["{}", "Good morning! " * 99], b"", "to translate a sentence, use --text"),
@@ -190,7 +190,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
         (["{}/.."], b"", "did you mean"),
         (["{}/recipe.toml"], b"", "is a file; a model is a directory"),
         (["{}/recipe.toml", "{}"], b"", "recipe.toml is a file; a model is a directory"),
-        (["{}", "-o", "{}/new.xz"], b"a", "new.xz ends in .xz, but text is written uncompressed"),
+        (["{}", "-o", "{}/new.xz"], b"a", "new.xz ends with .xz, but output is not compressed"),
         (["{}", "--beam", "0"], b"a", "beam must be at least 1"),
         (["{}", "--beam", "2", "--nbest", "3"], b"a", "--nbest 3 needs --beam 3 or more; got --beam 2"),
         (["{}", "--top-p", "2"], b"a", "top_p must be greater than 0 and at most 1 (no limit)"),
@@ -210,7 +210,7 @@ def test_pipes_of_the_shell_can_be_read(model: Path) -> None:
             b"a",
             "language='german' is not a known language code (did you mean 'de'",
         ),
-        (["{}", "--device", "foo"], b"a", "there is no device 'foo' here; use one of: auto, cpu"),
+        (["{}", "--device", "foo"], b"a", "device 'foo' is not available; use one of: auto, cpu"),
         (["{}", "--sample", "--precision", "int8"], b"a", "does not support sampling"),
     ],
 )

@@ -225,7 +225,7 @@ def test_train_and_prepare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         ([*corpus, "--set", "model.architecture=recurrent"], "a recurrent model reads no trees; leave them out"),
         (
             [*corpus, *valid[:4], *settings, *syntax],
-            "none for numbers.en + numbers.de; give them for all corpora or for none",
+            "missing for numbers.en + numbers.de; give them for all corpora or for none",
         ),
         ([*corpus, *corpus[4:], *settings, *syntax], "got 2 files of trees for 1 corpus"),
         ([*corpus, *valid[4:], *settings, *syntax], "needs one validation set"),

@@ -45,7 +45,7 @@ def check_pair_options(
     if text is None and source is None:
         lacking = "--text is missing; --translation needs it" if translation is not None else ""
         lacking = "--source is missing; --target needs it" if target is not None else lacking
-        message = lacking or "no sentence given; use --text SENTENCE, or --source FILE with one sentence per line"
+        message = lacking or "there is no sentence; give --text SENTENCE, or --source FILE with one sentence per line"
         raise DataError(message, code="missing_option")
     if paired and translation is None and target is None:
         given, lacking = ("--text", "--translation") if text is not None else ("--source", "--target")

@@ -253,7 +253,7 @@ def test_files_given_twice_are_refused(tmp_path):
     for corpora, *mentions in twice:
         with raises(DataError, "duplicate_file", *mentions):
             prepare_corpora(corpora, RECIPE, tmp_path / "out")
-    with raises(DataError, "validation_in_training", "b.de", "leave the validation set out"):
+    with raises(DataError, "validation_in_training", "b.de", "omit the validation set"):
         prepare_corpora([two], RECIPE, tmp_path / "out", valid=Corpus(one.source, two.target))
     with raises(DataError, "duplicate_file", "b.de"):
         prepare_corpora([one], RECIPE, tmp_path / "out", valid=Corpus(two.target, two.target))
