@@ -25,5 +25,7 @@ smartquotes = False  # -- belongs to options
 html_theme = "furo"
 html_title = "Dragoman"
 html_extra_path = ["site"]  # index.html at the top leads to docs/
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 html_show_sphinx = False
 html_copy_source = False

@@ -38,13 +38,13 @@ def _command(command: click.Command, context: click.Context, level: str) -> list
         return blocks
     rows = [_row(option, context) for option in command.params if isinstance(option, click.Option)]
     if rows:
-        blocks.append(table(["option", "value", "default", "meaning"], rows))
+        blocks.append(table(["option", "meaning", "value", "default"], rows))
     return blocks + paragraphs(command.epilog)
 
 
 def _row(option: click.Option, context: click.Context) -> list[str]:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    return [names, _value(option, context), _default(option), option.help or ""]
+    return [names, option.help or "", _value(option, context), _default(option)]
 
 
 def _value(option: click.Option, context: click.Context) -> str:

@@ -67,13 +67,13 @@ def _fields(schema: dict[str, Any]) -> str:
     rows = [
         [
             f"`{name}`",
+            " ".join(filter(None, [field.get("description", ""), _limits(field)])),
             type_name(field),
             "required" if name in needed else _default(field),
-            " ".join(filter(None, [field.get("description", ""), _limits(field)])),
         ]
         for name, field in schema.get("properties", {}).items()
     ]
-    return table(["field", "type", "default", "meaning"], rows)
+    return table(["field", "meaning", "type", "default"], rows)
 
 
 def _default(field: dict[str, Any]) -> str:

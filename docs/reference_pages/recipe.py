@@ -31,7 +31,7 @@ def page() -> list[str]:
     for section, kind in get_type_hints(Recipe).items():
         summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
         blocks += [f"## `[{section}]`", wrap(" ".join(summary.split()))]
-        blocks.append(table(["key", "type", "default", "meaning", "section"], _rows(section, kind)))
+        blocks.append(table(["key", "meaning", "type", "default", "section"], _rows(section, kind)))
     blocks += [
         "## Presets",
         wrap(
@@ -65,9 +65,8 @@ def _rows(section: str, kind: type) -> list[list[str]]:
             key, values = USED_WITH[each.name]
             meaning += f" Only with `{key}` {' or '.join(f'`{value}`' for value in values)}."
         default = "" if each.default is None else f"`{toml_value(each.default)}`"
-        rows.append(
-            [f"`{section}.{each.name}`", type_name(hints[each.name]), default, meaning, where[1] if where else ""]
-        )
+        kind_name, paper = type_name(hints[each.name]), where[1] if where else ""
+        rows.append([f"`{section}.{each.name}`", meaning, kind_name, default, paper])
     return rows
 
 

@@ -15,7 +15,11 @@ from dragoman.cli import group
 from dragoman.config import Recipe
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "README.zh-CN.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
+]
 ENDS = {"|", ">", "2>", "<", "&&", ";", "&", "2>&1"}  # of a command, for a shell
 
 
