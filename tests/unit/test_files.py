@@ -234,7 +234,7 @@ def test_json_is_read_as_the_library_reads_it(content: str) -> None:
     "content",
     [
         b"", b"{", b"[" * 100_000, b'{"a":' * 100_000, b"[" * 900 + b"]" * 900, b"[" * 34 + b"]" * 34, b"NaN",
-        b"[Infinity]", b"-Infinity", b"1e999", b"9" * 5000, b'"\\ud800"', b'{"\\udfff": 1}', b'"\xed\xa0\x80"', 
+        b"[Infinity]", b"-Infinity", b"1e999", b"9" * 5000, b'"\\ud800"', b'{"\\udfff": 1}', b'"\xed\xa0\x80"',
         b"\xff\xfe1\x00", b'"\xff"',
     ],
     ids=range(16),
