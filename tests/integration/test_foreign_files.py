@@ -1,4 +1,4 @@
-"""A short run of tests/torture/foreign_files.py: no damaged or hostile file ends in a traceback, a crash or a shortage."""
+"""A short run of tests/torture/foreign_files.py: no hostile file ends in a traceback, a crash or without memory."""
 
 from __future__ import annotations
 
