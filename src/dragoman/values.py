@@ -46,7 +46,7 @@ def _fragments(value: object, limit: int, depth: int) -> Iterator[str]:
     elif isinstance(value, float):
         yield float.__repr__(value)
     elif isinstance(value, PurePath):
-        yield from _fragments(str(value), limit, depth)
+        yield f"{kind.__name__}({str(value)[:limit]!r})"
     elif isinstance(value, list | tuple | dict | set | frozenset) and kind in BRACKETS:
         opening, closing = BRACKETS[kind]
         if not depth:
@@ -66,8 +66,8 @@ def _fragments(value: object, limit: int, depth: int) -> Iterator[str]:
 
 def describe_value(value: object) -> str:
     """A value for a message: its type, and as much of it as fits."""
-    text = render_value(value)
-    return text if value is None or text.startswith("<") else f"{type(value).__name__} {text}"
+    kind, text = type(value).__name__, render_value(value)
+    return text if value is None or text.startswith(("<", f"{kind}(")) else f"{kind} {text}"
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
