@@ -147,6 +147,8 @@ class ShortageHandler:
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Handle one error."""
+        if "_start_serving" in str(context.get("message")):  # a retry after a shortage, when the server has shut down
+            return
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in SHORTAGES:
             loop.default_exception_handler(context)
