@@ -6,6 +6,8 @@ import http.client
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -137,7 +139,7 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_come(model: Path) -> 
     with serving(model, "--max-characters", "1000") as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=60) as raw:
-            raw.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+            raw.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
             raw.sendall(b"Content-Length: 99999999\r\n\r\n{")  # and nothing more
             assert raw.recv(4096).startswith(b"HTTP/1.1 413 ")
         assert server.post("/v1/translate", text="the hall")["model"] == "en-de"
@@ -171,3 +173,82 @@ def refused(server: Running) -> bool:
     except OSError:
         return True
     return False
+
+
+def test_files_that_change_under_a_server_change_no_answer(tmp_path: Path) -> None:
+    model = write_tiny_model(tmp_path / "served")
+    bodies: list[dict[str, Any]] = [
+        {"text": LINES[:20]},
+        {"text": LINES[:5], "sampling": {"seed": 3}},
+        {"text": LINES[:5], "avoid": ["x"], "alignments": True},
+    ]
+    with serving(model) as server:
+        before = [server.post("/v1/translate", **body) for body in bodies]
+        for path in sorted(model.iterdir()):
+            if path.is_file():
+                size = path.stat().st_size
+                path.write_bytes(bytes(size))  # as by cp: the same file, another content
+                path.write_bytes(b"")  # what was mapped would end the process (SIGBUS)
+                assert [server.post("/v1/translate", **body) for body in bodies] == before
+        shutil.rmtree(model)
+        assert [server.post("/v1/translate", **body) for body in bodies] == before
+        server.process.send_signal(signal.SIGHUP)
+        assert server.post("/v1/attention", text="the hall")["model"] == "en-de"
+        code, err = server.leave()
+    assert code == 0
+    assert "cannot reload" in err
+
+
+def test_a_model_that_was_renamed_into_place_is_served_after_sighup(tmp_path: Path) -> None:
+    model, other = write_tiny_model(tmp_path / "served"), write_tiny_model(tmp_path / "other", seed=9)
+    old, new = ([one.text for one in Translator.load(each).translate(LINES[:300])] for each in (model, other))
+    assert old != new
+    with serving(model, "--max-batch", "4") as server, ThreadPoolExecutor(4) as pool:
+
+        def found(*_: object) -> list[str]:
+            return [str(one["text"]) for one in server.post("/v1/translate", text=LINES[:300])["translations"]]
+
+        assert found() == old
+        asked = [pool.submit(found) for _ in range(40)]
+        model.rename(tmp_path / "away")
+        other.rename(model)
+        server.process.send_signal(signal.SIGHUP)
+        server.until(lambda: found() == new)
+        assert all(future.result(60) in (old, new) for future in asked)  # none is lost, none is of both
+        code, err = server.leave()
+    assert code == 0
+    assert "en-de: reloaded" in err
+
+
+def test_clients_that_send_half_a_head_or_read_nothing_hold_no_connection(model: Path) -> None:
+    with serving(model) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as raw:
+            raw.sendall(b"GET /health HTTP/1.1\r\nHo")
+            assert raw.recv(100) == b""  # closed by the server, with no answer
+        assert server.leave()[0] == 0
+
+
+def test_a_server_out_of_descriptors_answers_its_clients_and_says_so_once(model: Path) -> None:
+    with serving(model) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        kept = http.client.HTTPConnection(host, int(port), timeout=60)
+        kept.request("GET", "/health")
+        kept.getresponse().read()
+        used = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (used + 3, used + 3))
+        crowd = [socket.create_connection((host, int(port)), timeout=60) for _ in range(20)]
+        try:
+            for _ in range(20):
+                kept.request("POST", "/v1/translate", b'{"text": "the hall"}', {"Content-Type": "application/json"})
+                answer = kept.getresponse()
+                assert answer.status == 200
+                answer.read()
+        finally:
+            for one in crowd:
+                one.close()
+        server.until(lambda: server.get("/health") == '{"status":"alive"}')
+        code, err = server.leave()
+    assert code == 0
+    assert err.count("cannot accept connections") <= 1
+    assert len(err) < 10_000

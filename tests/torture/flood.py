@@ -36,7 +36,9 @@ class Flood:
 
     async def send(self, body: bytes, length: int | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection(*self.place, limit=1 << 26)
-        head = "POST /v1/translate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        head = (
+            "POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        )
         writer.write(f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body)
         return reader, writer
 
@@ -92,7 +94,7 @@ class Flood:
 
     async def metric(self, name: str) -> float:
         reader, writer = await asyncio.open_connection(*self.place)
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         found = re.search(rf"^{name} (\S+)$", (await reader.read()).decode(), re.MULTILINE)
         writer.close()
         assert found is not None, name
@@ -129,6 +131,7 @@ def main() -> None:
             (line, beam): one.text for line, one in zip(lines, translator.translate(lines, beam=beam), strict=True)
         }
     command = [sys.executable, "-m", "dragoman", "serve", str(options.model), "--port", "0", "--max-queue", "40"]
+    command += ["--max-client-requests", "40"]  # all come from one address
     process = subprocess.Popen([*command, "--no-access-log", "--device", "cpu"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     found = re.search(r"http://([\d.]+):(\d+)", process.stdout.readline())

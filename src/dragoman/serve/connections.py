@@ -18,7 +18,7 @@ WRITE_SECONDS: Final = 20.0  # that a client may take to read anything of a repl
 MAX_CONNECTIONS: Final = 4_096
 RESERVED_DESCRIPTORS: Final = 64  # of the process, for everything that is not a connection
 LOG_SECONDS: Final = 60.0  # between two lines about the same shortage
-EVICTED: Final = 16  # idle connections that are closed when descriptors run out
+EVICTED, EVICT_SECONDS = 8, 1.0  # connections without a request that are closed in a shortage, and how often
 SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 logger = logging.getLogger("dragoman.serve")
 
@@ -131,7 +131,9 @@ class Connection(H11Protocol):
 def evict_idle(connections: Any, count: int) -> int:
     """Close so many idle connections, of the clients with the most connections first; return how many there were."""
     counts = Counter(one.address for one in connections)
-    idle = sorted((one for one in connections if one.idle), key=lambda one: -counts[one.address])
+    idle = sorted(
+        (one for one in connections if one.idle), key=lambda one: (one.cycle is not None, -counts[one.address])
+    )
     for one in idle[:count]:
         one.transport.abort()
     return len(idle[:count])
@@ -141,15 +143,20 @@ class ShortageHandler:
     """Handles errors of the event loop: a shortage of descriptors is one line a minute, and idle connections go."""
 
     def __init__(self, connections: Any) -> None:
-        self.connections, self.last = connections, -LOG_SECONDS
+        self.connections, self.logged, self.evicted = connections, -LOG_SECONDS, 0.0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Handle one error."""
+        if "_start_serving" in str(context.get("message")):  # a retry after a shortage, when the server has shut down
+            return
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in SHORTAGES:
             loop.default_exception_handler(context)
             return
-        if time.monotonic() - self.last >= LOG_SECONDS:
-            self.last = time.monotonic()
+        now = time.monotonic()
+        if now - self.evicted >= EVICT_SECONDS:
+            self.evicted = now
+            evict_idle([one for one in self.connections if one.cycle is None], EVICTED)
+        if now - self.logged >= LOG_SECONDS:
+            self.logged = now
             logger.error("cannot accept connections: %s; raise the limit of open files (ulimit -n)", error.strerror)
-            evict_idle(self.connections, EVICTED)

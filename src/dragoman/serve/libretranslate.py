@@ -215,6 +215,7 @@ def batch_settings(service: Service, model: str, to: str | None, alternatives: i
 def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
     """The fields of a body, which is JSON or a form."""
     fields: Any
+    strict = not content_type.startswith((FORM, MULTIPART))  # everything in a form is text
     try:
         if content_type.startswith(FORM):
             fields = parse_form(body)
@@ -226,7 +227,7 @@ def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
         message = 'the body is neither JSON nor a form without files; send {"q": "..."} as JSON, in UTF-8'
         raise RequestError(400, "invalid_json", message) from None
     try:
-        return kind.model_validate(fields)
+        return kind.model_validate(fields, strict=strict)
     except ValidationError as error:
         found = validation_error(RequestValidationError(error.errors()).errors(), kind)
         raise RequestError(400, found.code, str(found)) from None

@@ -74,6 +74,8 @@ class QueuedRequest:
 
     def set_result(self, index: int, translation: Translation) -> None:
         """Store the translation of one sentence; raise if the request is over its budget."""
+        if self.results[index] is not None:  # it was in a batch that was interrupted, and in another
+            return
         self.results[index] = translation
         self.n_missing -= 1
         if self.meter is not None:
@@ -200,7 +202,8 @@ class RequestQueue:
     def take_short(self) -> SentenceBatch | None:
         """The next batch among requests whose next sentence fits into a slice of time; None if there is none."""
         with self.changed:
-            short = [request for request in self.requests if self._is_short(request)]
+            running = {request for batch in self.running for request in batch.requests}  # they may be put back
+            short = [request for request in self.requests if request not in running and self._is_short(request)]
             return self._next_batch(short) if short else None
 
     def _is_short(self, request: QueuedRequest) -> bool:

@@ -27,12 +27,16 @@ class Throughput:
 
     def __init__(self) -> None:
         self.rates: dict[tuple[object, ...], float] = {}
+        self.bulk_rates: dict[tuple[object, ...], float] = {}  # of batches that fill their slice: the others are slower
 
     def record(self, settings: BatchSettings, work: float, seconds: float) -> None:
         """Add a measurement; one that is much slower than expected counts alone."""
         kind, rate = self._kind(settings), work / max(seconds, 1e-6)
         past = self.rates.get(kind, rate)
         self.rates[kind] = rate if 4 * rate < past else PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
+        if seconds > MAX_BATCH_SECONDS / 2:
+            past = self.bulk_rates.get(kind, rate)
+            self.bulk_rates[kind] = PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
 
     def record_overrun(self, settings: BatchSettings, work: float, seconds: float) -> None:
         """Add an interrupted batch, of which a quarter was done at a guess: the next one is at most half as large."""
@@ -45,8 +49,8 @@ class Throughput:
         return None if rate is None else max(1, int(rate * MAX_BATCH_SECONDS))
 
     def seconds(self, settings: BatchSettings, work: float) -> float:
-        """How long so much work would take; 0 before the first measurement."""
-        rate = self.rates.get(self._kind(settings))
+        """How long so much work would take; 0 before the first measurement of a batch that takes its time."""
+        rate = self.bulk_rates.get(self._kind(settings))
         return 0.0 if rate is None else work / rate
 
     def _kind(self, settings: BatchSettings) -> tuple[object, ...]:

@@ -179,7 +179,7 @@ class Pipeline:
         prefixes = [prefix if i == 0 else () for i in range(len(parts))]  # a prefix is of the first part
         search = self.request.search
         n_parts = len(parts) if search.for_part(len(parts)) != search else 1
-        return [SentenceJob(*job, n_parts) for job in zip(parts, prefixes, constraints, strict=True)]
+        return [SentenceJob(*job, n_parts) for job in zip(parts, prefixes, constraints, strict=False)]
 
     def _translate(self, texts: list[TextJobs]) -> list[Translation]:
         """The translations of texts; equal segments are translated once."""

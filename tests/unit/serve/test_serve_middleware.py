@@ -29,11 +29,17 @@ class Client:
     """One request by hand: what it sends, and what it was answered."""
 
     def __init__(
-        self, middleware: Middleware, *chunks: bytes, length: int | None = None, path: str = "/v1/translate"
+        self,
+        middleware: Middleware,
+        *chunks: bytes,
+        length: int | None = None,
+        path: str = "/v1/translate",
+        address: str = "",
     ) -> None:
         headers = [] if length is None else [(b"content-length", str(length).encode())]
         self.middleware, self.read = middleware, 0
         self.scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "root_path": ""}
+        self.scope["client"] = (address, 4711) if address else None
         self.incoming: list[Message] = [
             {"type": "http.request", "body": chunk, "more_body": number < len(chunks)}
             for number, chunk in enumerate(chunks, 1)
@@ -107,6 +113,40 @@ def test_a_body_that_never_ends_is_given_up() -> None:
     client.incoming[0]["more_body"] = True
     assert ask(client).status == 408
     assert client.error["code"] == "body_timeout"
+
+
+def test_a_body_that_comes_in_drops_is_given_up_long_before_the_deadline() -> None:
+    client = Client(middleware(body_seconds=0.01), b"abc")
+    client.incoming[0]["more_body"] = True
+    assert ask(client).status == 408
+    assert client.headers[b"connection"] == b"close"
+
+
+def test_one_client_cannot_take_all_places() -> None:
+    async def scene() -> None:
+        here = middleware(Limits(max_queue=8, max_client_requests=2, timeout=30), body_seconds=30)
+        half_sent = [Client(here, b"{", address="10.0.0.1") for _ in range(5)]
+        for client in half_sent:
+            client.incoming[0]["more_body"] = True
+        tasks = [asyncio.create_task(client.ask()) for client in half_sent]
+        await asyncio.sleep(0)
+        refused = [client for client in half_sent if client.answered]
+        assert [client.status for client in refused] == [429] * 3
+        assert {client.error["code"] for client in refused} == {"too_many_requests"}
+        assert (await Client(here, b"a", address="10.0.0.2").ask()).status == 200
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (here.open_requests, dict(here.open_by_client)) == (0, {})
+        assert (await Client(here, b"a", address="10.0.0.1").ask()).status == 200
+
+    asyncio.run(scene())
+
+
+def test_a_body_of_two_lengths_is_rejected() -> None:
+    client = Client(middleware(), b"never read", length=10)
+    client.scope["headers"].append((b"transfer-encoding", b"chunked"))
+    assert (ask(client).status, client.read, client.error["code"]) == (400, 0, "conflicting_headers")
 
 
 def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:

@@ -130,6 +130,19 @@ def test_an_interrupted_batch_is_queued_again() -> None:
     assert sorted(sentence for _ in range(2) for sentence in taken(queue)) == ["a0", "a1", "a2", "a3", "a4", "b"]
 
 
+def test_sentences_of_a_running_request_are_not_taken_between_its_steps() -> None:
+    long, other = many("a", 9), job("b", settings=GREEDY)
+    queue = filled(RequestQueue(4), long, other)
+    batch = queue.take()
+    assert batch is not None
+    queue.begin(batch)
+    short = queue.take_short()
+    assert short is not None and short.sentences == ["b"]
+    assert queue.take_short() is None
+    queue.end(batch)
+    assert queue.take_short() is not None
+
+
 def test_sentences_with_other_settings_of_one_request_are_other_batches() -> None:
     request = QueuedRequest([PLAIN, PLAIN, GREEDY, PLAIN], ["a", "b", "c", "d"], lambda _: None)
     queue = filled(RequestQueue(8), request)
