@@ -16,7 +16,7 @@ version = release = dragoman.__version__
 extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "benchmarks/results/*.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
-exclude_patterns = ["docs/_build", ".venv", ".git", "src", "tests", "runs", "benchmarks/results/fine_tuning.md"]
+exclude_patterns = ["docs/_build", ".venv", ".git", "src", "tests", "runs"]
 
 myst_heading_anchors = 4  # links to headings are checked like links to pages
 highlight_language = "none"  # indented blocks are commands with their output

@@ -23,15 +23,15 @@ def page() -> list[str]:
         "Recipe keys",
         wrap(
             "A recipe holds every setting of a run, in four sections. Write it as a TOML file, or change single keys "
-            "with `--set SECTION.KEY=VALUE`; `dragoman recipe` prints one in full. The defaults are the paper's, "
-            'and "section" is the section of the paper in which a setting is described.'
+            "with `--set SECTION.KEY=VALUE`; `dragoman recipe` prints one in full. Most defaults are the paper's, "
+            "and the last column is the section of the paper that describes a setting."
         ),
         "    dragoman recipe base --set model.norm_order=pre --set train.steps=20000",
     ]
     for section, kind in get_type_hints(Recipe).items():
         summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
         blocks += [f"## `[{section}]`", wrap(" ".join(summary.split()))]
-        blocks.append(table(["key", "meaning", "type", "default", "section"], _rows(section, kind)))
+        blocks.append(table(["key", "meaning", "type", "default", "paper"], _rows(section, kind)))
     blocks += [
         "## Presets",
         wrap(
@@ -64,7 +64,7 @@ def _rows(section: str, kind: type) -> list[list[str]]:
         if kind is ModelRecipe and each.name in USED_WITH:
             key, values = USED_WITH[each.name]
             meaning += f" Only with `{key}` {' or '.join(f'`{value}`' for value in values)}."
-        default = "" if each.default is None else f"`{toml_value(each.default)}`"
+        default = "" if each.default is None else f"`{toml_value(each.default).strip(chr(34))}`"
         kind_name, paper = type_name(hints[each.name]), where[1] if where else ""
         rows.append([f"`{section}.{each.name}`", meaning, kind_name, default, paper])
     return rows
