@@ -191,8 +191,14 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
         (["attention", model, "--out", picture], "give --text SENTENCE"),
         (["attention", model, "--source", "Good morning!", "--out", picture], "use --text for a sentence"),
         (["attention", model, "--source", one, "--target", "eins zwei", "--out", picture], "use --translation for"),
-        (["attention", model, "--text", "one", "--source", one, "--out", picture], "--text and --source cannot be combined"),
-        (["attention", model, "--text", "one", "--target", one, "--out", picture], "--text and --target exclude"),
+        (
+            ["attention", model, "--text", "one", "--source", one, "--out", picture],
+            "--text and --source cannot be combined",
+        ),
+        (
+            ["attention", model, "--text", "one", "--target", one, "--out", picture],
+            "--text and --target cannot be combined",
+        ),
         (["attention", model, "--text", "one", "--line", "1", "--out", picture], "--line has no effect"),
         (["attention", model, "--source", one, "--line", "2", "--out", picture], "one has 1 line"),
         (["attention", model, "--source", empty, "--out", picture], "is empty"),

@@ -54,7 +54,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# numbers.en to de, back\n")
     assert card.count("| numbers.en |") == card.count("| numbers.back |") == 1
-    assert "It translates into de (" in card and "bleu is the mean of the target languages'" in card
+    assert "It translates into de (" in card and "bleu is the mean over the target languages" in card
     info = read_info(tmp_path / "m")
     assert (info.source_languages, info.target_languages) == (("en",), ("de", "back"))
     translator = Translator.load(tmp_path / "m", device="cpu", engine="torch")
@@ -127,7 +127,7 @@ def test_a_language_is_added_to_a_finished_model(tmp_path: Path, capsys: pytest.
     ]
     added = ["--set", 'text.targets=["de", "back", "it"]', *tuned]
     code, _, err = leave(capsys, *words(tmp_path, more, "--to", "de", "--to", "it", settings=added))
-    assert (code, f"those of {out}, and a token for each of it" in err) == (0, True), err
+    assert (code, f"from {out}, and a token for each of it" in err) == (0, True), err
     assert (
         Recipe.load(more / "recipe.toml").text.vocabulary_size
         == Recipe.load(out / "recipe.toml").text.vocabulary_size + 1
