@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: every package and file is there, walks go forward, and pictures are up to date."""
+"""docs/architecture.md is correct: every package and file exists, and pictures are up to date."""
 
 from __future__ import annotations
 

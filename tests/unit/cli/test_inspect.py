@@ -1,4 +1,4 @@
-"""`dragoman inspect` as a person meets it."""
+"""`dragoman inspect`."""
 
 from __future__ import annotations
 

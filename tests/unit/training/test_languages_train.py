@@ -1,4 +1,4 @@
-"""Training for several target languages: resumed to the bit, alike in both layouts, fine-tuned, and what is refused."""
+"""Training for several target languages: bit-exact resume, both layouts, fine-tuning, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An average is the mean, number by number, in a directory that loads; what does not fit together is refused."""
+"""Averaging: the mean of each weight, a model directory that loads, and errors for incompatible models."""
 
 from __future__ import annotations
 
