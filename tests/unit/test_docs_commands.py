@@ -1,4 +1,4 @@
-"""Every `dragoman ...` that README and docs/ show is one that the command line takes."""
+"""Every `dragoman` command in README and docs/ is accepted by the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python that docs/ shows runs as it stands there, and gives what its comments promise."""
+"""Python code in docs/ runs as written and gives the results in its comments."""
 
 from __future__ import annotations
 

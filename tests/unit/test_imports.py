@@ -1,4 +1,4 @@
-"""The walls of the house: which part may import which. Imports inside functions count as well."""
+"""Which package may import which; imports inside functions count too."""
 
 from __future__ import annotations
 

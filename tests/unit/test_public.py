@@ -1,4 +1,4 @@
-"""The public names, what importing them costs, and the lines that the README promises."""
+"""The public names, the cost of importing them, and the README's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`text.targets`: what may name a language, what it cannot be together with, and recipes without it as they were."""
+"""`text.targets`: valid language codes, incompatible settings, and unchanged recipes without it."""
 
 from __future__ import annotations
 

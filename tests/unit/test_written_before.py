@@ -1,4 +1,4 @@
-"""Models and runs that were written before names changed still load, and do what they did."""
+"""Models and runs written by earlier versions still load, with the same results."""
 
 from __future__ import annotations
 

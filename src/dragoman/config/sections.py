@@ -51,7 +51,9 @@ class TextRecipe:
                     code="invalid_language_code",
                 )
         if len({*self.targets}) != len(self.targets):
-            raise RecipeError(f"text.targets={list(self.targets)} names a language twice", code="duplicate_language")
+            raise RecipeError(
+                f"text.targets={list(self.targets)} names a language twice; list each once", code="duplicate_language"
+            )
         if self.kind != "imported" and self.vocabulary_size - len(self.targets) < 300:
             raise RecipeError(
                 f"text.vocabulary_size={self.vocabulary_size} is too small with the tokens of {len(self.targets)} "
@@ -114,8 +116,8 @@ class DataRecipe:
         for weight in self.weights:
             if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
                 raise RecipeError(
-                    f"data.weights={list(self.weights)} must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; to give a "
-                    "corpus less weight, leave it out",
+                    f"data.weights={list(self.weights)} must be from {MIN_WEIGHT} to {MAX_WEIGHT:,}; leave out a "
+                    "corpus instead of giving it less weight",
                     code="out_of_range",
                 )
         if self.batch_tokens <= self.max_tokens:

@@ -1,4 +1,4 @@
-"""What a shell completes, and that every option is explained."""
+"""Shell completion, and help for every option."""
 
 from __future__ import annotations
 

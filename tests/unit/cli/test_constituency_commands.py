@@ -1,4 +1,4 @@
-"""`dragoman trees`: trees to lines, written lines to trees and scores; and the longer outputs they need."""
+"""`dragoman trees`: trees to lines, lines to trees and scores; and longer outputs."""
 
 from __future__ import annotations
 

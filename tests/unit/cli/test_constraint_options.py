@@ -1,4 +1,4 @@
-"""`dragoman translate` with a terminology, with words to require and to avoid, and with demands of each line."""
+"""`dragoman translate` with terminology, required and avoided phrases, and constraints per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--with` at the command line: translate, score and evaluate with several models together."""
+"""`--with` on the command line: translate, score and evaluate with an ensemble."""
 
 from __future__ import annotations
 

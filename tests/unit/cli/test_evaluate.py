@@ -1,4 +1,4 @@
-"""`dragoman evaluate` as a person meets it: figures with signatures, clear mistakes, exit codes."""
+"""`dragoman evaluate`: scores with signatures, errors, exit codes."""
 
 from __future__ import annotations
 

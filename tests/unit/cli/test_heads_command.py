@@ -1,4 +1,4 @@
-"""`dragoman inspect heads` as a person meets it."""
+"""`dragoman inspect heads`."""
 
 from __future__ import annotations
 

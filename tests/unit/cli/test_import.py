@@ -1,4 +1,4 @@
-"""`dragoman import` from the command line: places that are no models, and what is said of them."""
+"""`dragoman import`: conversion, and errors for paths that are not models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dragoman inspect` as a person meets it."""
+"""`dragoman inspect`."""
 
 from __future__ import annotations
 
@@ -195,7 +195,10 @@ def test_mistakes_are_messages(model: str, tmp_path: Path, capsys: pytest.Captur
             ["attention", model, "--text", "one", "--source", one, "--out", picture],
             "--text and --source cannot be combined",
         ),
-        (["attention", model, "--text", "one", "--target", one, "--out", picture], "--text and --target exclude"),
+        (
+            ["attention", model, "--text", "one", "--target", one, "--out", picture],
+            "--text and --target cannot be combined",
+        ),
         (["attention", model, "--text", "one", "--line", "1", "--out", picture], "--line has no effect"),
         (["attention", model, "--source", one, "--line", "2", "--out", picture], "one has 1 line"),
         (["attention", model, "--source", empty, "--out", picture], "is empty"),

@@ -1,4 +1,4 @@
-"""The verbs with a model of several target languages: `--to`, and what is refused without it."""
+"""Commands with a multilingual model: `--to`, and errors without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dragoman score`: a number for each pair, whatever way the pairs come, and errors that name the line."""
+"""`dragoman score`: a score for each pair from every kind of input, and errors with line numbers."""
 
 from __future__ import annotations
 

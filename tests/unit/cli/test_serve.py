@@ -1,4 +1,4 @@
-"""`dragoman serve`: what it refuses, in a line and with exit code 2, before anything is served."""
+"""`dragoman serve`: errors before anything is served, with exit code 2."""
 
 from __future__ import annotations
 

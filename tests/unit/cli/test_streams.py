@@ -1,4 +1,4 @@
-"""What goes in and out of `translate`, `tokenize` and `detokenize`: bad lines, links, `-`, and files of odd names."""
+"""Input and output of `translate`, `tokenize` and `detokenize`: invalid lines, links, `-`, and odd file names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tokenize` and `detokenize` as programs: bytes in, bytes out, and one line for each line."""
+"""`tokenize` and `detokenize` as programs: bytes in, bytes out, one line per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dragoman train` and what it refuses, before it writes anything."""
+"""`dragoman train`, and errors before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dragoman translate` as a program: a line for a line, whatever the lines are, and errors that help."""
+"""`dragoman translate` as a program: one line per line of any content, and helpful errors."""
 
 from __future__ import annotations
 

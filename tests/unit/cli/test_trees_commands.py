@@ -1,4 +1,4 @@
-"""Trees at the command line: each verb takes them with `--source-trees`, and says in a line what is wrong with them."""
+"""Trees on the command line: `--source-trees` of each command, and its errors."""
 
 from __future__ import annotations
 

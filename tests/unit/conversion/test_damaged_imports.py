@@ -1,4 +1,4 @@
-"""Whatever is damaged or makes no sense in what another toolkit wrote, the answer is words and never a traceback."""
+"""Damaged or invalid files of other toolkits give a clear error, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fairseq's checkpoints against the same model on PyTorch's own modules; and what is refused."""
+"""Imported fairseq checkpoints against the same model in PyTorch's modules; and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What else is done with imported models: words demanded of them, languages added, their heads asked."""
+"""Other uses of imported models: lexical constraints, added languages, head surveys."""
 
 from __future__ import annotations
 

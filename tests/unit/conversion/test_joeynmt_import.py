@@ -1,4 +1,4 @@
-"""JoeyNMT's directories against the same model on PyTorch's own modules; and what is refused."""
+"""Imported JoeyNMT models against the same model in PyTorch's modules; and errors."""
 
 from __future__ import annotations
 

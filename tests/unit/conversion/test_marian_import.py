@@ -1,4 +1,4 @@
-"""Opus-MT directories: what becomes of them, and what is refused before anything is written."""
+"""Importing Opus-MT directories, and errors before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampled batches: the same by every way there is to draw them, and seeds that know all their counters."""
+"""Sampled batches: the same in C, Python and processes, with seeds that depend on every counter."""
 
 from __future__ import annotations
 

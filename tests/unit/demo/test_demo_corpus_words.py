@@ -1,4 +1,4 @@
-"""The words of the embedded corpus: numbers read back by other rules, nouns and verbs as a dictionary lists them."""
+"""The words of the embedded corpus: numbers against other rules, nouns and verbs against a dictionary."""
 
 from __future__ import annotations
 

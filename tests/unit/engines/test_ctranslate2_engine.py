@@ -1,4 +1,4 @@
-"""CTranslate2 with our weights: the same model, and as near to the same search as its own search goes."""
+"""CTranslate2 with our weights: the same model, and nearly the same search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be exported is refused in words, and nothing that stands at the place is lost."""
+"""Models that cannot be exported are rejected with a clear error, and existing files are kept."""
 
 from __future__ import annotations
 

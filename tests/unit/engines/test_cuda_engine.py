@@ -1,4 +1,4 @@
-"""The recorded step, run one by one on a CPU, against the reference engine; on a GPU, recorded against not recorded."""
+"""The CUDA engine's step on a CPU against the reference engine; on a GPU, recorded against unrecorded."""
 
 from __future__ import annotations
 

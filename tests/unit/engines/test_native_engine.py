@@ -1,4 +1,4 @@
-"""The engine in C against the reference in PyTorch, and its promise: the same bits in any company."""
+"""The C engine against the PyTorch reference; bit-identical in any batch."""
 
 from __future__ import annotations
 

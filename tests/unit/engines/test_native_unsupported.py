@@ -1,4 +1,4 @@
-"""What the engine in C must never be handed: it would read foreign memory. Each ends in words, as in PyTorch."""
+"""Invalid input that would make the C engine read out of bounds is rejected, as in PyTorch."""
 
 from __future__ import annotations
 

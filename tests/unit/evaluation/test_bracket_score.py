@@ -1,4 +1,4 @@
-"""Labeled bracketing against counts made by hand, what EVALB's README says, and a score by brute force."""
+"""Labeled bracketing against counts by hand, EVALB's README, and a brute-force scorer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The constituents that benchmarks/parsing.py makes of dependency trees, against examples made by hand."""
+"""The constituents that benchmarks/parsing.py derives from dependency trees, against examples by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test sets out of files, systems, and the report that is saved."""
+"""Test sets from files, systems, and the saved report."""
 
 from __future__ import annotations
 

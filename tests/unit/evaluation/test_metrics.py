@@ -1,4 +1,4 @@
-"""Figures against sacreBLEU called directly, and its paired test."""
+"""Scores against sacreBLEU called directly, and its paired test."""
 
 from __future__ import annotations
 

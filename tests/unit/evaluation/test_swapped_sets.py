@@ -1,4 +1,4 @@
-"""Swapped test sets are noticed by the languages of the model."""
+"""Swapped test sets are detected by the model's languages."""
 
 from __future__ import annotations
 

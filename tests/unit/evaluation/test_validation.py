@@ -1,4 +1,4 @@
-"""Validation figures against the same figures made by hand, a sentence at a time."""
+"""Validation scores against scores computed one sentence at a time."""
 
 from __future__ import annotations
 

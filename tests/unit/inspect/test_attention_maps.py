@@ -1,4 +1,4 @@
-"""What every head attended to, against the model called directly, and between words, against a loop."""
+"""Attention maps against the model called directly, and word attention against a loop."""
 
 from __future__ import annotations
 

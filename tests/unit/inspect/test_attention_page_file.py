@@ -1,4 +1,4 @@
-"""The page holds what was seen, and asks nobody for anything."""
+"""The attention page contains the weights, and loads nothing."""
 
 from __future__ import annotations
 

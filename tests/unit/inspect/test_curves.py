@@ -1,4 +1,4 @@
-"""Curves as a picture: which lines there are, on which axes."""
+"""Pictures of curves: their lines and axes."""
 
 from __future__ import annotations
 

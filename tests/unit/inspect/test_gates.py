@@ -1,4 +1,4 @@
-"""What a head is worth, against models whose W^O was changed by hand, explicit products, and finite differences."""
+"""The importance of heads against models with a changed W^O, explicit products, and finite differences."""
 
 from __future__ import annotations
 

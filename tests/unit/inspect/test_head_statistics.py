@@ -1,4 +1,4 @@
-"""The figures of what heads do, against loops written from their descriptions, and heads whose trade is known."""
+"""Head statistics against loops written from their definitions, and heads with known behavior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A survey of all heads: of a model whose heads are known, and of models by chance."""
+"""A survey of all heads: of a model with known heads, and of random models."""
 
 from __future__ import annotations
 

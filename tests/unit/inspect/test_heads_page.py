@@ -1,4 +1,4 @@
-"""The page and the picture of a survey hold what was found, and ask nobody for anything."""
+"""The page and the picture of a survey contain its results, and the page loads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures are written in the form asked for; what is drawn is compared as numbers."""
+"""Pictures: their formats, and the numbers drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People may edit or remove the card of a model: it still translates and is served with its languages."""
+"""A model whose card was edited or removed still translates and is served with its languages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Languages are told by file names, with or without compression, and by bare codes."""
+"""Languages from file names, compressed or not, and from bare codes."""
 
 from __future__ import annotations
 

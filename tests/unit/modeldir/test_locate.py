@@ -1,4 +1,4 @@
-"""Models are found by path or by name, and errors say what is there instead."""
+"""Finding models by path or by name; errors list what is available."""
 
 from __future__ import annotations
 

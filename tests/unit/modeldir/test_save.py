@@ -1,4 +1,4 @@
-"""A model directory is written completely or not at all; its card may be edited, its license recorded."""
+"""Model directories: written completely or not at all, with an editable card and a license."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are loaded are verified, once until they change; what people may edit is not."""
+"""Loaded files are verified once until they change; editable files are not."""
 
 from __future__ import annotations
 

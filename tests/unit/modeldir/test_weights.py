@@ -1,4 +1,4 @@
-"""The mapped file has the tensors that safetensors reads, and those of another model are not accepted."""
+"""Memory-mapped weights equal those read by safetensors; weights of another model are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model promises: the same numbers, whichever way they are asked for, and nothing seen that must not be."""
+"""Properties of every model: the same numbers in every mode, and no information from hidden positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every variation is one graph for the compiler, padded and packed: a break in it would be a wait on a GPU."""
+"""Every variation compiles to one graph, padded and packed: a graph break would stall a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rivals promise beside what every model does."""
+"""Properties of the recurrent and convolutional models beyond those of every model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Transformer promises beside what every model does."""
+"""Properties of the Transformer beyond those of every model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ARM kernels, cross-built and run by an emulator: what it can say of numbers, and nothing of speed."""
+"""The ARM kernels, cross-compiled and run in an emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building C on first use: kept, tried before it is trusted, and never needed."""
+"""Building the C libraries on first use: cached, self-tested, and optional."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binding of cuBLASLt against a library of the same functions that computes on the host."""
+"""The cuBLASLt bindings against a mock library that computes on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is refused, at every place where the engine asks for some, is an error, and nothing is lost to it."""
+"""Every failed memory allocation of the engine is an error, without leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a thread's signal stack is too small for tile registers, the system refuses them to the whole process."""
+"""If a thread's signal stack is too small for tile registers, the system denies them to the whole process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is refused, at every place where sampling asks for some, is an error, and nothing is lost to it."""
+"""Every failed memory allocation of subword sampling is an error, without leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same C built for lesser processors: other kernels, the same translations."""
+"""The C engine built for older processors: other kernels, the same translations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache against plain concatenation, whoever goes on from where."""
+"""The decoder cache against plain concatenation, continued from any state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam search against all sequences there are, and against its definition, on a model that is a table."""
+"""Beam search against exhaustive search and against its definition, on a table model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several models together: the mean of what each finds, in every search, as loops by hand have it; and the refusals."""
+"""Ensembles: the mean of the models' predictions in every search, against plain loops; and errors."""
 
 from __future__ import annotations
 

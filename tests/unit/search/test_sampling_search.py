@@ -1,4 +1,4 @@
-"""Draws: their numbers from another implementation, their frequencies, and what they depend on."""
+"""Random draws: against another implementation, their frequencies, and what they depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API through an in-process client: what it answers, how it refuses, and what it says of itself."""
+"""The API through an in-process client: responses, errors, and its OpenAPI description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/attention of a translation that the client has: one forced pass, no search."""
+"""/v1/attention for a given translation: one forced pass, no search."""
 
 from __future__ import annotations
 

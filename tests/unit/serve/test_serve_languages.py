@@ -1,4 +1,4 @@
-"""A server with a model of several target languages: each request says which it wants, in every form of the API."""
+"""A server with a multilingual model: requests choose the target language, in every form of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The middleware: bodies are stopped while they are read, and what people write is in no log."""
+"""The middleware: oversized bodies are rejected while being read, and logs contain no user text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: everything once and in order, together where it can be, and nobody waits for another to end."""
+"""The queue: every sentence once and in order, batched where possible, with fair scheduling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service under load, with a translator that waits for the test: batching, fairness, deadlines, and leaving."""
+"""The service under load, with a translator that the test controls: batching, fairness, deadlines, disconnects."""
 
 from __future__ import annotations
 

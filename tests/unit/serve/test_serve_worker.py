@@ -1,4 +1,4 @@
-"""The worker: batches to translators, sentences back to their requests, and nobody's failure is another's."""
+"""The worker: batches to translators, results back to their requests, and isolated failures."""
 
 from __future__ import annotations
 

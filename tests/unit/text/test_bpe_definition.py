@@ -1,4 +1,4 @@
-"""The library's BPE against the definition; docs/howto/tokenizers.md says where the two may part."""
+"""sentencepiece's BPE against its definition; docs/howto/tokenizers.md lists where they may differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of languages: the known ones are made what sentencex takes, the others are refused with a suggestion."""
+"""Language codes: known ones are mapped to sentencex's, others are rejected with a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling in C beside the same in Python: every id of every sentence."""
+"""Subword sampling in C against Python: every id of every sentence."""
 
 from __future__ import annotations
 

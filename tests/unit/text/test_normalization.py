@@ -1,4 +1,4 @@
-"""The normalizer against its documented rules, written again with one loop over characters."""
+"""The normalizer against its documented rules, written as one loop over characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of a line: by sentencex, and by the rules that stand in for it."""
+"""Sentence splitting: with sentencex, and with the fallback rules."""
 
 from __future__ import annotations
 

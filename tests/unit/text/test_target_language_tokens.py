@@ -1,4 +1,4 @@
-"""Tokens that name target languages: no text is cut into them, they write nothing, and without them all is as ever."""
+"""Language tokens: no text is encoded as them, they write nothing, and vocabularies without them are unchanged."""
 
 from __future__ import annotations
 

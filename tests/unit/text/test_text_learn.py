@@ -1,4 +1,4 @@
-"""Learning: the same from the same lines, honest about small data, bounded for large, silent always."""
+"""Learning tokenizers: deterministic, correct on small data, bounded on large data, and silent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling against the distributions it is defined by."""
+"""Sampling against the distributions that define it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved tokenizers: what comes back, what is left on disk, and what is refused."""
+"""Saving and loading tokenizers: round trip, files, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised of every kind: the round trip, the ids, and one answer whichever way it is asked for."""
+"""Properties of every tokenizer: the round trip, the ids, and consistent results of all methods."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_number_of_steps_that_was_asked_for_is_what_the_rest_follows(steps: in
 @pytest.mark.parametrize(
     ("steps", "reason"),
     [
-        (100, "train.warmup_steps=50: for so few steps"),
+        (100, "train.warmup_steps=50: for this few steps"),
         (1200, "train.warmup_steps=100: a twelfth of the steps"),
         (480_000, "train.warmup_steps=4000: the paper's, enough for longer runs too"),
     ],
@@ -130,11 +130,11 @@ def test_what_is_said_of_the_length_of_a_run_is_what_the_loader_does(pairs: int,
 
     told = {c.change.partition("=")[0]: c for c in training_choices(pairs, tokens, tiny, fast, epoch)}
     recipe = Recipe.from_changes(c.change for c in told.values())
-    times = int(re.findall(r"([\d,]+) times through", told["train.steps"].reason)[0].replace(",", ""))
+    times = int(re.findall(r"([\d,]+) passes over", told["train.steps"].reason)[0].replace(",", ""))
     with Loader(split, recipe.data, pin=False) as loader:
         seen = sum(next(loader).n_sentences for _ in range(recipe.train.steps))
     assert times == pytest.approx(seen / pairs, rel=0.02)
-    steps = "an epoch is one step" if pairs == 5 else f"{epoch(recipe.data.batch_tokens):,} steps an epoch"
+    steps = "an epoch is one step" if pairs == 5 else f"{epoch(recipe.data.batch_tokens):,} steps per epoch"
     assert told["data.batch_tokens"].reason.endswith(steps)
 
 

@@ -1,4 +1,4 @@
-"""Training for several target languages: resumed to the bit, alike in both layouts, fine-tuned, and what is refused."""
+"""Training for several target languages: bit-exact resume, both layouts, fine-tuning, and errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_crashes_leave_no_trace(data: Path, tmp_path: Path, changes: tuple[str, 
     card = (tmp_path / "m" / "card.md").read_text(encoding="utf-8")
     assert card.startswith("# numbers.en to de, back\n")
     assert card.count("| numbers.en |") == card.count("| numbers.back |") == 1
-    assert "It translates into de (" in card and "bleu is the mean of the target languages'" in card
+    assert "It translates into de (" in card and "bleu is the mean over the target languages" in card
     info = read_info(tmp_path / "m")
     assert (info.source_languages, info.target_languages) == (("en",), ("de", "back"))
     translator = Translator.load(tmp_path / "m", device="cpu", engine="torch")

@@ -1,4 +1,4 @@
-"""The rivals are trained as the Transformer is: stopped and resumed to the bit, packed or padded, fine-tuned."""
+"""Training recurrent and convolutional models: bit-exact resume, packed and padded, fine-tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stopped run becomes a model; a run is made longer or shorter when it resumes, and its record says so."""
+"""Finishing a stopped run, and changing the length of a run when it resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans, times and lengths as a user gives them."""
+"""Plans, durations and run lengths given by the user."""
 
 from __future__ import annotations
 

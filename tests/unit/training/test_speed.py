@@ -1,4 +1,4 @@
-"""The measurement before a run: it picks the fastest number of threads, and changes nothing else."""
+"""The speed measurement before a run: it chooses the fastest number of threads and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Swapped files are noticed by their languages before a training."""
+"""Swapped files are detected by their languages before training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopped anywhere and resumed: raw bits of all that a run leaves are those of the run that was never stopped."""
+"""A run stopped anywhere and resumed equals the uninterrupted run, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training with trees: resumed to the bit, alike in both layouts, and with data that have none refused."""
+"""Training with trees: bit-exact resume, both layouts, and errors without trees."""
 
 from __future__ import annotations
 

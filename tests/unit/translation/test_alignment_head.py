@@ -1,4 +1,4 @@
-"""The head that points is found among heads that do not, and its links are told from chance."""
+"""Finding the alignment head among others, and distinguishing its links from chance."""
 
 from __future__ import annotations
 

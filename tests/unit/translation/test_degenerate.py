@@ -1,4 +1,4 @@
-"""Output that cannot be right carries a flag, and little confidence."""
+"""Degenerate output is flagged and has a low confidence."""
 
 from __future__ import annotations
 

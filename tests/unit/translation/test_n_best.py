@@ -1,4 +1,4 @@
-"""n-best lists: no text twice, best first, and filled up where the model has more to say."""
+"""n-best lists: distinct texts, best first, filled up by a wider beam."""
 
 from __future__ import annotations
 

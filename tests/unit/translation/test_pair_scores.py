@@ -1,4 +1,4 @@
-"""What a model thinks of translations that are given: each token as by hand, in any company, nothing dropped or cut."""
+"""Scores of given translations: each token against a plain loop, in any batch, nothing dropped or truncated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Translator is asked to write and to avoid, on a whole model directory."""
+"""Required and avoided phrases with a Translator on a model directory."""
 
 from __future__ import annotations
 

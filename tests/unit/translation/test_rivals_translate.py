@@ -1,4 +1,4 @@
-"""A recurrent and a convolutional model as everyday translators: found, searched, aligned, looked into, refused."""
+"""Translating with recurrent and convolutional models: loading, search, alignment, inspection, errors."""
 
 from __future__ import annotations
 

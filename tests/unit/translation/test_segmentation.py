@@ -1,4 +1,4 @@
-"""Texts to sentences and back: nothing is lost, and every line stays where it was."""
+"""Text to sentences and back: nothing is lost, and lines keep their place."""
 
 from __future__ import annotations
 

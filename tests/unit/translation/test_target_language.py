@@ -1,4 +1,4 @@
-"""A model of several target languages: the token of the wanted one stands before each source, and that is all."""
+"""Models with several target languages: a language token before each source selects the target."""
 
 from __future__ import annotations
 

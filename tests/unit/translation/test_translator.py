@@ -1,4 +1,4 @@
-"""The Translator on a whole model directory: order, company, long text, flags, and what it refuses."""
+"""The Translator on a model directory: order, batching, long text, flags, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program hands over by mistake: answered in words where it comes in, and not by an error from deep inside."""
+"""Arguments of the wrong type are rejected early, with a clear error."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ SHOWN = 12  # translations
               help="The directory for the corpus, the model and the picture.")  # fmt: skip
 @click.option("--pairs", "size", type=click.IntRange(1000, 10**7), default=40_000, show_default=True,
               help="Training pairs.")  # fmt: skip
-@click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."
+)
 def command(out: Path, size: int, changes: tuple[str, ...]) -> None:
     """Train on the embedded corpus, and translate unseen lines.
 

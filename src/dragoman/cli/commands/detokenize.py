@@ -19,7 +19,7 @@ MAX_ID_DIGITS = 40  # more than any id has
 @click.option("--name", default="shared", show_default=True, help="Which tokenizer: shared, source or target.")
 @click.option("--ids", is_flag=True, help="Read numbers instead of tokens.")
 def command(directory: Path, name: str, ids: bool) -> None:
-    """Turn each line of tokens, as `dragoman tokenize` prints them, back into text, from standard input."""
+    """Convert each line of tokens on standard input, as `dragoman tokenize` prints them, back to text."""
     tokenizer = load_tokenizer(directory, name)
 
     def decode(lines: list[str], _: int) -> list[str]:

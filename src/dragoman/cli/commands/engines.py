@@ -10,7 +10,7 @@ from dragoman.cli.output import check_stdout
 
 @click.command(epilog=examples("dragoman engines", "dragoman engines my-model --device cpu"))
 @click.argument("model", required=False, type=NAME, shell_complete=complete_model)
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
 @click.option("--json", "as_json", is_flag=True, help="A JSON array with one object per engine.")
 def command(model: str | None, device: str, as_json: bool) -> None:
     """Show what each engine supports, and whether it is available here.

@@ -209,10 +209,16 @@ def positions(model: str, out: Path, length: int | None) -> None:
 @click.option("--out", type=OUTPUT_FILE, help=f"Also draw curves over n, for the last d: {', '.join(PICTURES)}.")
 @click.option("--length", "lengths", type=click.IntRange(2, 4096), multiple=True,
               help="Positions n (default: 64, 256 and 1024).")  # fmt: skip
-@click.option("--d-model", "widths", type=click.IntRange(1), multiple=True, help="d (default: 128 and 512).")
-@click.option("--n-heads", type=click.IntRange(1), default=8, show_default=True, help="h of self-attention.")
-@click.option("--kernel", type=int, default=3, show_default=True, help="k of a convolution.")
-@click.option("--neighbors", type=int, default=65, show_default=True, help="r of restricted self-attention.")
+@click.option(
+    "--d-model", "widths", type=click.IntRange(1), multiple=True, help="Model sizes d (default: 128 and 512)."
+)
+@click.option(
+    "--n-heads", type=click.IntRange(1), default=8, show_default=True, help="Number of heads h of self-attention."
+)
+@click.option("--kernel", type=int, default=3, show_default=True, help="Kernel width k of a convolution.")
+@click.option(
+    "--neighbors", type=int, default=65, show_default=True, help="Neighborhood r of restricted self-attention."
+)
 def costs(
     out: Path | None, lengths: tuple[int, ...], widths: tuple[int, ...], n_heads: int, kernel: int, neighbors: int
 ) -> None:

@@ -20,7 +20,9 @@ from dragoman.values import MAX_THREADS, plural
 @click.option("--out", type=FILE, required=True, help="The directory to write.")
 @click.option("--recipe", default="base", show_default=True, shell_complete=complete_recipe,
               help="A preset or a TOML file.")  # fmt: skip
-@click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."
+)
 @click.option("--tokenizers", type=FILE, help="A directory with tokenizers to use instead of learning new ones.")
 @click.option("--processes", type=click.IntRange(1, MAX_THREADS), help="Number of processes.  [default: all cores]")
 @click.option("--anew", is_flag=True, help="Replace the data in --out if they were prepared from other inputs.")

@@ -45,7 +45,7 @@ PairBatches = Iterator[list[tuple[str, str]]]
 @click.option("--source-trees", "trees", type=NAME, multiple=True,
               help="Dependency trees of the sources in CoNLL-U, for a model that reads them.")  # fmt: skip
 @ensemble_options
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ...")
 @click.option("--precision", type=click.Choice(["auto", "bfloat16", "float32"]), default="auto", show_default=True,
               help="Precision of the weights; auto is float32.")  # fmt: skip
 @click.option("--threads", type=int, help="CPU threads.  [default: OMP_NUM_THREADS, or all]")

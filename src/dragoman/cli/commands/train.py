@@ -25,7 +25,9 @@ from dragoman.cli.options.corpus_options import CorpusArguments, corpus_options
 @click.option("--out", type=FILE, required=True, help="The model directory to write.")
 @click.option("--recipe", shell_complete=complete_recipe,
               help="A preset or a TOML file; without it, sizes are chosen by the amount of data.")  # fmt: skip
-@click.option("--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change the recipe.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="SECTION.KEY=VALUE", help="Change one setting of the recipe; repeatable."
+)
 @click.option("--from", "start_from", type=FILE, help="A model to fine-tune; its tokenizers are kept.")
 @click.option(
     "--minutes", type=float, help="Time that the run may take on this machine; the number of steps is chosen to fit."

@@ -19,7 +19,7 @@ ENGINE_OPTIONS = (
         show_default=True,
         help="Engine; auto takes the fastest available one (see `dragoman engines`).",
     ),
-    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..."),
+    click.option("--device", default="auto", show_default=True, help="Device: auto, cpu, cuda, cuda:1, ..."),
     click.option(
         "--precision",
         type=click.Choice(PRECISIONS),

@@ -160,7 +160,7 @@ class Sees:
 
 
 def look(queries: Layout, keys: Layout, rule: Rule, device: torch.device) -> Sees:
-    """Join a rule with the ends of the sentences."""
+    """Combine a rule with the ends of the sentences."""
     asking, asked = queries.grid, keys.grid
     square = asking.offset == asked.offset == 0 and asking.size == asked.size
     if rule is causal and queries is keys and square:

@@ -1,4 +1,4 @@
-"""Preparations that are broken off, disturbed or damaged: nothing half-written, nothing passed off as whole."""
+"""Interrupted, disturbed or damaged preparation: nothing incomplete is ever accepted."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Corpora of several target languages: sources begin with the token of theirs, whichever way it is given."""
+"""Corpora with several target languages: sources begin with their language token, however it is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees on their way from CoNLL-U to batches: they stay with their sentences, whatever happens to these."""
+"""Trees from CoNLL-U to batches: they stay with their sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates on heads: 1 leaves a head as it is, 0 is a head whose columns of W^O are zeros, whatever attends inside."""
+"""Gates on heads: 1 changes nothing, 0 equals zero columns in W^O, with every attention function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products in bfloat16 by our own kernel: against PyTorch's, in every layout, at every edge, to the bit."""
+"""bfloat16 matrix products of our kernel against PyTorch's, in every layout and at every edge, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions that attention is told: against loops from their papers' equations."""
+"""Position codes inside attention, against loops written from their papers' equations."""
 
 from __future__ import annotations
 

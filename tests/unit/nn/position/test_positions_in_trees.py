@@ -1,4 +1,4 @@
-"""Positions in a tree: the sinusoids of a token's place and of its depth, the latter through a matrix."""
+"""Positions in a tree: sinusoids of a token's position and, through a matrix, of its depth."""
 
 from __future__ import annotations
 

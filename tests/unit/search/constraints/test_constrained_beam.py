@@ -1,4 +1,4 @@
-"""Demanded and avoided phrases against all texts there are, on a model that is a table of numbers."""
+"""Required and avoided phrases against exhaustive search, on a table model."""
 
 from __future__ import annotations
 

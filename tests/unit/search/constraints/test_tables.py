@@ -1,4 +1,4 @@
-"""Tables of constraints over real vocabularies, against the text that tokens write."""
+"""Constraint tables over real vocabularies, against the text of their tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizers of other toolkits: codes of subword-nmt against their definition, tokens between spaces, sentencepiece."""
+"""Imported tokenizers: subword-nmt against its definition, tokens separated by spaces, sentencepiece."""
 
 from __future__ import annotations
 

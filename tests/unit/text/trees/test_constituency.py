@@ -1,4 +1,4 @@
-"""Constituency trees out of Penn Treebank brackets, against what a person reads and against plain recursion."""
+"""Reading constituency trees from Penn Treebank brackets, against examples and a plain recursive reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees: what CoNLL-U says, how deep words stand, and to which word each token of a text belongs."""
+"""Dependency trees: reading CoNLL-U, depths of words, and the word of each token."""
 
 from __future__ import annotations
 

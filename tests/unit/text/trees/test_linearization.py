@@ -1,4 +1,4 @@
-"""Trees as lines and back: each kind of mending by hand, and what must hold whatever is written."""
+"""Trees as lines and back: each kind of repair, and invariants for any line."""
 
 from __future__ import annotations
 

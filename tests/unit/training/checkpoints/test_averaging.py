@@ -1,4 +1,4 @@
-"""An average is the mean, number by number, in a directory that loads; what does not fit together is refused."""
+"""Averaging: the mean of each weight, a model directory that loads, and errors for incompatible models."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_checkpoint_of_ctrl_c_is_averaged_only_by_its_step(
     shutil.copytree(saved / "step-00000012", saved / "step-00000013")  # as a stop after step 13 leaves it
     assert "step 12; copy, step 14" in leave(capsys, "average", copy, "--last", 2, "--out", tmp_path / "regular")[1]
     code, out, _ = leave(capsys, "average", copy, "--checkpoints", "13", "--out", tmp_path / "one")
-    assert (code, "a model of one checkpoint: copy, step 13" in out) == (0, True)
+    assert (code, "the model of one checkpoint: copy, step 13" in out) == (0, True)
     for name, tensor in by_hand([saved / "step-00000013" / "model.safetensors"]).items():
         assert torch.equal(tensor, load_file(tmp_path / "one" / "model.safetensors")[name])
 

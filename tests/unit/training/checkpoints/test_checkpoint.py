@@ -1,4 +1,4 @@
-"""Checkpoints: what is damaged is never loaded, what does not fit on the disk leaves the last one whole."""
+"""Checkpoints: damaged ones are never loaded, and a full disk leaves the last one intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learning rate and Adam against the paper's equations, written again here."""
+"""The learning rate and Adam against the paper's equations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is freed stays with the process, in a process of its own: the switch is for good."""
+"""Freed memory stays with the process; tested in a child process, because the setting is permanent."""
 
 from __future__ import annotations
 

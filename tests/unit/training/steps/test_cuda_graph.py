@@ -1,4 +1,4 @@
-"""Queued steps against plain ones. Without a GPU, streams and graphs are stood in for, and the step runs as it is."""
+"""CUDA graph steps against eager steps. Without a GPU, streams and graphs are mocked and the step runs directly."""
 
 from __future__ import annotations
 
