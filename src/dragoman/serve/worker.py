@@ -32,9 +32,9 @@ class Throughput:
     def record(self, settings: BatchSettings, work: float, seconds: float) -> None:
         """Add a measurement; one that is much slower than expected counts alone."""
         kind, rate = self._kind(settings), work / max(seconds, 1e-6)
-        past = self.rates.get(kind, rate)
+        past, slice_work = self.rates.get(kind, rate), self.max_work(settings)
         self.rates[kind] = rate if 4 * rate < past else PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
-        if seconds > MAX_BATCH_SECONDS / 2:
+        if seconds > MAX_BATCH_SECONDS / 2 if slice_work is None else work > slice_work / 2:
             past = self.bulk_rates.get(kind, rate)
             self.bulk_rates[kind] = PAST_WEIGHT * past + (1 - PAST_WEIGHT) * rate
 

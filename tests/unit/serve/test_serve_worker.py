@@ -120,6 +120,15 @@ def test_a_batch_is_as_large_as_a_slice_of_time_allows() -> None:
     assert scene.throughput.max_work(BatchSettings(MODEL, alignment=True)) is None
 
 
+def test_seconds_are_estimated_from_batches_that_fill_their_slice() -> None:
+    throughput = Throughput()
+    throughput.record(PLAIN, 50, 0.01)
+    assert throughput.seconds(PLAIN, 1e9) == 0  # one line at a time says little
+    throughput.record(PLAIN, 2000, 0.2)
+    throughput.record(PLAIN, 50, 0.2)  # the machine was busy
+    assert throughput.seconds(PLAIN, 1e6) == 100
+
+
 def test_a_kind_that_has_become_slow_is_believed_at_once() -> None:
     throughput = Throughput()
     throughput.record(PLAIN, 1000, 1)
