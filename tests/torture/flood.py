@@ -37,7 +37,7 @@ class Flood:
     async def send(self, body: bytes, length: int | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection(*self.place, limit=1 << 26)
         head = (
-            "POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            "POST /v1/translate HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
         )
         writer.write(f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body)
         return reader, writer
