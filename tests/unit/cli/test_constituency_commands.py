@@ -60,7 +60,7 @@ def test_a_dash_is_standard_output_and_no_file(capsys: pytest.CaptureFixture[str
     assert (code, out, err) == (0, "(S XX )S\n", "dragoman: wrote 1 tree to s and standard output\n")
     code, out, err = leave(capsys, "trees", "lines", "one.mrg", "--source", "-", "--target", "-")
     assert (code, out) == (2, "")
-    assert "--source and --target are both -; they must differ" in err
+    assert "--source and --target are both -; give two different files" in err
     assert not Path("-").exists()
 
 
@@ -131,10 +131,10 @@ def test_lines_come_from_standard_input_too(
         (["score", "short", "gold.mrg"], "short has 1 line, but gold.mrg has 2 sentences"),
         (["score", "gold.mrg", "lines"], "lines, line 1: 'NP' is not alone in S"),
         (["score", "lines", "source"], "source, line 1: 'John' is outside of any tree"),
-        (["score", "lines", "empty.mrg"], "empty.mrg has no tree with words; expected brackets such as (S"),
+        (["score", "lines", "empty.mrg"], "empty.mrg has no trees with words; expected brackets such as (S"),
         (["lines", "open.mrg", "--source", "s", "--target", "t"],
          "open.mrg, line 2: the tree that begins here is not closed; 1 closing brackets are missing"),
-        (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; they must differ"),
+        (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; give two different files"),
         (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also an input"),
         (["lines", "--source", "s", "--target", "t"], "missing argument 'FILES...'"),
         (["lnes"], "no such command 'lnes'"),

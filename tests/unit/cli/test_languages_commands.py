@@ -53,7 +53,7 @@ def test_translate(
     assert (code, "does not translate into 'it'; available: de, fr" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
     code, _, err = leave(capsys, "translate", str(one), str(source), "--to", "de", *CPU)
-    assert (code, "has one target language and does not say which" in err) == (2, True), err
+    assert (code, "has a single target language and does not name it" in err) == (2, True), err
 
 
 def test_words_are_demanded_in_each_language(model: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_evaluate(
     code, _, err = leave(capsys, *asked)
     assert (code, "--to de" in err) == (2, True), err
     code, _, err = leave(capsys, *asked, *(["--to", "de"] * 3))
-    assert (code, "3 --to languages for 2 test sets; give one for each, or one for all" in err) == (2, True), err
+    assert (code, "3 --to for 2 test sets; give one for each, or one for all" in err) == (2, True), err
     one = write_tiny_model(tmp_path / "one")
     code, _, err = leave(capsys, "evaluate", str(one), *asked[2:], "--to", "de")
     assert (code, "`to` has no effect" in err) == (2, True), err

@@ -62,7 +62,7 @@ def test_steps_alone_are_enough_and_only_what_is_chosen_is_told(
     monkeypatch.setattr(dragoman.training.session, "run_training", lambda *_, **__: None)
     asked = ["--set", "train.steps=10", "--set", "train.schedule=linear", "--set", "train.clip=0.5"]
     code, _, err = leave(capsys, *words(tmp_path, asked), "--out", str(tmp_path / "out"))
-    assert (code, "train.warmup_steps=5: for so few steps" in err) == (0, True), err
+    assert (code, "train.warmup_steps=5: for this few steps" in err) == (0, True), err
     assert "train.clip" not in err and "train.schedule" not in err
 
 
