@@ -134,7 +134,7 @@ def test_lines_come_from_standard_input_too(
         (["score", "lines", "empty.mrg"], "empty.mrg has no trees with words; expected brackets such as (S"),
         (["lines", "open.mrg", "--source", "s", "--target", "t"],
          "open.mrg, line 2: the tree that begins here is not closed; 1 closing brackets are missing"),
-        (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s; give two different files"),
+        (["lines", "gold.mrg", "--source", "s", "--target", "s"], "--source and --target are both s;"),
         (["lines", "gold.mrg", "--source", "s", "--target", "gold.mrg"], "gold.mrg is also an input"),
         (["lines", "--source", "s", "--target", "t"], "missing argument 'FILES...'"),
         (["lnes"], "no such command 'lnes'"),
