@@ -15,8 +15,8 @@ from dragoman.text import learn, normalize
 from dragoman.text.token_table import FIRST_LEARNED
 from dragoman.text.tokenizer import SubwordTokenizer
 
-# Three equal parts in a row, such as "aaa" or "bababa" once "ba" is merged, hold a pair that overlaps itself; whether it
-# counts once or twice is not defined.
+# Three equal parts in a row, such as "aaa" or "bababa" once "ba" is merged, hold a pair that overlaps itself; whether
+# it counts once or twice is not defined.
 WORDS = st.text(st.sampled_from("abcdef"), min_size=1, max_size=8).filter(lambda w: not re.search(r"(.+)\1\1", w))
 CORPORA = st.dictionaries(WORDS, st.integers(1, 9), min_size=1, max_size=14)
 
