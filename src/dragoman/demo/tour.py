@@ -31,7 +31,7 @@ DRAWN: Final = "I bought twenty-five apples at half past seven."
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The demo's model, its translations of unseen lines, and the picture, or the reason why there is none."""
+    """The demo's model, its translations of unseen lines, and the picture, or why it could not be drawn."""
 
     model: Path
     training_seconds: float

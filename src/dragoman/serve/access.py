@@ -17,7 +17,7 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS: Final = ("0.0.0.0", "::")
 OPEN_PATHS: Final = ("/health", "/ready")  # for probes, which have no token
 BODY_TOKEN_PATHS: Final = ("/translate", "/detect")  # LibreTranslate's clients send the token as `api_key`
-CHECK_KEY: Final = "dragoman.check_key"  # key of a request's scope: checks the `api_key` of its body
+CHECK_KEY: Final = "dragoman.check_token_field"  # key of a request's scope: checks the `api_key` of its body
 
 
 class Access:
@@ -52,7 +52,7 @@ class Access:
             return True
         return not self.hosts.isdisjoint(ANY_ADDRESS) and is_address(name)
 
-    def check_key(self, headers: Mapping[bytes, bytes], key: object) -> None:
+    def check_token_field(self, headers: Mapping[bytes, bytes], key: object) -> None:
         """Raise unless a request has the token in its header or its body."""
         if self.tokens and self._token_number(headers) is None:
             given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
@@ -65,7 +65,7 @@ class Access:
         return matches[0] if matches else None
 
 
-def check_key(request: Request, key: object) -> None:
+def check_token_field(request: Request, key: object) -> None:
     """Raise unless a LibreTranslate request may be answered: its token may be in the body."""
     if CHECK_KEY in request.scope:
         request.scope[CHECK_KEY](key)

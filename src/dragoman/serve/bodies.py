@@ -37,7 +37,7 @@ class BoundedRoute(APIRoute):
             if is_json(request.headers.get("content-type", "")):
                 body = await request.body()
                 if body:
-                    request._json = await in_thread(parse_json, body)  # where Request.json() looks first
+                    request._json = await in_thread(parse_request_json, body)  # where Request.json() looks first
             return await handle(request)
 
         return handle_bounded
@@ -54,7 +54,7 @@ def is_json(content_type: str) -> bool:
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
-def parse_json(body: bytes) -> Any:
+def parse_request_json(body: bytes) -> Any:
     """The value of a JSON body; reject too much structure, which would take seconds and gigabytes to parse."""
     check_structure(body)
     try:

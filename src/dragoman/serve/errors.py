@@ -36,7 +36,7 @@ class RequestError(DragomanError):
 
     def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
         # what a client sent may be half a character, or megabytes
-        super().__init__(shorten(message).encode("utf-8", "replace").decode(), code=code)
+        super().__init__(shorten_message(message).encode("utf-8", "replace").decode(), code=code)
         self.status, self.retry_after = status, retry_after
 
     def response(self, path: str = "") -> JSONResponse:
@@ -50,7 +50,7 @@ class RequestError(DragomanError):
         return JSONResponse({"error": detail}, self.status, headers)
 
 
-def shorten(message: str) -> str:
+def shorten_message(message: str) -> str:
     """A message of bounded length; its end, which says what to do, is kept."""
     return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE // 2]}...{message[-MAX_MESSAGE // 2 :]}"
 

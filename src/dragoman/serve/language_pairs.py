@@ -25,7 +25,7 @@ class ServedPair(NamedTuple):
     target: str
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """The model for a text, its target language where it has several, and the detected source language."""
 
     model: str
@@ -44,7 +44,7 @@ def served_languages(models: Models) -> list[str]:
     return sorted({code for pair in pairs for code in (pair.source, pair.target) if code is not None})
 
 
-def choose_model(models: Models, source: str, target: str) -> Choice:
+def choose_model(models: Models, source: str, target: str) -> ModelChoice:
     """The first model for a language pair; without a target the first for the source. Reject unknown pairs."""
     pair = next(matching_pairs(models, source, target), None)
     if pair is None:
@@ -52,7 +52,7 @@ def choose_model(models: Models, source: str, target: str) -> Choice:
     return to_choice(pair)
 
 
-def choose_models(models: Models, texts: Sequence[str], target: str) -> list[Choice]:
+def choose_models(models: Models, texts: Sequence[str], target: str) -> list[ModelChoice]:
     """The model for each text by its detected language, among the models that translate into `target`."""
     pairs = list(matching_pairs(models, None, target))
     if not pairs:
@@ -61,7 +61,7 @@ def choose_models(models: Models, texts: Sequence[str], target: str) -> list[Cho
     return [detect_source(models, pairs, text) if len(text) > SHORT_TEXT else together for text in texts]
 
 
-def detect_source(models: Models, pairs: Sequence[ServedPair], text: str) -> Choice:
+def detect_source(models: Models, pairs: Sequence[ServedPair], text: str) -> ModelChoice:
     """The pair whose source language is the most likely one of a text."""
     by_source = {pair.source: pair for pair in reversed(pairs)}
     languages = None if None in by_source else served_languages(models)
@@ -100,9 +100,9 @@ def language_and_script(code: str) -> tuple[str, ...]:
     return (language, *(script for script in scripts if (language, script) != ("zh", "hans")))
 
 
-def to_choice(pair: ServedPair, detected: Detected | None = None) -> Choice:
+def to_choice(pair: ServedPair, detected: Detected | None = None) -> ModelChoice:
     """A pair as a choice: only a model with several target languages needs one."""
-    return Choice(pair.model.name, pair.target if pair.model.targets else None, detected)
+    return ModelChoice(pair.model.name, pair.target if pair.model.targets else None, detected)
 
 
 def no_model_error(models: Models, source: str, target: str) -> RequestError:

@@ -12,14 +12,14 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dragoman.search.types import MAX_BEAM
-from dragoman.serve.access import check_key
+from dragoman.serve.access import check_token_field
 from dragoman.serve.api import caller
-from dragoman.serve.bodies import FORM, MULTIPART, in_thread, parse_form, parse_json, parse_multipart
+from dragoman.serve.bodies import FORM, MULTIPART, in_thread, parse_form, parse_multipart, parse_request_json
 from dragoman.serve.budget import measure_bytes
 from dragoman.serve.errors import RequestError, validation_error
 from dragoman.serve.language_pairs import (
     AUTO,
-    Choice,
+    ModelChoice,
     choose_model,
     choose_models,
     served_languages,
@@ -104,7 +104,7 @@ def libretranslate_router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate as LibreTranslate does; errors are {"error": "..."}, as its clients expect."""
         form = await read_body(LibreTranslateRequest, request)
-        check_key(request, form.api_key)
+        check_token_field(request, form.api_key)
         if form.format == "html":
             message = "format=html is not supported yet; send plain text, with format=text"
             raise RequestError(400, "unsupported_format", message)
@@ -125,7 +125,7 @@ def libretranslate_router(service: Service) -> APIRouter:
     async def detect(request: Request) -> list[DetectedLanguage]:
         """The languages of a text, the most likely first, among those of the models where they are known."""
         form = await read_body(DetectRequest, request)
-        check_key(request, form.api_key)
+        check_token_field(request, form.api_key)
         service.check_size([form.q])
         ranked = await asyncio.to_thread(detect_languages, form.q, served_languages(service.models) or None)
         found = [DetectedLanguage.of(one) for one in ranked]
@@ -184,17 +184,21 @@ def body_schema(body: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"content": {kind: {"schema": schema} for kind in ("application/json", FORM, MULTIPART)}}}
 
 
-async def choose(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[Choice]:
+async def choose(service: Service, form: LibreTranslateRequest, texts: Sequence[str]) -> list[ModelChoice]:
     """The model for each text; without any language, the default model."""
     if form.source != AUTO:
         return [choose_model(service.models, form.source, form.target)] * len(texts)
     if form.target:
         return await asyncio.to_thread(choose_models, service.models, texts, form.target)
-    return [Choice(service.default, None)] * len(texts)
+    return [ModelChoice(service.default, None)] * len(texts)
 
 
 async def translate_texts(
-    service: Service, request: Request, form: LibreTranslateRequest, texts: Sequence[str], choices: Sequence[Choice]
+    service: Service,
+    request: Request,
+    form: LibreTranslateRequest,
+    texts: Sequence[str],
+    choices: Sequence[ModelChoice],
 ) -> list[Translation]:
     """The translation of each text by its model, in order."""
     found: dict[int, Translation] = {}
@@ -222,7 +226,7 @@ def parse_body(kind: type[Body], content_type: str, body: bytes) -> Body:
         elif content_type.startswith(MULTIPART):
             fields = parse_multipart(body, content_type)
         else:
-            fields = parse_json(body)
+            fields = parse_request_json(body)
     except ValueError:  # invalid UTF-8, or not a form
         message = 'the body is neither JSON nor a form without files; send {"q": "..."} as JSON, in UTF-8'
         raise RequestError(400, "invalid_json", message) from None

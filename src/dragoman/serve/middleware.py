@@ -107,7 +107,7 @@ class Middleware:
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> RequestError | None:
         """What is wrong with the head of a request, if anything."""
         scope[CLIENT] = self.access.client(scope, headers)
-        scope[CHECK_KEY] = partial(self.access.check_key, headers)
+        scope[CHECK_KEY] = partial(self.access.check_token_field, headers)
         if b"content-length" in headers and b"transfer-encoding" in headers:
             message = "a request has either Content-Length or Transfer-Encoding; send one of them"
             return RequestError(400, "conflicting_headers", message)

@@ -200,7 +200,7 @@ class RequestQueue:
             return self._next_batch() if self.requests else None
 
     def take_short(self) -> SentenceBatch | None:
-        """The next batch among requests whose next sentence fits into a slice of time; None if there is none."""
+        """The next batch among requests whose next sentence fits into a slice of time, or None."""
         with self.changed:
             running = {request for batch in self.running for request in batch.requests}  # they may be put back
             short = [request for request in self.requests if request not in running and self._is_short(request)]

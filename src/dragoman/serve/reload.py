@@ -23,7 +23,7 @@ class Reloader:
         note: Callable[[str], None],
     ) -> None:
         self.service, self.directories, self.load, self.note = service, directories, load, note
-        self.loaded = {name: read_manifest(directory) for name, directory in directories.items()}
+        self.loaded = {name: manifest_content(directory) for name, directory in directories.items()}
         self.lock = threading.Lock()
 
     def start(self) -> None:
@@ -34,7 +34,7 @@ class Reloader:
         """Load each model that has changed; one call at a time."""
         with self.lock:
             for name, directory in self.directories.items():
-                manifest = read_manifest(directory)
+                manifest = manifest_content(directory)
                 if manifest is not None and manifest == self.loaded[name]:
                     self.note(f"{name}: unchanged")
                     continue
@@ -48,7 +48,7 @@ class Reloader:
                 self.note(f"{name}: reloaded; {model.engine}")
 
 
-def read_manifest(directory: Path) -> bytes | None:
+def manifest_content(directory: Path) -> bytes | None:
     """The manifest of a model, which changes with any of its files; None if it cannot be read."""
     try:
         return (directory / MANIFEST).read_bytes()

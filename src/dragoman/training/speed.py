@@ -60,7 +60,7 @@ def thread_options(device: torch.device, world: int) -> list[int]:
     return sorted({1, cores, *(2**power for power in range(1, cores.bit_length()) if 2**power <= cores)})
 
 
-def fastest(timings: dict[int, float]) -> int:
+def fastest_threads(timings: dict[int, float]) -> int:
     """The number of threads to use: more only if they are worth it."""
     chosen = min(timings)
     for threads in sorted(timings):
@@ -89,7 +89,7 @@ def measure_speed(
         before = peak_memory(device)
         run_step(steps, batches[0])  # the first step allocates memory
         timings = time_steps(steps, batches, options)
-        threads = fastest(timings)
+        threads = fastest_threads(timings)
         if device.type == "cpu":
             torch.set_num_threads(threads)
         evaluation = evaluation_seconds(model.eval())

@@ -16,7 +16,7 @@ from dragoman.data.prepared import Prepared
 from dragoman.errors import TrainingError
 from dragoman.training.defaults import Choice
 from dragoman.training.duration import fit_minutes, run_seconds, smaller_model_choice, step_seconds
-from dragoman.training.speed import Speed, fastest, measure_speed, thread_options, time_steps
+from dragoman.training.speed import Speed, fastest_threads, measure_speed, thread_options, time_steps
 from raising import raises
 from tiny_run import TINY, prepare_tiny, recipe, write_corpus
 
@@ -45,7 +45,7 @@ def _threads() -> Any:
     ],
 )
 def test_more_threads_are_used_only_if_they_pay(timings: dict[int, float], chosen: int) -> None:
-    assert fastest(timings) == chosen
+    assert fastest_threads(timings) == chosen
 
 
 def test_what_there_is_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_the_choice_is_recorded_and_used_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(speed, "available_cores", lambda: 3)
     monkeypatch.setattr("dragoman.training.session.available_cores", lambda: 3)
-    monkeypatch.setattr(speed, "fastest", lambda timings: max(timings))
+    monkeypatch.setattr(speed, "fastest_threads", lambda timings: max(timings))
     corpus = write_corpus(tmp_path)
     torch.set_num_threads(1)
     run: dict[str, Any] = {"source": corpus.source, "target": corpus.target, "out": tmp_path / "m", "device": "cpu"}
@@ -105,7 +105,7 @@ def test_the_choice_is_recorded_and_used_again(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "m/training/run.json"
     assert json.loads(path.read_text())["machine"]["threads"] == 3
     used = []
-    monkeypatch.setattr(speed, "fastest", lambda timings: pytest.fail("measured again"))
+    monkeypatch.setattr(speed, "fastest_threads", lambda timings: pytest.fail("measured again"))
     real = torch.set_num_threads
     monkeypatch.setattr(torch, "set_num_threads", lambda n: (used.append(n), real(n)))
     dragoman.train(**run, changes=[*SETTINGS, "train.steps=6"], reporter=SilentReporter())
