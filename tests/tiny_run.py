@@ -97,6 +97,16 @@ class Telling(SilentReporter):
         sys.stderr.write(f"note: {text}\n")
 
 
+class Notes(SilentReporter):
+    """Keeps what a run notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 def tiny_run(
     data: Path,
     out: Path,

@@ -15,21 +15,12 @@ from safetensors.torch import load_file
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.save import set_license
 from dragoman.models.loading import load_model
-from dragoman.progress import SilentReporter
 from dragoman.training.checkpoints.averaging import parts_of_run
 from dragoman.training.interrupt import InterruptedTrainingError
 from raising import raises
-from tiny_run import Crash, CrashAt, Found, difference, evaluate, metrics, outcome, prepare_tiny, tiny_run
+from tiny_run import Crash, CrashAt, Found, Notes, difference, evaluate, metrics, outcome, prepare_tiny, tiny_run
 
 TUNED = ("train.steps=7", "train.warmup_steps=2", "train.seed=5")
-
-
-class Notes(SilentReporter):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture(scope="module")

@@ -18,15 +18,7 @@ from dragoman.models.loading import build_model
 from dragoman.progress import SilentReporter
 from dragoman.training.run import is_finished, vocabulary_of
 from raising import raises
-from tiny_run import Found, difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
-
-
-class Notes(SilentReporter):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+from tiny_run import Found, Notes, difference, evaluate, outcome, prepare_tiny, recipe, tiny_run
 
 
 @pytest.fixture(scope="module")

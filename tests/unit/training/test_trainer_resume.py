@@ -23,6 +23,7 @@ from tiny_run import (
     Crash,
     CrashAt,
     Found,
+    Notes,
     Telling,
     assert_crashes_leave_no_trace,
     difference,
@@ -33,14 +34,6 @@ from tiny_run import (
     start,
     tiny_run,
 )
-
-
-class Notes(SilentReporter):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -69,36 +70,26 @@ def command(
             raise click.UsageError("--dry-run cannot be combined with --finish-now; drop one of them")
         api.finish(out, device=device)
         return
+    arguments: dict[str, Any] = {
+        "corpora": data.corpora,
+        "valid": data.valid,
+        "out": out,
+        "recipe": recipe,
+        "changes": changes,
+        "start_from": start_from,
+        "minutes": minutes,
+        "device": device,
+    }
     if dry_run:
         if processes > 1:
             raise click.UsageError("--dry-run measures one process; leave out --processes")
-        planned = api.plan(
-            corpora=data.corpora,
-            valid=data.valid,
-            out=out,
-            recipe=recipe,
-            changes=changes,
-            start_from=start_from,
-            minutes=minutes,
-            device=device,
-        )
-        click.echo(planned.summary())
+        click.echo(api.plan(**arguments).summary())
         return
     if processes > 1 and "WORLD_SIZE" not in os.environ:
         from dragoman.training.distributed.launch import launch
 
         sys.exit(launch(processes, ["train", *command_line(context)]))
-    api.train(
-        corpora=data.corpora,
-        valid=data.valid,
-        out=out,
-        recipe=recipe,
-        changes=changes,
-        start_from=start_from,
-        minutes=minutes,
-        device=device,
-        tensorboard=tensorboard,
-    )
+    api.train(**arguments, tensorboard=tensorboard)
 
 
 def command_line(context: click.Context) -> list[str]:
