@@ -154,10 +154,10 @@ def report(results: Path, out: Path) -> None:
     spread = max(each["newstest2013"]["bleu"] for each in base) - min(each["newstest2013"]["bleu"] for each in base)
     lines = [
         *("# Table 3 on Europarl English-German", ""),
-        f"`benchmarks/tables.py`: {base[0]['steps']:,} steps of 25,000 tokens on one H200 in bfloat16, no averaging; beam 4,",
-        f"length penalty 0.6, sacreBLEU `{base[0]['signature']}`.",
-        f"Perplexity is per token. `base` is the mean of {len(base)} seeds, with half the distance between the least and the",
-        "greatest. The columns *paper* are the paper's differences from base, on newstest2013.",
+        f"`benchmarks/tables.py`: {base[0]['steps']:,} steps of 25,000 tokens on one H200 in bfloat16, no averaging;",
+        f"beam 4, length penalty 0.6, sacreBLEU `{base[0]['signature']}`.",
+        f"Perplexity is per token. `base` is the mean of {len(base)} seeds, with half the distance between the least",
+        "and the greatest. The columns *paper* are the paper's differences from base, on newstest2013.",
         "",
         "| row | million parameters | PPL 2013 | Δ PPL | paper | BLEU 2013 | Δ BLEU | paper | PPL 2014 | BLEU 2014 |",
         "|---|---|---|---|---|---|---|---|---|---|",
