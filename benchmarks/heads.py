@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from statistics import mean
 
-from dragoman.engines.forced_decoding import forced_batches
+from dragoman.engines.torch_forced import forced_batches
 from dragoman.evaluation.test_sets import read_lines
 from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.inspect.heads.passes import measure_ablations

@@ -6,10 +6,12 @@ import random
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 
 from dragoman.config import ModelRecipe, Recipe
 from dragoman.files import write_manifest
 from dragoman.modeldir.info import ModelInfo
+from dragoman.modeldir.layout import WEIGHTS
 from dragoman.modeldir.save import write_model_files
 from dragoman.models.loading import as_arrays, build_model
 from dragoman.text.special_tokens import PAD
@@ -81,6 +83,15 @@ def write_random(directory: Path, recipe: ModelRecipe, vocabulary: int | tuple[i
     directory.mkdir(parents=True)
     write_model_files(directory, Recipe(model=recipe), ModelInfo(vocabulary), as_arrays(weights))
     write_manifest(directory)
+    return directory
+
+
+def write_with_nan(directory: Path, recipe: ModelRecipe, vocabulary: int) -> Path:
+    """A random model with NaN in a norm of its decoder."""
+    write_random(directory, recipe, vocabulary)
+    weights = load_file(directory / WEIGHTS)
+    weights["decoder.0.around_cross.norm.weight"] *= torch.nan
+    save_file(weights, directory / WEIGHTS)
     return directory
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 from dragoman.errors import SearchError
-from dragoman.search.types import Hypothesis, Ids, Search, StopFlag
+from dragoman.search.types import Hypothesis, Ids, RecordedHead, Search, StopFlag
 
 if TYPE_CHECKING:
     from dragoman.config import ModelRecipe
@@ -50,6 +50,7 @@ class Capabilities:
     scoring: Annotated[bool, "scoring"]
     attention: Annotated[bool, "attention"]
     alignment: Annotated[bool, "word alignment"]
+    records_attention: Annotated[bool, "attention without a second pass"]
     position_codes: Annotated[tuple[str, ...], "position codes"]
     batch_invariant: Annotated[bool, "bit-identical in any batch"]
     preferred_batch: Annotated[int, "preferred batch, sentences"]  # per thread, where threads have separate batches
@@ -104,11 +105,13 @@ class Engine(Protocol):
         prefixes: Ids | None = None,
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
+        record: Sequence[RecordedHead] = (),
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first; sources are ids without special tokens.
 
         The caller groups sentences of similar length; a forced prefix is part of the hypothesis and its score. Another
-        thread may set `stop`: then SearchInterruptedError is raised after the step that runs.
+        thread may set `stop`: then SearchInterruptedError is raised after the step that runs. `record` is for engines
+        with the capability `records_attention`.
         """
 
 

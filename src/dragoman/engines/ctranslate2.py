@@ -28,7 +28,7 @@ from dragoman.modeldir.layout import RECIPE
 from dragoman.modeldir.locate import read_recipe
 from dragoman.modeldir.weights import EMBEDDING_TABLES, check_tensors, map_weights, tensor_layout
 from dragoman.native.cache import cache_directory, private_directory, read_private
-from dragoman.search.types import Hypothesis, Ids, Search, StopFlag
+from dragoman.search.types import Hypothesis, Ids, RecordedHead, Search, StopFlag
 from dragoman.text.special_tokens import BOS, EOS, PAD, UNK
 from dragoman.values import plural, suggest
 
@@ -82,6 +82,7 @@ class CTranslate2Engine:
         prefixes: Ids | None = None,
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
+        record: Sequence[RecordedHead] = (),
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -19,25 +20,33 @@ from dragoman.config import ModelRecipe, Recipe
 from dragoman.cpu import available_cores
 from dragoman.engines import native_layout
 from dragoman.engines.base import check_supported
-from dragoman.engines.native_layout import STRUCTURES, ModelConfig, TranslationJob, unsupported_by_native
+from dragoman.engines.native_forced import check_result, concatenate, forced_cross_maps, forced_log_probabilities
+from dragoman.engines.native_layout import (
+    STRUCTURES,
+    ModelConfig,
+    TranslationJob,
+    recorded_integers,
+    unsupported_by_native,
+)
 from dragoman.engines.specs import NATIVE
 from dragoman.errors import DamagedError, SearchError, ShapeError
 from dragoman.modeldir.info import read_info
 from dragoman.modeldir.layout import INFO, RECIPE
 from dragoman.modeldir.weights import EMBEDDING_TABLES, Weights, check_tensors, read_weights, tensor_layout
 from dragoman.native import library
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, RecordedHead, Search, StopFlag
 from dragoman.text.special_tokens import EOS
 from dragoman.values import MAX_THREADS, plural
 
 if TYPE_CHECKING:
-    from dragoman.arrays import Int32Array
+    from dragoman.arrays import FloatArray
+    from dragoman.engines.forced import EncodedPairs
     from dragoman.search.constraints.tables import BatchConstraints
 
+Batch = TypeVar("Batch")
 Found = list[list[Hypothesis]]  # per source, best first
 MAX_ROWS: Final = 128  # hypotheses per thread at a time; neither twice nor half as many are faster
 MAX_BATCH_TOKENS: Final = 8192
-TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
 MAX_TEAM: Final = 4  # threads that share the work of a single batch
 
 
@@ -108,21 +117,40 @@ class NativeEngine:
         prefixes: Ids | None = None,
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
+        record: Sequence[RecordedHead] = (),
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first; threads take batches in turn."""
         check_supported(self, search, prefixes, constraints)
         self._check(sources, search, prefixes)
-        batches = list(self._batches(sources, search))
         found: Found = [[] for _ in sources]
+
+        def run(worker: ctypes.c_void_p, batch: range, team: int) -> None:
+            part = slice(batch.start, batch.stop)
+            begins = None if prefixes is None else prefixes[part]
+            found[part] = self._translate(worker, sources[part], search, begins, team, stop, record)
+
+        self.run_batches(list(self._batches(sources, search)), run)
+        return found
+
+    def log_probabilities(self, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+        """The log-probability of each target token and of EOS; see `ForcedEngine`."""
+        return forced_log_probabilities(self, pairs, batch)
+
+    def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
+        """The cross-attention of all heads; see `ForcedEngine`."""
+        return forced_cross_maps(self, pairs)
+
+    def run_batches(self, batches: Sequence[Batch], run: Callable[[ctypes.c_void_p, Batch, int], None]) -> None:
+        """Call `run(worker, batch, team)` for each batch; threads take batches in turn, a team shares a single one."""
         if len(batches) == 1:
-            self._work(iter(batches), sources, search, prefixes, found, self.threads, stop)
-            return found
+            self._work(iter(batches), run, self.threads)
+            return
         failed: list[BaseException] = []
         queue = takewhile(lambda _: not failed, batches)  # the others stop once one has failed
 
         def work() -> None:
             try:
-                self._work(queue, sources, search, prefixes, found, 1, stop)
+                self._work(queue, run, 1)
             except BaseException as error:
                 failed.append(error)
 
@@ -143,7 +171,6 @@ class NativeEngine:
             raise
         if failed:
             raise failed[0]
-        return found
 
     def _check(self, sources: Ids, search: Search, prefixes: Ids | None) -> None:
         """Raise on input that would lead the C code outside its memory."""
@@ -151,19 +178,26 @@ class NativeEngine:
             counts = f"{plural(len(prefixes), 'prefix', 'prefixes')} for {plural(len(sources), 'source')}"
             raise ShapeError(f"got {counts}; give one for each", code="count_mismatch")
         limits = [search.limit(len(source)) for source in sources]
-        longest = max([*limits, *map(len, prefixes or ())], default=0)
-        reached = max([longest, *map(len, sources)]) + 1
-        if self.recipe.positions == "learned" and sources and reached > self.recipe.max_positions:
+        self.check_positions(max([*limits, *map(len, prefixes or ()), *map(len, sources)], default=0))
+        self.check_ids("source", sources, self.vocabulary[0])
+        self.check_ids("prefix", prefixes or (), self.vocabulary[1])
+
+    def check_positions(self, longest: int) -> None:
+        """Raise if the model has no position for the longest row and its special token."""
+        if self.recipe.positions == "learned" and longest >= self.recipe.max_positions:
             raise ShapeError(
-                f"a sentence may reach {reached} tokens, but positions were learned for {self.recipe.max_positions}; "
-                "use shorter sentences, or a smaller max_length",
+                f"a sentence may reach {longest + 1} tokens, but positions were learned for "
+                f"{self.recipe.max_positions}; use shorter sentences, or a smaller max_length",
                 code="text_too_long",
             )
-        for what, rows, size in zip(("source", "prefix"), (sources, prefixes or ()), self.vocabulary, strict=True):
-            for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
-                if not 0 <= wrong < size:
-                    message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
-                    raise ShapeError(message, code="unknown_id")
+
+    @staticmethod
+    def check_ids(what: str, rows: Ids, size: int) -> None:
+        """Raise if an id is not in a vocabulary of this size."""
+        for wrong in (token for row in rows for token in (min(row, default=0), max(row, default=0))):
+            if not 0 <= wrong < size:
+                message = f"a {what} has the id {wrong}; the vocabulary has {size} tokens: ids 0 to {size - 1}"
+                raise ShapeError(message, code="unknown_id")
 
     def _batches(self, sources: Ids, search: Search) -> Iterator[range]:
         """Ranges of neighboring sentences: an equal share for each thread, in batches that fit the caches."""
@@ -179,17 +213,8 @@ class NativeEngine:
             yield range(first, last)
             first = last
 
-    def _work(
-        self,
-        batches: Iterator[range],
-        sources: Ids,
-        search: Search,
-        prefixes: Ids | None,
-        found: Found,
-        team: int,
-        stop: StopFlag | None,
-    ) -> None:
-        """Translate batches until none are left."""
+    def _work(self, batches: Iterator[Batch], run: Callable[[ctypes.c_void_p, Batch, int], None], team: int) -> None:
+        """Run batches until none are left."""
         with self.lock:
             worker = self.free.pop() if self.free else ctypes.c_void_p(self.code.worker_new(self.model))
             if not worker:
@@ -202,9 +227,7 @@ class NativeEngine:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                part = slice(batch.start, batch.stop)
-                begins = None if prefixes is None else prefixes[part]
-                found[part] = self._translate(worker, sources[part], search, begins, team, stop)
+                run(worker, batch, team)
         finally:
             with self.lock:
                 self.busy -= 1
@@ -218,6 +241,7 @@ class NativeEngine:
         prefixes: Ids | None,
         team: int,
         stop: StopFlag | None,
+        record: Sequence[RecordedHead],
     ) -> Found:
         n = len(sources)
         limits = np.array([search.limit(len(source)) for source in sources], np.int32)
@@ -230,33 +254,40 @@ class NativeEngine:
         flat, source_lengths = concatenate([[*source, EOS] for source in sources])
         forced, forced_lengths = concatenate(prefixes) if prefixes is not None else (None, None)
         normalizers = np.array([search.normalizer(length) for length in range(rows + 2)], np.float32)
+        longest = int(source_lengths.max())
+        maps = np.empty((n, search.n_best, len(record), rows + 1, longest), np.float32) if record else None
         job = TranslationJob(
             n, search.beam, search.n_best, search.min_length, search.no_repeat, rows, team,
             *[None if a is None else a.ctypes.data for a in (
                 flat, source_lengths, limits, forced, forced_lengths, normalizers, tokens, lengths, scores, totals)],
+            len(record), recorded_integers([head.layer for head in record]),
+            recorded_integers([-1 if head.head is None else head.head for head in record]),
+            longest, None if maps is None else maps.ctypes.data,
             None if stop is None else ctypes.addressof(stop.value),
         )  # fmt: skip
         failed = self.code.translate(worker, ctypes.byref(job))
         if stop is not None:
             stop.check()
-        if failed == TILES_UNAVAILABLE:
-            message = "the system denies access to the processor's tile registers; use the engine 'torch'"
-            raise SearchError(message, code="engine_unavailable")
-        if failed:
-            raise MemoryError(
-                f"not enough memory to translate {plural(n, 'sentence')} of up to "
-                f"{plural(int(source_lengths.max()), 'token')}"
-            )
+        check_result(failed, f"translate {plural(n, 'sentence')} of up to {plural(longest, 'token')}")
         if (lengths[:, 0] < 0).any():
             raise SearchError(NOT_FINITE, code="not_finite")
         columns = (tokens.tolist(), lengths.tolist(), scores.tolist(), totals.tolist(), limits.tolist())
-        return [
+        found = [
             [
                 Hypothesis(row[:length], score, total, length == limit)
                 for row, length, score, total in zip(of_tokens, of_lengths, of_scores, of_totals, strict=True)
                 if length >= 0
             ]
             for of_tokens, of_lengths, of_scores, of_totals, limit in zip(*columns, strict=True)
+        ]
+        if maps is None:
+            return found
+        return [
+            [
+                replace(one, maps=maps[i, rank, :, : len(one.ids) + 1, : source_lengths[i]].copy())
+                for rank, one in enumerate(hypotheses)
+            ]
+            for i, hypotheses in enumerate(found)
         ]
 
     def __del__(self) -> None:
@@ -280,8 +311,3 @@ def default_threads() -> int:
     value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list has one number per nesting level
     number = int(value) if value.isdecimal() and len(value) < 5 else 0
     return number if 0 < number <= MAX_THREADS else available_cores()
-
-
-def concatenate(rows: Ids) -> tuple[Int32Array, Int32Array]:
-    """Rows as one array, and their lengths."""
-    return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from typing import Final
 
 from dragoman.config import ModelRecipe
 
+MAX_RECORDED: Final = 2  # heads whose attention is recorded in a search
 ACTIVATION_CODES: Final = {"relu": 2, "gelu": 3, "silu": 4, "tanh": 5}
 POSITION_CODES: Final = {"none": 0, "sinusoidal": 1, "learned": 2, "rotary": 3, "alibi": 4, "relative": 5}
 SUPPORTED_FIELDS: Final = (
@@ -36,11 +38,31 @@ class TranslationJob(ctypes.Structure):
         ("threads", ctypes.c_int32),
         *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "limits", "prefix", "prefix_lengths")),
         *((n, ctypes.c_void_p) for n in ("normalizers", "tokens", "lengths", "scores", "log_probabilities")),
+        ("recorded", ctypes.c_int32),
+        *((n, ctypes.c_int32 * MAX_RECORDED) for n in ("recorded_layers", "recorded_heads")),
+        ("longest_source", ctypes.c_int32),
+        ("maps", ctypes.c_void_p),
         ("stop", ctypes.c_void_p),
     )
 
 
-STRUCTURES: Final = (ModelConfig, TranslationJob)  # compared with C when the library is loaded
+def recorded_integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
+    """A number for each recorded head, padded with zeros."""
+    return (ctypes.c_int32 * MAX_RECORDED)(*values)
+
+
+class ForcedJob(ctypes.Structure):
+    """`ForcedJob` of native/translate/forced.h."""
+
+    _fields_ = (
+        ("sentences", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
+        *((n, ctypes.c_void_p) for n in ("source", "source_lengths", "target", "target_lengths")),
+        *((n, ctypes.c_void_p) for n in ("log_probabilities", "encoder_maps", "decoder_maps", "cross_maps")),
+    )
+
+
+STRUCTURES: Final = (ModelConfig, TranslationJob, ForcedJob)  # compared with C when the library is loaded
 
 
 def unsupported_by_native(recipe: ModelRecipe) -> str | None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 from dragoman.engines.base import Engine, EngineRequest, EngineSpec
+from dragoman.engines.forced import ForcedEngine
 from dragoman.engines.specs import SPECS
 from dragoman.errors import SearchError
 from dragoman.modeldir.layout import RECIPE
@@ -129,9 +130,29 @@ class EngineSelector:
                 self.loaded[name] = next(spec for spec in SPECS if spec.name == name).load(self)
             return self.loaded[name]
 
+    def forced(self, exact: bool = False) -> ForcedEngine:
+        """The engine for given translations, loaded if it is not yet: the native one if possible, else PyTorch.
+
+        With `exact`, an engine in int8 is chosen only if the user asked for int8.
+        """
+        native = next((spec for spec in self.specs if spec.name == "native"), None)
+        if native is not None:
+            name = "native" if self.precision != "auto" or not exact else "native float32"
+            with self.lock:
+                if name not in self.loaded:
+                    self.loaded[name] = native.load(self if name == "native" else self._in_float32)
+                found = self.loaded[name]
+            if found is not None:
+                return cast(ForcedEngine, found)
+        return self.torch
+
+    @property
+    def _in_float32(self) -> EngineSelector:
+        return EngineSelector(self.directory, self.device, "native", self.threads, "float32")
+
     @cached_property
     def torch(self) -> TorchEngine:
-        """The reference engine, which also scores and records attention."""
+        """The reference engine, which supports everything."""
         import torch
 
         from dragoman.engines.torch import TorchEngine

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from dragoman.engines.forced import EncodedPairs
 from dragoman.engines.specs import TORCH
+from dragoman.engines.torch_forced import cross_maps, forced_log_probabilities
 from dragoman.errors import SearchError
 from dragoman.models.loading import load_model
 from dragoman.nn import Padded
@@ -17,7 +20,7 @@ from dragoman.search.beam import beam_search
 from dragoman.search.constraints.beam import pad_rows
 from dragoman.search.constraints.tables import BatchConstraints
 from dragoman.search.sampling import sample, sampling_keys
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, RecordedHead, Search, StopFlag
 from dragoman.text.special_tokens import EOS, PAD
 from dragoman.text.trees.token_depths import ParsedIds, depths_of
 from dragoman.values import plural
@@ -61,6 +64,7 @@ class TorchEngine:
         prefixes: Ids | None = None,
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
+        record: Sequence[RecordedHead] = (),
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first, under its lexical constraints."""
         if not sources:
@@ -75,6 +79,14 @@ class TorchEngine:
         if not all(found):
             raise SearchError(NOT_FINITE, code="not_finite")
         return found
+
+    def log_probabilities(self, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+        """The log-probability of each target token and of EOS; see `ForcedEngine`."""
+        return forced_log_probabilities(self, pairs, batch)
+
+    def cross_maps(self, pairs: EncodedPairs) -> Iterator[tuple[int, Any]]:
+        """The cross-attention of all heads; see `ForcedEngine`."""
+        return cross_maps(self, pairs)
 
     def sources(self, sources: Ids) -> tuple[torch.Tensor, Padded]:
         """Sources with end marks as a padded batch, with depths if they have trees."""

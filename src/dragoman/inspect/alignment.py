@@ -13,7 +13,7 @@ from dragoman.translation.alignment import Links, align, move_language_last
 from dragoman.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from dragoman.engines.forced_decoding import EncodedPairs
+    from dragoman.engines.forced import EncodedPairs
 
 
 Texts = Sequence[str]
@@ -44,7 +44,7 @@ def align_pairs(
     from dragoman.translation.alignment_head import head_attention
 
     pairs = encode_pairs(translator, sources, targets, trees, to)
-    maps = head_attention(translator.engines.torch, pairs, translator.alignment_head)
+    maps = head_attention(translator.engines.forced(), pairs, translator.alignment_head)
     lead, found = translator.n_language_tokens, []
     for weights, (source, target) in zip(maps, pairs, strict=True):
         sides = translator.source.tokens(source[lead:]), translator.target.tokens(target)

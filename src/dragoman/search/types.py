@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import c_int32
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
@@ -184,6 +184,14 @@ class Search:
 
 
 @dataclass(frozen=True)
+class RecordedHead:
+    """A cross-attention head, or with None the mean of a layer's heads, whose weights a search records."""
+
+    layer: int
+    head: int | None
+
+
+@dataclass(frozen=True)
 class Hypothesis:
     """One translation as token ids, without the end mark; hypotheses are ranked by `score`."""
 
@@ -191,3 +199,4 @@ class Hypothesis:
     score: float
     log_probability: float
     truncated: bool = False  # cut off at its maximum length
+    maps: Any = field(default=None, repr=False, compare=False)  # of the recorded heads, [n, T + 1, S + 1]

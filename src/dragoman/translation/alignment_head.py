@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Literal
 
-from dragoman.engines.forced_decoding import EncodedPairs, cross_maps
-from dragoman.engines.torch import TorchEngine
-from dragoman.search.types import Search
+from dragoman.engines.forced import EncodedPairs, ForcedEngine, select_head
+from dragoman.search.types import RecordedHead, Search
 from dragoman.text import Tokenizer
 from dragoman.text.normalization import MARK, SPACELESS
 from dragoman.text.trees.token_depths import ParsedIds
@@ -40,35 +39,37 @@ class AlignmentHead:
 
     def select(self, weights: Any) -> Any:
         """The rows `[T, S + 1]` of the weights `[L, H, T + 1, S + 1]` of a pair; the last column is the end mark."""
-        layer = weights[self.layer]
-        rows = layer.mean(0) if self.head is None else layer[self.head]
-        return rows[:-1] if self.step == "writes" else rows[1:]
+        return self.rows(select_head(weights, RecordedHead(self.layer, self.head)))
+
+    def rows(self, weights: Any) -> Any:
+        """The rows `[T, S + 1]` of this head's weights `[T + 1, S + 1]`."""
+        return weights[:-1] if self.step == "writes" else weights[1:]
 
     def __str__(self) -> str:
         heads = "mean of the heads" if self.head is None else f"head {self.head + 1}"
         return f"decoder layer {self.layer + 1}, {heads}, at the step that {self.step} a token"
 
 
-def head_attention(engine: TorchEngine, pairs: EncodedPairs, head: AlignmentHead) -> list[Any]:
+def head_attention(engine: ForcedEngine, pairs: EncodedPairs, head: AlignmentHead) -> list[Any]:
     """The attention `[T, S + 1]` of a head for each pair, for `align`."""
     found: list[Any] = [None] * len(pairs)
-    for i, weights in cross_maps(engine, pairs):
+    for i, weights in engine.cross_maps(pairs):
         found[i] = head.select(weights).copy()
     return found
 
 
-def find_alignment_head(engine: TorchEngine, source: Tokenizer, target: Tokenizer) -> AlignmentHead:
+def find_alignment_head(engine: ForcedEngine, source: Tokenizer, target: Tokenizer) -> AlignmentHead:
     """The head of this model that aligns best; deterministic."""
     languages = [[source.target_id(code)] for code in source.targets] or [[]]
     trials = [[*languages[i % len(languages)], *ids] for i, ids in enumerate(trial_sources(source))]
     sources = [ParsedIds(ids, [0] * len(ids)) for ids in trials]  # words without a sentence: each is a root
     if not sources:
-        return AlignmentHead(max(0, len(next(cross_maps(engine, [(ParsedIds([], []), [])]))[1]) - 2), None, "writes")
+        return AlignmentHead(max(0, len(next(engine.cross_maps([(ParsedIds([], []), [])]))[1]) - 2), None, "writes")
     hypotheses = engine.search(sources, Search(beam=1, extra_length=LENGTH))
     pairs = [(ids, best[0].ids) for ids, best in zip(sources, hypotheses, strict=True)]
     marks = {mark for tokens in languages for mark in tokens}
     links: dict[AlignmentHead, list[tuple[int, int]]] = {}
-    for i, weights in cross_maps(engine, pairs):
+    for i, weights in engine.cross_maps(pairs):
         ids = [-1 if token in marks else token for token in pairs[i][0]] + [-1]  # the end mark
         for head in candidate_heads(*weights.shape[:2]):
             linked = head.select(weights).argmax(1)

@@ -19,7 +19,7 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
 
     None if the source is too long to be translated at once, or the model has no positions for the target.
     """
-    from dragoman.engines.forced_decoding import cross_maps, mean_attention
+    from dragoman.engines.forced import mean_attention
 
     segmenter = translator.segmenter
     _, (segments,) = segmenter.encode(*segmenter.split_texts([source]), "auto")
@@ -29,7 +29,7 @@ def forced_attention(translator: Translator, source: str, target: str, to: str |
         return None
     (language,) = language_tokens(translator.source, translator.resolve_target(to), 0, 1)
     pair = ((*language, *segments[0]), output)
-    ((_, weights),) = cross_maps(translator.engines.torch, [pair])
+    ((_, weights),) = translator.engines.forced().cross_maps([pair])
     assembly = Assembly(
         translator.source,
         translator.target,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from dragoman.engines.base import Engine, EngineRequest
+from dragoman.engines.forced import attention_layer, select_head
 from dragoman.errors import DragomanError, SearchError
 from dragoman.search.constraints.phrases import Constraints
-from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis, Search
+from dragoman.search.types import TYPICAL_TOKENS, WINDOW_BATCHES, WINDOW_CHARACTERS, Hypothesis, RecordedHead, Search
 from dragoman.text import Tokenizer, normalize
 from dragoman.text.trees.dependency import TreeAligner
 from dragoman.text.trees.token_depths import attach_depths
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 UNCONSTRAINED: Final = Constraints()
 MAX_WIDENINGS: Final = 2  # times that the beam is doubled to fill up an n-best list
 T = TypeVar("T")
+Maps = dict[tuple[Ids, Ids], Any]  # by source and output
 
 
 class SentenceJob(NamedTuple):
@@ -191,19 +194,7 @@ class Pipeline:
         if constrained:
             asked = EngineRequest(request.search, request.prefix is not None, constraints=True)
             found |= self._search(constrained, translator.engines.for_request(asked))
-        attention: dict[tuple[Ids, Ids], Any] | None = {} if request.attention else None
-        alignment: dict[tuple[Ids, Ids], Any] | None = {} if request.alignment else None
-        if request.alignment or request.attention:
-            from dragoman.engines.forced_decoding import cross_maps, mean_attention
-
-            pairs = sorted({(job.source, tuple(h.ids)) for job, hypotheses in found.items() for h in hypotheses})
-            for i, weights in cross_maps(translator.engines.torch, pairs):  # one forced pass for both
-                if request.stop is not None:
-                    request.stop.check()
-                if attention is not None:
-                    attention[pairs[i]] = mean_attention(weights)
-                if alignment is not None:
-                    alignment[pairs[i]] = translator.alignment_head.select(weights).copy()
+        attention, alignment = self._attention(found)
         assembly = Assembly(
             translator.source,
             translator.target,
@@ -217,6 +208,47 @@ class Pipeline:
             assembly.translation(layout, [(job.source, found[job], job.constraints) for job in segments])
             for layout, segments in texts
         ]
+
+    @cached_property
+    def recorded(self) -> list[RecordedHead]:
+        """The cross-attention that the request needs: for its attention, then for its alignment."""
+        found: list[RecordedHead] = []
+        if self.request.attention:
+            found.append(RecordedHead(attention_layer(self.translator.engines.recipe.decoder_layers), None))
+        if self.request.alignment:
+            found.append(RecordedHead(self.translator.alignment_head.layer, self.translator.alignment_head.head))
+        return found
+
+    def _attention(self, found: Mapping[SentenceJob, list[Hypothesis]]) -> tuple[Maps | None, Maps | None]:
+        """The attention and the alignment weights of each hypothesis, if requested.
+
+        They come from the search, or from one forced pass for the hypotheses of engines that record none.
+        """
+        request = self.request
+        attention: Maps | None = {} if request.attention else None
+        alignment: Maps | None = {} if request.alignment else None
+        if not self.recorded:
+            return None, None
+
+        def add(pair: tuple[Ids, Ids], maps: Sequence[Any]) -> None:
+            if attention is not None:
+                attention[pair] = maps[0][:-1, :-1].copy()
+            if alignment is not None:
+                alignment[pair] = self.translator.alignment_head.rows(maps[-1]).copy()
+
+        missing: set[tuple[Ids, Ids]] = set()
+        for job, hypotheses in found.items():
+            for one in hypotheses:
+                if one.maps is None:
+                    missing.add((job.source, tuple(one.ids)))
+                else:
+                    add((job.source, tuple(one.ids)), one.maps)
+        pairs = sorted(missing)
+        for i, weights in self.translator.engines.forced().cross_maps(pairs) if pairs else ():
+            if request.stop is not None:
+                request.stop.check()
+            add(pairs[i], [select_head(weights, head) for head in self.recorded])
+        return attention, alignment
 
     def _search(self, jobs: Sequence[SentenceJob], engine: Engine) -> dict[SentenceJob, list[Hypothesis]]:
         """The hypotheses of each job, best first, no two with the same text.
@@ -261,7 +293,14 @@ class Pipeline:
             compiler = self.translator.constraint_compiler if group[0].constraints else None
             tables = None if compiler is None else [compiler.compile(job.constraints) for job in group]
             shared = search.for_part(group[0].n_parts)
-            hypotheses = engine.search([job.source for job in group], shared, prefixes, tables, request.stop)
+            hypotheses = engine.search(
+                [job.source for job in group],
+                shared,
+                prefixes,
+                tables,
+                request.stop,
+                self.recorded if engine.capabilities.records_attention else (),
+            )
             found.update(zip(group, hypotheses, strict=True))
         return found
 

@@ -32,14 +32,12 @@ def score_pairs(
 
     `to` is the target language of all pairs, or of each, for a multilingual model.
     """
-    from dragoman.engines.forced_decoding import forced_log_probabilities
-
-    engine, done = translator.engines.torch, 0
+    engine, done = translator.engines.forced(exact=True), 0
     pairs = pairs if isinstance(pairs, Iterable) and not isinstance(pairs, str | bytes) else [pairs]
     for window, pair_error in pair_windows(pairs, (batch or engine.batch) * WINDOW_BATCHES):
         sources, tree_error = encode_sources(translator, [source for source, _ in window], trees, to, done)
         encoded, error = encode_window(translator, window[: len(sources)], sources, before + done)
-        rows = forced_log_probabilities(engine, encoded, batch)
+        rows = engine.log_probabilities(encoded, batch)
         for (_, ids), row in zip(encoded, rows, strict=True):
             total = sum(row)
             tokens = (*translator.target.tokens(ids), "</s>")

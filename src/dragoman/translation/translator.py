@@ -274,7 +274,7 @@ class Translator:
         self._check_attention()
         from dragoman.translation.alignment_head import find_alignment_head
 
-        return find_alignment_head(self.engines.torch, self.source, self.target)
+        return find_alignment_head(self.engines.forced(), self.source, self.target)
 
     @cached_property
     def constraint_compiler(self) -> ConstraintCompiler:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from dragoman.config import ModelRecipe
 from dragoman.engines import native as native_engine
@@ -19,7 +18,7 @@ from dragoman.errors import SearchError, ShapeError
 from dragoman.native import why_not
 from dragoman.search.types import Hypothesis, Sampling, Search
 from raising import raises
-from random_models import PAPER, RECIPES, TOLD, sentences, write_random
+from random_models import PAPER, RECIPES, TOLD, sentences, write_random, write_with_nan
 
 SEARCHES = [
     Search(beam=1, max_length=17),
@@ -189,12 +188,7 @@ def test_learned_positions_end(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
-    directory = write_random(tmp_path / "m", PAPER, 137)
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(directory / "model.safetensors")
-    weights["decoder.0.around_cross.norm.weight"] *= torch.nan
-    save_file(weights, directory / "model.safetensors")
+    directory = write_with_nan(tmp_path / "m", PAPER, 137)
     for quantize in (False, True):
         with raises(SearchError, "not_finite"):
             load(directory, quantize=quantize).search([[5, 6]], Search(max_length=3))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from dragoman.engines.forced_decoding import forced_batches, forced_log_probabilities, small_batch
 from dragoman.engines.torch import TorchEngine
+from dragoman.engines.torch_forced import forced_batches, forced_log_probabilities, small_batch
 from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.models import Transformer
 from dragoman.translation.translator import Translator

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from dragoman.engines.forced_decoding import cross_maps
+from dragoman.engines.torch_forced import cross_maps
 from dragoman.errors import SearchError
 from dragoman.inspect.heads import passes
 from dragoman.inspect.heads.gates import HeadId

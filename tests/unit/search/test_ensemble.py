@@ -13,8 +13,8 @@ import torch
 
 from dragoman import Padded, Translator
 from dragoman.config import ModelRecipe
-from dragoman.engines.forced_decoding import forced_log_probabilities
 from dragoman.engines.torch import TorchEngine
+from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import DamagedError, ModelNotFoundError, SearchError
 from dragoman.inspect.attention.maps import record_attention
 from dragoman.models.loading import build_model

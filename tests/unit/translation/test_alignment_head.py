@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +45,7 @@ def test_rows_of_a_pointer() -> None:
 @pytest.mark.parametrize(
     "right", [AlignmentHead(1, 2, "reads"), AlignmentHead(0, 1, "writes"), AlignmentHead(1, 0, "writes")]
 )
-def test_the_head_that_points_is_found(
-    right: AlignmentHead, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_head_that_points_is_found(right: AlignmentHead, tokenizer: Tokenizer) -> None:
     """A pretended model writes each word as another, in another order; one head of it points at it, others anywhere."""
     draw = np.random.default_rng(5)
     orders: list[Any] = []
@@ -58,7 +56,7 @@ def test_the_head_that_points_is_found(
             [Hypothesis([ids[i] + 1000 for i in order], 0.0, 0.0)] for ids, order in zip(sources, orders, strict=True)
         ]
 
-    def maps(engine: Any, pairs: list[tuple[list[int], list[int]]]) -> Iterator[tuple[int, Any]]:
+    def maps(pairs: list[tuple[list[int], list[int]]]) -> Iterator[tuple[int, Any]]:
         for i, (ids, written) in enumerate(pairs):
             weights = draw.random((LAYERS, HEADS, len(written) + 1, len(ids) + 1))
             shift = 1 if right.step == "reads" else 0
@@ -66,9 +64,7 @@ def test_the_head_that_points_is_found(
                 weights[right.layer, right.head, t + shift, s] = 2
             yield i, weights
 
-    recipe = SimpleNamespace(decoder_layers=LAYERS, n_heads=HEADS)
-    engine: Any = SimpleNamespace(model=SimpleNamespace(recipe=recipe), search=search)
-    monkeypatch.setattr(pointing, "cross_maps", maps)
+    engine: Any = SimpleNamespace(search=search, cross_maps=maps)
     assert find_alignment_head(engine, tokenizer, tokenizer) == right
 
 
@@ -81,8 +77,8 @@ def test_trials_are_whole_words_and_always_the_same(tokenizer: Tokenizer) -> Non
         assert all(len(word) > 3 and word.isalpha() for word in tokenizer.decode(ids).split())
 
 
-def test_a_vocabulary_without_words_gets_the_usual_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    letters, engine = learn("bpe", ["a b c d"] * 3, 265), cast(Any, None)
+def test_a_vocabulary_without_words_gets_the_usual_layer() -> None:
+    letters = learn("bpe", ["a b c d"] * 3, 265)
     for layers, usual in ((5, 3), (1, 0)):
-        monkeypatch.setattr(pointing, "cross_maps", lambda *_, n=layers: iter([(0, np.ones((n, 2, 1, 1)))]))
+        engine: Any = SimpleNamespace(cross_maps=lambda _, n=layers: iter([(0, np.ones((n, 2, 1, 1)))]))
         assert find_alignment_head(engine, letters, letters) == AlignmentHead(usual, None, "writes")

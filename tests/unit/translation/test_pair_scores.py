@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from dragoman import Translator
-from dragoman.engines import forced_decoding as forced
-from dragoman.engines.forced_decoding import forced_log_probabilities, length_batches
+from dragoman.engines import torch_forced as forced
+from dragoman.engines.forced import length_batches
+from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import SearchError, TextError
 from dragoman.text import Tree
 from dragoman.text.trees.dependency import TreeAligner
@@ -162,7 +163,7 @@ def test_long_pairs_come_in_smaller_batches() -> None:
 
 
 def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
-    translator = Translator.load(write_tiny_model(tmp_path / "tiny"), device="cpu")
+    translator = Translator.load(write_tiny_model(tmp_path / "tiny"), device="cpu", engine="torch")
     with torch.no_grad():
         next(translator.engines.torch.model.parameters()).fill_(torch.nan)
     with raises(SearchError, "not_finite"):

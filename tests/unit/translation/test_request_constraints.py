@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import Constraints, Sampling, Terms, Translation, Translator
-from dragoman.engines.forced_decoding import forced_log_probabilities
+from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import SearchError
 from dragoman.search.constraints.phrases import count_occurrences
 from raising import raises

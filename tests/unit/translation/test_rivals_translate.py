@@ -12,7 +12,7 @@ from attention_pages import read_attention_page
 from command_line import leave
 from dragoman import Translator
 from dragoman.config import Recipe
-from dragoman.engines.forced_decoding import forced_log_probabilities
+from dragoman.engines.torch_forced import forced_log_probabilities
 from dragoman.errors import DamagedError, SearchError
 from dragoman.files import write_manifest
 from dragoman.inspect.attention.maps import record_attention

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from dragoman.errors import SearchError, ShapeError
 from dragoman.models.transformer import Transformer
 from dragoman.nn import LearnedPositions
 from dragoman.nn.kernels import triton_available
-from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, Search, StopFlag
+from dragoman.search.types import NOT_FINITE, Hypothesis, Ids, RecordedHead, Search, StopFlag
 
 if TYPE_CHECKING:
     from dragoman.search.constraints.tables import BatchConstraints
@@ -83,6 +84,7 @@ class CudaEngine:
         prefixes: Ids | None = None,
         constraints: BatchConstraints | None = None,
         stop: StopFlag | None = None,
+        record: Sequence[RecordedHead] = (),
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses for each source, best first."""
         check_supported(self, search, prefixes, constraints)

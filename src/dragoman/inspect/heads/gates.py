@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import ForcedBatch
+from dragoman.engines.torch_forced import ForcedBatch
 from dragoman.inspect.attention.maps import AttentionKind
 from dragoman.models import AttentionMaps, Memory, Transformer
 from dragoman.nn import Gated

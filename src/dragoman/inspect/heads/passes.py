@@ -10,8 +10,9 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from dragoman.engines.forced_decoding import EncodedPairs, ForcedBatch
+from dragoman.engines.forced import EncodedPairs
 from dragoman.engines.torch import TorchEngine
+from dragoman.engines.torch_forced import ForcedBatch
 from dragoman.errors import SearchError
 from dragoman.inspect.heads.gates import GatedModel, HeadId
 from dragoman.inspect.heads.statistics import HeadStatistics, StatisticsAccumulator, aligned_keys, attention_context

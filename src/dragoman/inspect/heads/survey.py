@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dragoman.engines.forced_decoding import EncodedPairs, forced_batches, small_batch
+from dragoman.engines.forced import EncodedPairs
+from dragoman.engines.torch_forced import forced_batches, small_batch
 from dragoman.errors import SearchError
 from dragoman.inspect.alignment import Texts, encode_pairs
 from dragoman.inspect.attention.maps import AttentionKind

@@ -1,4 +1,5 @@
 #include "attention.h"
+#include <math.h>
 
 #define SPAN 64 /* positions scored at a time */
 #define POSITIONS_AT_ONCE (LANES == 16 ? 4 : 8) /* for a single query: enough independent sums */
@@ -190,4 +191,38 @@ void attend(int nq, const Heads *h, const float *const *queries, float *const *o
     if (nq == 2 && !half) attend_queries(2, 0, 0, h, queries, outputs, kv);
     if (nq == 1 && half) attend_queries(1, HALF, 0, h, queries, outputs, kv);
     if (nq == 1 && !half) attend_queries(1, 0, 0, h, queries, outputs, kv);
+}
+
+/* The scores of one query, [heads][kv->count]. */
+ALWAYS void score_heads(const int half, const Heads *h, const float *query, const KeyValues *kv, float *scores) {
+    for (int g = 0; g < h->groups; g++) {
+        const Floats *q = (const Floats *)query + g * h->key_vectors;
+        int heads = h->heads - g * LANES < LANES ? h->heads - g * LANES : LANES;
+        for (int first = 0; first < kv->count; first += SPAN) {
+            Floats found[1][SPAN];
+            int span = kv->count - first < SPAN ? kv->count - first : SPAN;
+            for (int p = 0; p < span; p++) {
+                const char *key = kv->base + (size_t)kv->table[first + p] * kv->stride +
+                                  g * h->key_vectors * LANES * (half ? 2 : 4);
+                score_positions(1, 1, half, h, &q, &key, found, p);
+            }
+            if (kv->relative)
+                add_relative_scores(kv->relative, h, &(Span){g, first - kv->first_query, span}, q, found[0]);
+            for (int p = 0; p < span; p++)
+                for (int i = 0; i < heads; i++) scores[(size_t)(g * LANES + i) * kv->count + first + p] = found[0][p][i];
+        }
+    }
+}
+
+void attention_weights(const Heads *h, const float *query, const KeyValues *kv, float *weights) {
+    if (HALF && kv->half)
+        score_heads(HALF, h, query, kv, weights);
+    else
+        score_heads(0, h, query, kv, weights);
+    for (int i = 0; i < h->heads; i++, weights += kv->count) {
+        float top = -INFINITY, total = 0.0f;
+        for (int p = 0; p < kv->count; p++) top = weights[p] > top ? weights[p] : top;
+        for (int p = 0; p < kv->count; p++) total += weights[p] = expf(weights[p] - top);
+        for (int p = 0; p < kv->count; p++) weights[p] /= total;
+    }
 }

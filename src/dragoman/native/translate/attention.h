@@ -47,3 +47,6 @@ void attend(int nq, const Heads *h, const float *const *queries, float *const *o
 
 /* The same with kv->relative: for several queries of the encoder, or one of the decoder. */
 void attend_relative(int nq, const Heads *h, const float *const *queries, float *const *outputs, const KeyValues *kv);
+
+/* The weights of one query, [heads][kv->count]. */
+void attention_weights(const Heads *h, const float *query, const KeyValues *kv, float *weights);

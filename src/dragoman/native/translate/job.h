@@ -2,6 +2,8 @@
 #pragma once
 #include <stdint.h>
 
+#define MAX_RECORDED 2 /* heads whose attention is recorded */
+
 /* Filled in by Python: engines/native_layout.py. */
 typedef struct {
     int32_t sentences, beam, n_best, min_length, no_repeat, max_length, threads;
@@ -12,5 +14,9 @@ typedef struct {
     int32_t *tokens;                        /* [sentence][n_best][max_length] */
     int32_t *lengths;                       /* [sentence][n_best]; -1: no hypothesis */
     float *scores, *log_probabilities;      /* [sentence][n_best] */
-    const int32_t *stop;                    /* another thread sets it to interrupt the search; NULL for none */
+    int32_t recorded;                       /* number of cross-attention heads to record */
+    int32_t recorded_layers[MAX_RECORDED], recorded_heads[MAX_RECORDED]; /* -1: the mean of the layer's heads */
+    int32_t longest_source;
+    float *maps;         /* [sentence][n_best][recorded][max_length + 1][longest_source]; NULL for none */
+    const int32_t *stop; /* another thread sets it to interrupt the search; NULL for none */
 } TranslationJob;

@@ -134,11 +134,18 @@ static void store_keys_values(Worker *w, const float *from, int stride, int rows
                 *(Floats *)((float *)to + i) = *(const Floats *)(from + i);
 }
 
+/* Gives `count` queries that share keys to the recorder, if there is one. */
+static void record(Worker *w, int kind, int layer, int row, int count, const float *const *queries, KeyValues kv) {
+    for (int i = 0; w->recorder.record && i < count; i++, kv.first_query++)
+        w->recorder.record(w->recorder.keeper, kind, layer, row + i, queries[i], &kv);
+}
+
 typedef struct {
     Worker *w;
     int tokens, stride;
     const int32_t *first, *length; /* of the sentence of each token */
     const RelativePositions *relative;
+    int layer;
 } EncoderAttention;
 
 #define ENCODER_CHUNK 32
@@ -163,16 +170,18 @@ static void encoder_attention_chunk(void *argument, int chunk, int thread) {
                         .values = sizeof(float) * (size_t)key_floats(h), .count = a->length[t], .half = 0,
                         .relative = a->relative, .first_query = t - a->first[t]};
         (a->relative ? attend_relative : attend)(count, h, q, out, &kv);
+        record(w, ENCODER_SELF, a->layer, t, count, q, kv);
     }
 }
 
 void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *first, const int32_t *length, int tokens) {
     const Model *m = w->model;
     embed(w, m->source_table, m->source_positions, ids, at, tokens);
-    EncoderAttention attention = {w, tokens, m->encoder[0].qkv.n, first, length, NULL};
+    EncoderAttention attention = {w, tokens, m->encoder[0].qkv.n, first, length, NULL, 0};
     for (int i = 0; i < m->config.encoder_layers; i++) {
         const Layer *l = &m->encoder[i];
         attention.relative = l->relative;
+        attention.layer = i;
         sublayer_input(w, &l->attention_norm, tokens);
         project(w, &l->qkv, tokens, w->projected, STORE);
         if (m->config.positions == ROTARY) rotate(w, at, tokens, l->qkv.n);
@@ -189,8 +198,7 @@ void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *fir
     }
 }
 
-void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, int position,
-                 size_t entry) {
+void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, size_t entry) {
     const Model *m = w->model;
     const Heads *h = &m->heads;
     const size_t each = w->half ? 2 : 4, values = each * (size_t)key_floats(h);
@@ -206,8 +214,9 @@ void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const Decoder
             const float *q = w->projected + (size_t)r * l->qkv.n;
             float *out = w->attended + (size_t)r * l->output.k;
             KeyValues kv = {.base = cache, .table = hypotheses[r].table, .stride = w->entry_bytes, .values = values,
-                            .count = position + 1, .half = w->half, .relative = l->relative, .first_query = position};
+                            .count = at[r] + 1, .half = w->half, .relative = l->relative, .first_query = at[r]};
             (l->relative ? attend_relative : attend)(1, h, &q, &out, &kv);
+            record(w, DECODER_SELF, i, r, 1, &q, kv);
         }
         sublayer_output(w, &l->output, w->attended, &l->attention_norm, rows);
 
@@ -225,6 +234,7 @@ void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const Decoder
                             .table = w->iota, .stride = w->entry_bytes, .values = values,
                             .count = hypotheses[r].source_length, .half = w->half};
             attend(count, h, q, out, &kv);
+            record(w, CROSS, i, r, count, q, kv);
         }
         sublayer_output(w, &l->cross_output, w->attended, &l->cross_attention_norm, rows);
         feed_forward(w, l, rows);

@@ -13,7 +13,6 @@ typedef struct {
 /* Encodes packed sentences; leaves the keys and values of every decoder layer in w->memory_keys_values. */
 void encode(Worker *w, const int32_t *ids, const int32_t *at, const int32_t *first, const int32_t *length, int tokens);
 
-/* One step for `rows` hypotheses at `position`, whose new cache entries are `entry`, `entry` + 1, ... Leaves the input of
-the output projection in w->input. */
-void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, int position,
-                 size_t entry);
+/* One step for `rows` hypotheses, each at its position, whose new cache entries are `entry`, `entry` + 1, ... Leaves the
+input of the output projection in w->input. */
+void decode_step(Worker *w, const int32_t *ids, const int32_t *at, const DecoderRow *hypotheses, int rows, size_t entry);

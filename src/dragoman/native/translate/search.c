@@ -5,12 +5,13 @@
 enum { PAD = 0, BOS = 1, EOS = 2 };
 
 static void finish_hypothesis(Search *s, Sentence *of, const Hypothesis *parent, float total, int length) {
-    FinishedHypothesis e = {total / s->job->normalizers[length + 1], total, length, NULL};
+    FinishedHypothesis e = {total / s->job->normalizers[length + 1], total, length, NULL, NULL};
     int at = of->finished++;
-    int32_t *tokens = of->done[at].tokens;
+    int32_t *tokens = of->done[at].tokens, *table = of->done[at].table;
     for (; at > 0 && of->done[at - 1].score < e.score; at--) of->done[at] = of->done[at - 1];
-    e.tokens = tokens;
+    e.tokens = tokens, e.table = table;
     memcpy(tokens, parent->tokens, sizeof(int32_t) * (size_t)length);
+    if (table) memcpy(table, parent->table, sizeof(int32_t) * (size_t)(length + 1));
     of->done[at] = e;
     of->slots--;
 }
@@ -88,6 +89,32 @@ static int extend_hypotheses(Search *s, Sentence *of, int first, int position, i
     return to;
 }
 
+void record_heads(void *search, int kind, int layer, int row, const float *query, const KeyValues *kv) {
+    const Search *s = search;
+    const TranslationJob *job = s->job;
+    int n_heads = s->w->model->heads.heads, computed = 0;
+    for (int i = 0; kind == CROSS && i < job->recorded; i++) {
+        if (job->recorded_layers[i] != layer) continue;
+        if (!computed++) attention_weights(&s->w->model->heads, query, kv, s->weights);
+        float *to = s->recorded + ((s->entry + (size_t)row) * (size_t)job->recorded + (size_t)i) * (size_t)job->longest_source;
+        int head = job->recorded_heads[i], from = head < 0 ? 0 : head, end = head < 0 ? n_heads : head + 1;
+        for (int p = 0; p < kv->count; p++) {
+            float sum = 0.0f;
+            for (int h = from; h < end; h++) sum += s->weights[(size_t)h * kv->count + p];
+            to[p] = sum / (float)(end - from);
+        }
+    }
+}
+
+static void write_maps(const Search *s, const Sentence *of, const FinishedHypothesis *e, float *maps) {
+    const TranslationJob *job = s->job;
+    size_t width = (size_t)job->longest_source, recorded = (size_t)job->recorded, steps = (size_t)job->max_length + 1;
+    for (size_t i = 0; i < recorded; i++)
+        for (int t = 0; t <= e->length; t++)
+            memcpy(maps + (i * steps + (size_t)t) * width, s->recorded + ((size_t)e->table[t] * recorded + i) * width,
+                   sizeof(float) * (size_t)of->length);
+}
+
 void write_results(const Search *s) {
     const TranslationJob *job = s->job;
     for (int i = 0; i < job->sentences; i++)
@@ -101,24 +128,25 @@ void write_results(const Search *s) {
             job->scores[at] = e->score;
             job->log_probabilities[at] = e->total;
             memcpy(job->tokens + at * job->max_length, e->tokens, sizeof(int32_t) * (size_t)e->length);
+            if (job->maps)
+                write_maps(s, of, e, job->maps + at * (size_t)job->recorded * (size_t)(job->max_length + 1) * (size_t)job->longest_source);
         }
 }
 
 void run_search(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows) {
-    size_t entry = 0;
     const int32_t *stop = s->job->stop;
     for (int position = 0; s->rows && !(stop && __atomic_load_n(stop, __ATOMIC_RELAXED)); position++) {
         for (int r = 0; r < s->rows; r++) {
             Hypothesis *o = &s->open[r];
             const Sentence *of = &s->sentences[o->sentence];
-            o->table[position] = (int32_t)(entry + (size_t)r);
+            o->table[position] = (int32_t)(s->entry + (size_t)r);
             ids[r] = position ? o->tokens[position - 1] : BOS;
             at[r] = position;
             decoder_rows[r] = (DecoderRow){of->first, of->length, o->table};
             ban_tokens(s, r, position);
         }
-        decode_step(s->w, ids, at, decoder_rows, s->rows, position, entry);
-        entry += (size_t)s->rows;
+        decode_step(s->w, ids, at, decoder_rows, s->rows, s->entry);
+        s->entry += (size_t)s->rows;
         s->scan.rows = s->rows;
         scan_vocabulary(&s->scan, &s->w->pool);
         int to = 0;

@@ -7,7 +7,7 @@
 typedef struct {
     float score, total;
     int32_t length;
-    int32_t *tokens;
+    int32_t *tokens, *table; /* the table is kept if attention is recorded */
 } FinishedHypothesis;
 
 typedef struct {
@@ -40,7 +40,13 @@ typedef struct {
     VocabularyScan scan;
     Candidate *candidates;
     int32_t **row_bans;
+    size_t entry;    /* the first cache entry of this step */
+    float *recorded; /* [entry][recorded][longest_source]; NULL for none */
+    float *weights;  /* [head][longest_source], of one query */
 } Search;
+
+/* Keeps the attention of the heads that the job names; a Recorder of the decoder. */
+void record_heads(void *search, int kind, int layer, int row, const float *query, const KeyValues *kv);
 
 /* From encoded sources to finished hypotheses. */
 void run_search(Search *s, int32_t *ids, int32_t *at, DecoderRow *decoder_rows);

@@ -1,5 +1,6 @@
 /* The layout of the structures that Python mirrors, compared when the library is loaded (native/build.py). */
 #include <stddef.h>
+#include "forced.h"
 #include "job.h"
 #include "model.h"
 
@@ -7,6 +8,7 @@
 #define FIELD(type, field) {#type "." #field, offsetof(type, field), sizeof(((type *)0)->field)}
 #define CONFIG(field) FIELD(ModelConfig, field)
 #define JOB(field) FIELD(TranslationJob, field)
+#define FORCED(field) FIELD(ForcedJob, field)
 
 typedef struct {
     const char *name;
@@ -21,6 +23,8 @@ EXPORT const Layout structure_layouts[] = {
     STRUCTURE(TranslationJob), JOB(sentences), JOB(beam), JOB(n_best), JOB(min_length), JOB(no_repeat), JOB(max_length),
     JOB(threads), JOB(source), JOB(source_lengths), JOB(limits), JOB(prefix), JOB(prefix_lengths), JOB(normalizers),
     JOB(tokens), JOB(lengths), JOB(scores), JOB(log_probabilities),
-    JOB(stop),
+    JOB(recorded), JOB(recorded_layers), JOB(recorded_heads), JOB(longest_source), JOB(maps), JOB(stop),
+    STRUCTURE(ForcedJob), FORCED(sentences), FORCED(threads), FORCED(source), FORCED(source_lengths), FORCED(target),
+    FORCED(target_lengths), FORCED(log_probabilities), FORCED(encoder_maps), FORCED(decoder_maps), FORCED(cross_maps),
     {NULL, 0, 0},
 };

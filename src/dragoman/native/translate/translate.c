@@ -5,24 +5,6 @@
 #include "positions.h"
 #include "search.h"
 
-Worker *worker_new(const Model *m) {
-    Worker *w = NULL;
-    if (posix_memalign((void **)&w, 64, sizeof *w)) return NULL;
-    memset(w, 0, sizeof *w);
-    w->model = m;
-    w->half = HALF && m->config.quantized;
-    w->entry_bytes = (size_t)(key_floats(&m->heads) + value_floats(&m->heads)) * (w->half ? 2 : 4);
-    return w;
-}
-
-void worker_free(Worker *w) {
-    if (!w) return;
-    region_close(&w->region);
-    region_close(&w->cache_region);
-    free(w->positions);
-    free(w);
-}
-
 static int max_int(int a, int b) { return a > b ? a : b; }
 
 typedef struct {
@@ -33,25 +15,13 @@ typedef struct {
 
 /* Allocates every array of a call in one region; called once to count bytes and once to allocate. */
 static void allocate_batch(Worker *w, Search *s, Batch *b) {
-    const Model *m = w->model;
     const TranslationJob *job = s->job;
     Region *r = &w->region;
-    const Layer *l = &m->decoder[0];
-    size_t max_rows = (size_t)max_int(b->tokens, b->rows) + ROW_BLOCK, width = (size_t)m->width, floats = sizeof(float);
+    size_t max_rows = (size_t)max_int(b->tokens, b->rows);
     size_t rows = (size_t)b->rows, slots = (size_t)job->beam, steps = (size_t)job->max_length + 2;
     size_t threads = MAX_THREADS;
-    size_t feed_forward_rows = max_rows < FEED_FORWARD_ROWS + ROW_BLOCK ? max_rows : FEED_FORWARD_ROWS + ROW_BLOCK;
     r->used = 0;
-    w->x = region_alloc(r, floats * max_rows * width);
-    w->h = region_alloc(r, floats * max_rows * width);
-    w->projected = region_alloc(r, floats * max_rows * (size_t)l->qkv.n);
-    w->attended = region_alloc(r, floats * max_rows * (size_t)l->output.k);
-    w->inner = region_alloc(r, floats * feed_forward_rows * (size_t)l->inner.n);
-    w->input.scale = region_alloc(r, floats * max_rows);
-    w->input.q = region_alloc(r, max_rows * row_pitch(max_int(m->width, l->output.k)) + feed_forward_rows * row_pitch(l->inner.n));
-    w->iota = region_alloc(r, 4 * (size_t)b->longest_source);
-    w->tokens = (size_t)b->tokens;
-    w->memory_keys_values = region_alloc(r, w->tokens * w->entry_bytes * (size_t)m->config.decoder_layers);
+    allocate_activations(w, b->tokens, b->rows, b->longest_source);
     b->at = region_alloc(r, 4 * max_rows);
     b->first = region_alloc(r, 4 * max_rows);
     b->length = region_alloc(r, 4 * max_rows);
@@ -70,24 +40,22 @@ static void allocate_batch(Worker *w, Search *s, Batch *b) {
     int32_t *histories = region_alloc(r, 4 * rows * 4 * steps);
     FinishedHypothesis *finished = region_alloc(r, sizeof(FinishedHypothesis) * (size_t)job->sentences * slots);
     int32_t *done = region_alloc(r, 4 * (size_t)job->sentences * slots * steps);
+    size_t width = (size_t)job->longest_source, heads = (size_t)w->model->heads.heads;
+    int32_t *tables = region_alloc(r, job->maps ? 4 * (size_t)job->sentences * slots * steps : 0);
+    s->recorded = region_alloc(r, job->maps ? sizeof(float) * rows * (steps - 1) * (size_t)job->recorded * width : 0);
+    s->weights = region_alloc(r, job->maps ? sizeof(float) * heads * width : 0);
     if (!r->start) return;
-    memset(w->attended, 0, floats * max_rows * (size_t)l->output.k);
-    for (int i = 0; i < b->longest_source; i++) w->iota[i] = i;
     for (size_t i = 0; i < rows * threads; i++) s->scan.best[i].best = tokens + i * slots;
     for (size_t i = 0; i < rows; i++) {
         s->row_bans[i] = bans + i * ban_size;
         s->open[i] = (Hypothesis){.table = histories + 4 * i * steps, .tokens = histories + (4 * i + 1) * steps};
         s->next[i] = (Hypothesis){.table = histories + (4 * i + 2) * steps, .tokens = histories + (4 * i + 3) * steps};
     }
-    for (size_t i = 0; i < (size_t)job->sentences * slots; i++) finished[i].tokens = done + i * steps;
+    for (size_t i = 0; i < (size_t)job->sentences * slots; i++) {
+        finished[i].tokens = done + i * steps;
+        finished[i].table = job->maps ? tables + i * steps : NULL;
+    }
     for (int i = 0; i < job->sentences; i++) s->sentences[i].done = finished + (size_t)i * slots;
-}
-
-/* Makes the region at least this large; it is kept between calls to reuse its pages. */
-static int region_reserve(Region *r, size_t bytes) {
-    if (r->start && r->size >= bytes) return 0;
-    region_close(r);
-    return region_open(r, bytes);
 }
 
 int translate(Worker *w, const TranslationJob *job) {
@@ -104,12 +72,9 @@ int translate(Worker *w, const TranslationJob *job) {
     allocate_batch(w, &s, &b);
     size_t bytes = w->region.used;
     w->region = kept;
-    w->entries = (size_t)b.rows * (size_t)(job->max_length + 1);
-    size_t cache_bytes = w->entries * w->entry_bytes * (size_t)m->config.decoder_layers;
-    if (region_reserve(&w->region, bytes) || region_reserve(&w->cache_region, cache_bytes)) return -1;
+    if (reserve_memory(w, bytes, (size_t)b.rows * (size_t)(job->max_length + 1))) return -1;
     if (extend_position_codes(w, max_int(b.longest_source, job->max_length + 1))) return -1;
     allocate_batch(w, &s, &b);
-    w->cache = w->cache_region.start;
 
     s.scan = (VocabularyScan){.projection = &m->projection, .in = &w->input, .vocabulary = m->config.target_vocabulary,
                               .keep = job->beam, .best = s.scan.best, .part = s.scan.part,
@@ -126,11 +91,13 @@ int translate(Worker *w, const TranslationJob *job) {
     }
     s.rows = job->sentences;
     tiles_begin();
+    if (job->maps) w->recorder = (Recorder){record_heads, &s};
     pool_open(&w->pool, job->threads);
     encode(w, job->source, b.at, b.first, b.length, b.tokens);
     run_search(&s, b.ids, b.at, b.decoder_rows);
     pool_close(&w->pool);
     tiles_end();
+    w->recorder = (Recorder){0};
     write_results(&s);
     return 0;
 }

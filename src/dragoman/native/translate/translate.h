@@ -7,9 +7,6 @@ A sentence's translation depends neither on the rest of the batch nor on the num
 
 #define TILES_REFUSED -2
 
-EXPORT Worker *worker_new(const Model *m);
-EXPORT void worker_free(Worker *w);
-
 /* Returns 0, -1 if memory runs out, or TILES_REFUSED. */
 EXPORT int translate(Worker *w, const TranslationJob *job);
 

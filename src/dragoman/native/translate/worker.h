@@ -3,6 +3,14 @@
 #include "model.h"
 #include "thread_pool.h"
 
+enum { ENCODER_SELF, DECODER_SELF, CROSS };
+
+/* Is given every query of attention with its keys, to keep its weights; called from several threads for the encoder. */
+typedef struct {
+    void (*record)(void *keeper, int kind, int layer, int row, const float *query, const KeyValues *kv);
+    void *keeper;
+} Recorder;
+
 /* The memory of one thread; a thread translates one batch at a time. */
 typedef struct {
     const Model *model;
@@ -16,5 +24,15 @@ typedef struct {
     char *cache;              /* [layer][entry]: a key and a value for each row of each step */
     size_t entry_bytes, tokens, entries;
     int half;
+    Recorder recorder; /* its function is NULL if nothing is recorded */
     ThreadPool pool;
 } Worker;
+
+EXPORT Worker *worker_new(const Model *m);
+EXPORT void worker_free(Worker *w);
+
+/* Allocates what the layers need for a batch in w->region; without memory, only counts its bytes. */
+void allocate_activations(Worker *w, int tokens, int rows, int longest_table);
+
+/* Reserves the regions of a batch, which are kept between calls, to reuse their pages; -1 if memory runs out. */
+int reserve_memory(Worker *w, size_t bytes, size_t entries);

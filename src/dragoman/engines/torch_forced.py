@@ -1,24 +1,26 @@
-"""Forced decoding: the probabilities and the attention of a given translation (teacher forcing)."""
+"""Forced decoding in PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import isnan
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
 
-from dragoman.engines.torch import TorchEngine
+from dragoman.engines.forced import EncodedPairs, length_batches
 from dragoman.errors import SearchError
 from dragoman.models import AttentionMaps, EncoderDecoder
 from dragoman.nn import Padded
-from dragoman.search.types import NOT_FINITE, TYPICAL_TOKENS
+from dragoman.search.types import NOT_FINITE
 from dragoman.text.special_tokens import BOS, EOS
 
-EncodedPairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+if TYPE_CHECKING:
+    from dragoman.engines.torch import TorchEngine
+
 LOGIT_ROWS: Final = 512  # rows of logits in memory at a time, because vocabularies are large
 
 
@@ -90,35 +92,3 @@ def cross_maps(engine: TorchEngine, pairs: EncodedPairs) -> Iterator[tuple[int, 
         weights = torch.stack(maps.cross, dim=1).float().cpu().numpy()
         for row, i in enumerate(here.indices):
             yield i, weights[row, :, :, : len(pairs[i][1]) + 1, : len(pairs[i][0]) + 1]
-
-
-def cross_attention(engine: TorchEngine, pairs: EncodedPairs, layer: int | None = None) -> list[Any]:
-    """For each pair, the attention `[T, S]` from each target token, at the step that writes it, to each source token.
-
-    The mean over the heads of one decoder layer, counted from 0. The default is the last but one: its heads still
-    attend to words, while those of the last prepare the output. The column of the source's end mark is left out.
-    """
-    found: list[Any] = [None] * len(pairs)
-    for i, weights in cross_maps(engine, pairs):
-        found[i] = mean_attention(weights, layer)
-    return found
-
-
-def mean_attention(weights: Any, layer: int | None = None) -> Any:
-    """`[T, S]` from the weights `[L, H, T + 1, S + 1]` of one pair, as in `cross_attention`."""
-    chosen = max(0, len(weights) - 2) if layer is None else layer
-    return weights[chosen].mean(0)[:-1, :-1].copy()
-
-
-def length_batches(pairs: EncodedPairs, batch: int) -> Iterator[list[int]]:
-    """Indices of the pairs in batches of similar length: at most `batch` of typical length, or fewer longer ones."""
-    here: list[int] = []
-    longest = 0
-    for i in sorted(range(len(pairs)), key=lambda i: (len(pairs[i][0]), len(pairs[i][1]))):
-        longest = max(longest, len(pairs[i][0]), len(pairs[i][1]))
-        if here and len(here) >= min(batch, batch * TYPICAL_TOKENS // max(1, longest)):
-            yield here
-            here, longest = [], max(len(pairs[i][0]), len(pairs[i][1]))
-        here.append(i)
-    if here:
-        yield here

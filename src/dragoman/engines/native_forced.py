@@ -1,0 +1,103 @@
+"""Forced decoding in the native engine: probabilities and attention of given translations."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from dragoman.arrays import FloatArray, Int32Array
+from dragoman.engines.forced import EncodedPairs, length_batches
+from dragoman.engines.native_layout import ForcedJob
+from dragoman.errors import SearchError
+from dragoman.search.types import NOT_FINITE, Ids
+from dragoman.text.special_tokens import EOS
+from dragoman.values import plural
+
+if TYPE_CHECKING:
+    from dragoman.engines.native import NativeEngine
+
+SCORED_BATCH: Final = 32  # pairs of typical length per batch of a thread
+MAPPED_BATCH: Final = 8  # the maps of all heads take memory
+Maps = list[tuple[int, FloatArray]]
+TILES_UNAVAILABLE: Final = -2  # the return code of native/translate/translate.h
+
+
+def forced_log_probabilities(engine: NativeEngine, pairs: EncodedPairs, batch: int | None = None) -> list[list[float]]:
+    """The log-probabilities of each pair; bit-identical in any batch."""
+    check_pairs(engine, pairs)
+    found: list[list[float]] = [[] for _ in pairs]
+
+    def run(worker: ctypes.c_void_p, indices: list[int], team: int) -> None:
+        sizes = [len(pairs[i][1]) + 1 for i in indices]
+        numbers = np.empty(sum(sizes), np.float32)
+        force(engine, worker, [pairs[i] for i in indices], team, log_probabilities=numbers)
+        if np.isnan(numbers).any():
+            raise SearchError(NOT_FINITE, code="not_finite")
+        for i, row in zip(indices, np.split(numbers, np.cumsum(sizes)[:-1]), strict=True):
+            found[i] = row.tolist()
+
+    engine.run_batches(list(length_batches(pairs, batch or SCORED_BATCH)), run)
+    return found
+
+
+def forced_cross_maps(engine: NativeEngine, pairs: EncodedPairs) -> Iterator[tuple[int, FloatArray]]:
+    """The index of each pair, and the weights of all heads."""
+    check_pairs(engine, pairs)
+    layers, heads = engine.recipe.decoder_layers, engine.recipe.n_heads
+    batches = list(length_batches(pairs, MAPPED_BATCH))
+    for start in range(0, len(batches), engine.threads):  # as many at a time as there are threads
+        found: Maps = []
+
+        def run(worker: ctypes.c_void_p, indices: list[int], team: int, found: Maps = found) -> None:
+            shapes = [(layers, heads, len(pairs[i][1]) + 1, len(pairs[i][0]) + 1) for i in indices]
+            sizes = [int(np.prod(shape)) for shape in shapes]
+            maps = np.empty(sum(sizes), np.float32)
+            force(engine, worker, [pairs[i] for i in indices], team, cross_maps=maps)
+            parts = np.split(maps, np.cumsum(sizes)[:-1])
+            found.extend((i, part.reshape(shape)) for i, part, shape in zip(indices, parts, shapes, strict=True))
+
+        engine.run_batches(batches[start : start + engine.threads], run)
+        yield from found
+
+
+def check_pairs(engine: NativeEngine, pairs: EncodedPairs) -> None:
+    """Raise on pairs that would lead the C code outside its memory."""
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    engine.check_positions(max(map(len, (*sources, *targets)), default=0))
+    engine.check_ids("source", sources, engine.vocabulary[0])
+    engine.check_ids("target", targets, engine.vocabulary[1])
+
+
+def force(
+    engine: NativeEngine,
+    worker: ctypes.c_void_p,
+    pairs: EncodedPairs,
+    team: int,
+    *,
+    log_probabilities: FloatArray | None = None,
+    cross_maps: FloatArray | None = None,
+) -> None:
+    """Decode pairs, and fill the arrays that are given."""
+    source, source_lengths = concatenate([[*source, EOS] for source, _ in pairs])
+    target, target_lengths = concatenate([target for _, target in pairs])
+    arrays = (source, source_lengths, target, target_lengths, log_probabilities, None, None, cross_maps)
+    job = ForcedJob(len(pairs), team, *[None if array is None else array.ctypes.data for array in arrays])
+    failed = engine.code.force(worker, ctypes.byref(job))
+    check_result(failed, f"decode {plural(len(pairs), 'pair')} of {plural(len(source) + len(target), 'token')}")
+
+
+def check_result(failed: int, work: str) -> None:
+    """Raise for the return code of a C function; `work` is what it was asked to do."""
+    if failed == TILES_UNAVAILABLE:
+        message = "the system denies access to the processor's tile registers; use the engine 'torch'"
+        raise SearchError(message, code="engine_unavailable")
+    if failed:
+        raise MemoryError(f"not enough memory to {work}")
+
+
+def concatenate(rows: Ids | Sequence[list[int]]) -> tuple[Int32Array, Int32Array]:
+    """Rows as one array, and their lengths."""
+    return np.array([i for row in rows for i in row], np.int32), np.array([len(row) for row in rows], np.int32)

@@ -1,0 +1,149 @@
+#include "forced.h"
+#include <math.h>
+#include <string.h>
+#include "kernels/int8_kernels.h"
+#include "layers.h"
+#include "positions.h"
+#include "translate.h"
+#include "vocabulary.h"
+
+enum { BOS = 1, EOS = 2 };
+
+typedef struct {
+    int first_source, n_source, first_row, n_rows;
+    float *maps[3]; /* by kind */
+} Pair;
+
+typedef struct {
+    Worker *w;
+    const ForcedJob *job;
+    Pair *pairs;
+    int tokens, rows, longest;
+    int32_t *source_at, *first, *length, *source_pair; /* of each source token */
+    int32_t *ids, *at, *labels, *row_pair;             /* of each row of the decoder */
+    DecoderRow *decoder_rows;
+    VocabularyScan scan;
+    float *scratch; /* [row][head][position]: weights before they are moved into a map */
+    size_t scratch_stride;
+} Forced;
+
+/* Moves the weights of one query into its row of the maps of all heads. */
+static void record_weights(void *keeper, int kind, int layer, int row, const float *query, const KeyValues *kv) {
+    const Forced *f = keeper;
+    const Heads *h = &f->w->model->heads;
+    const Pair *pair = &f->pairs[kind == ENCODER_SELF ? f->source_pair[row] : f->row_pair[row]];
+    if (!pair->maps[kind]) return;
+    int n_queries = kind == ENCODER_SELF ? pair->n_source : pair->n_rows;
+    int n_keys = kind == DECODER_SELF ? pair->n_rows : pair->n_source;
+    int at = row - (kind == ENCODER_SELF ? pair->first_source : pair->first_row);
+    float *weights = f->scratch + (size_t)row * f->scratch_stride;
+    attention_weights(h, query, kv, weights);
+    for (int i = 0; i < h->heads; i++) {
+        float *to = pair->maps[kind] + (((size_t)layer * h->heads + i) * n_queries + at) * n_keys;
+        memcpy(to, weights + (size_t)i * kv->count, sizeof(float) * (size_t)kv->count);
+        memset(to + kv->count, 0, sizeof(float) * (size_t)(n_keys - kv->count));
+    }
+}
+
+static int wants_maps(const ForcedJob *job) { return job->encoder_maps || job->decoder_maps || job->cross_maps; }
+
+/* Allocates every array of a call in one region; called once to count bytes and once to allocate. */
+static void allocate(Forced *f) {
+    Worker *w = f->w;
+    Region *r = &w->region;
+    size_t tokens = (size_t)f->tokens, rows = (size_t)f->rows;
+    r->used = 0;
+    allocate_activations(w, f->tokens, f->rows, f->longest > f->rows ? f->longest : f->rows);
+    f->pairs = region_alloc(r, sizeof(Pair) * (size_t)f->job->sentences);
+    f->source_at = region_alloc(r, 4 * tokens);
+    f->first = region_alloc(r, 4 * tokens);
+    f->length = region_alloc(r, 4 * tokens);
+    f->source_pair = region_alloc(r, 4 * tokens);
+    f->ids = region_alloc(r, 4 * rows);
+    f->at = region_alloc(r, 4 * rows);
+    f->labels = region_alloc(r, 4 * rows);
+    f->row_pair = region_alloc(r, 4 * rows);
+    f->decoder_rows = region_alloc(r, sizeof(DecoderRow) * rows);
+    f->scan.best = region_alloc(r, sizeof(BestTokens) * rows * MAX_THREADS);
+    f->scan.part = region_alloc(r, sizeof(PartSum) * rows * PARTS);
+    ScoredToken *best = region_alloc(r, sizeof(ScoredToken) * rows * MAX_THREADS);
+    const int32_t **banned = region_alloc(r, sizeof(int32_t *) * rows);
+    int32_t *none = region_alloc(r, sizeof(int32_t));
+    f->scratch_stride = (size_t)w->model->heads.heads * (size_t)f->longest;
+    f->scratch = region_alloc(r, wants_maps(f->job) ? sizeof(float) * f->scratch_stride * (tokens > rows ? tokens : rows) : 0);
+    if (!r->start) return;
+    *none = 0;
+    for (size_t i = 0; i < rows; i++) banned[i] = none;
+    for (size_t i = 0; i < rows * MAX_THREADS; i++) f->scan.best[i].best = best + i;
+    f->scan.banned = banned;
+}
+
+static void set_pairs(Forced *f) {
+    const ForcedJob *job = f->job;
+    const ModelConfig *c = &f->w->model->config;
+    size_t encoder_heads = (size_t)c->encoder_layers * (size_t)c->heads, decoder_heads = (size_t)c->decoder_layers * (size_t)c->heads;
+    float *maps[3] = {job->encoder_maps, job->decoder_maps, job->cross_maps};
+    const int32_t *target = job->target;
+    for (int i = 0, token = 0, row = 0; i < job->sentences; i++) {
+        int n_source = job->source_lengths[i], n_rows = job->target_lengths[i] + 1;
+        f->pairs[i] = (Pair){token, n_source, row, n_rows, {maps[0], maps[1], maps[2]}};
+        size_t S = (size_t)n_source, T = (size_t)n_rows, sizes[3] = {encoder_heads * S * S, decoder_heads * T * T, decoder_heads * T * S};
+        for (int kind = 0; kind < 3; kind++)
+            if (maps[kind]) maps[kind] += sizes[kind];
+        for (int j = 0; j < n_rows; j++) {
+            f->ids[row + j] = j ? target[j - 1] : BOS;
+            f->labels[row + j] = j < n_rows - 1 ? target[j] : EOS;
+            f->at[row + j] = j;
+            f->row_pair[row + j] = i;
+            f->decoder_rows[row + j] = (DecoderRow){token, n_source, f->w->iota + row};
+        }
+        for (int j = 0; j < n_source; j++) {
+            f->source_at[token + j] = j;
+            f->first[token + j] = token;
+            f->length[token + j] = n_source;
+            f->source_pair[token + j] = i;
+        }
+        token += n_source, row += n_rows, target += n_rows - 1;
+    }
+}
+
+static void write_log_probabilities(Forced *f) {
+    const Model *m = f->w->model;
+    f->scan.projection = &m->projection;
+    f->scan.in = &f->w->input;
+    f->scan.vocabulary = m->config.target_vocabulary;
+    f->scan.keep = 1;
+    f->scan.rows = f->rows;
+    scan_vocabulary(&f->scan, &f->w->pool);
+    for (int r = 0; r < f->rows; r++)
+        f->job->log_probabilities[r] = logit_of(&f->scan, r, f->labels[r]) - log_normalizer(&f->scan, r);
+}
+
+int force(Worker *w, const ForcedJob *job) {
+    if (request_tiles()) return TILES_REFUSED;
+    Forced f = {.w = w, .job = job};
+    for (int i = 0; i < job->sentences; i++) {
+        f.tokens += job->source_lengths[i];
+        f.rows += job->target_lengths[i] + 1;
+        int longer = job->source_lengths[i] > job->target_lengths[i] + 1 ? job->source_lengths[i] : job->target_lengths[i] + 1;
+        f.longest = longer > f.longest ? longer : f.longest;
+    }
+    Region kept = w->region;
+    w->region = (Region){0};
+    allocate(&f);
+    size_t bytes = w->region.used;
+    w->region = kept;
+    if (reserve_memory(w, bytes, (size_t)f.rows) || extend_position_codes(w, f.longest)) return -1;
+    allocate(&f);
+    set_pairs(&f);
+    if (wants_maps(job)) w->recorder = (Recorder){record_weights, &f};
+    tiles_begin();
+    pool_open(&w->pool, job->threads);
+    encode(w, job->source, f.source_at, f.first, f.length, f.tokens);
+    decode_step(w, f.ids, f.at, f.decoder_rows, f.rows, 0);
+    if (job->log_probabilities) write_log_probabilities(&f);
+    pool_close(&w->pool);
+    tiles_end();
+    w->recorder = (Recorder){0};
+    return 0;
+}

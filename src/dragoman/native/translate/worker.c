@@ -1,0 +1,58 @@
+#include "layers.h"
+#include <stdlib.h>
+#include <string.h>
+#include "kernels/int8_kernels.h"
+
+Worker *worker_new(const Model *m) {
+    Worker *w = NULL;
+    if (posix_memalign((void **)&w, 64, sizeof *w)) return NULL;
+    memset(w, 0, sizeof *w);
+    w->model = m;
+    w->half = HALF && m->config.quantized;
+    w->entry_bytes = (size_t)(key_floats(&m->heads) + value_floats(&m->heads)) * (w->half ? 2 : 4);
+    return w;
+}
+
+void worker_free(Worker *w) {
+    if (!w) return;
+    region_close(&w->region);
+    region_close(&w->cache_region);
+    free(w->positions);
+    free(w);
+}
+
+void allocate_activations(Worker *w, int tokens, int rows, int longest_table) {
+    const Model *m = w->model;
+    const Layer *l = &m->decoder[0];
+    Region *r = &w->region;
+    size_t max_rows = (size_t)(tokens > rows ? tokens : rows) + ROW_BLOCK, width = (size_t)m->width, floats = sizeof(float);
+    size_t feed_forward_rows = max_rows < FEED_FORWARD_ROWS + ROW_BLOCK ? max_rows : FEED_FORWARD_ROWS + ROW_BLOCK;
+    int widest = m->width > l->output.k ? m->width : l->output.k;
+    w->x = region_alloc(r, floats * max_rows * width);
+    w->h = region_alloc(r, floats * max_rows * width);
+    w->projected = region_alloc(r, floats * max_rows * (size_t)l->qkv.n);
+    w->attended = region_alloc(r, floats * max_rows * (size_t)l->output.k);
+    w->inner = region_alloc(r, floats * feed_forward_rows * (size_t)l->inner.n);
+    w->input.scale = region_alloc(r, floats * max_rows);
+    w->input.q = region_alloc(r, max_rows * row_pitch(widest) + feed_forward_rows * row_pitch(l->inner.n));
+    w->iota = region_alloc(r, 4 * (size_t)longest_table);
+    w->tokens = (size_t)tokens;
+    w->memory_keys_values = region_alloc(r, w->tokens * w->entry_bytes * (size_t)m->config.decoder_layers);
+    if (!r->start) return;
+    memset(w->attended, 0, floats * max_rows * (size_t)l->output.k);
+    for (int i = 0; i < longest_table; i++) w->iota[i] = i;
+}
+
+static int region_reserve(Region *r, size_t bytes) {
+    if (r->start && r->size >= bytes) return 0;
+    region_close(r);
+    return region_open(r, bytes);
+}
+
+int reserve_memory(Worker *w, size_t bytes, size_t entries) {
+    w->entries = entries;
+    size_t cache_bytes = entries * w->entry_bytes * (size_t)w->model->config.decoder_layers;
+    if (region_reserve(&w->region, bytes) || region_reserve(&w->cache_region, cache_bytes)) return -1;
+    w->cache = w->cache_region.start;
+    return 0;
+}

@@ -1,0 +1,105 @@
+"""Forced decoding and recorded attention of the C engine against PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dragoman.engines.forced import EncodedPairs, select_head
+from dragoman.engines.native import NativeEngine
+from dragoman.engines.torch import TorchEngine
+from dragoman.errors import SearchError, ShapeError
+from dragoman.native import why_not
+from dragoman.search.types import RecordedHead, Search
+from raising import raises
+from random_models import PAPER, RECIPES, sentences, write_random, write_with_nan
+
+MODELS: dict[str, Path] = {}
+
+
+@pytest.fixture(params=list(RECIPES))
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    name = str(request.param)
+    if name not in MODELS:
+        MODELS[name] = write_random(tmp_path_factory.mktemp("models") / "m", *RECIPES[name])
+    return MODELS[name]
+
+
+def load(directory: Path, threads: int = 1, quantize: bool = False) -> NativeEngine:
+    engine = NativeEngine.load(directory, threads, quantize)
+    if engine is None:
+        pytest.skip(str(why_not("translate")))
+    return engine
+
+
+def random_pairs(engine: NativeEngine, count: int) -> EncodedPairs:
+    """Pairs of unequal lengths, and some that are empty on a side."""
+    sources, targets = sentences(count, engine.vocabulary[0]), sentences(count, engine.vocabulary[1], seed=7)
+    return [*zip(sources, targets, strict=True), ([], targets[0]), (sources[0], []), ([], [])]
+
+
+def test_scores_and_maps_agree_with_the_reference(model: Path) -> None:
+    reference, engine = TorchEngine.load(model), load(model, threads=2)
+    pairs = random_pairs(engine, 30)
+    expected, found = reference.log_probabilities(pairs), engine.log_probabilities(pairs, 8)
+    for (_, target), one, other in zip(pairs, found, expected, strict=True):
+        assert len(one) == len(target) + 1
+        np.testing.assert_allclose(one, other, atol=1e-4)
+    maps = dict(engine.cross_maps(pairs))
+    assert sorted(maps) == [*range(len(pairs))]
+    for i, weights in reference.cross_maps(pairs):
+        assert maps[i].shape == weights.shape
+        np.testing.assert_allclose(maps[i], weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("quantize", [False, True])
+def test_recorded_heads_agree_with_a_forced_pass(model: Path, quantize: bool) -> None:
+    engine = load(model, quantize=quantize)
+    layers, heads = engine.recipe.decoder_layers, engine.recipe.n_heads
+    record = [RecordedHead(max(0, layers - 2), None), RecordedHead(layers - 1, heads - 1)]
+    sources = sentences(20, engine.vocabulary[0])
+    search = Search(beam=3, n_best=3, extra_length=4)
+    found = engine.search(sources, search, record=record)
+    assert found == engine.search(sources, search)
+    pairs = [(source, one.ids, one.maps) for source, of in zip(sources, found, strict=True) for one in of]
+    forced = dict(engine.cross_maps([pair[:2] for pair in pairs]))
+    for i, (source, ids, maps) in enumerate(pairs):
+        assert maps.shape == (2, len(ids) + 1, len(source) + 1)
+        for head, weights in zip(record, maps, strict=True):
+            np.testing.assert_allclose(weights, select_head(forced[i], head), atol=1e-5)
+
+
+@pytest.mark.parametrize("quantize", [False, True])
+def test_the_same_bits_in_any_batch_and_with_any_threads(quantize: bool, tmp_path: Path) -> None:
+    directory = write_random(tmp_path / "m", PAPER, 137)
+    engine, team = load(directory, 1, quantize), load(directory, 3, quantize)
+    pairs = random_pairs(engine, 12)
+    alone = [engine.log_probabilities([pair])[0] for pair in pairs]
+    assert engine.log_probabilities(pairs, 5) == alone
+    assert team.log_probabilities(pairs) == alone
+    assert team.log_probabilities(pairs[:1]) == alone[:1]
+    maps = [next(engine.cross_maps([pair]))[1] for pair in pairs]
+    for i, weights in team.cross_maps(pairs):
+        assert weights.tobytes() == maps[i].tobytes()
+    record = [RecordedHead(0, 0)]
+    sources = [source for source, _ in pairs]
+    together = team.search(sources, Search(beam=2), record=record)
+    for source, (best, *_) in zip(sources, together, strict=True):
+        assert engine.search([source], Search(beam=2), record=record)[0][0].maps.tobytes() == best.maps.tobytes()
+
+
+def test_invalid_pairs_never_reach_c(tmp_path: Path) -> None:
+    engine = load(write_random(tmp_path / "m", PAPER, 137))
+    for pair in (([137], [5]), ([5], [137]), ([-1], [5]), ([5], [-1])):
+        with raises(ShapeError, "unknown_id"):
+            engine.log_probabilities([pair])
+        with raises(ShapeError, "unknown_id"):
+            next(engine.cross_maps([pair]))
+
+
+def test_weights_that_are_not_finite(tmp_path: Path) -> None:
+    engine = load(write_with_nan(tmp_path / "m", PAPER, 137))
+    with raises(SearchError, "not_finite"):
+        engine.log_probabilities([([5, 6], [7])])
